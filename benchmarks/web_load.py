@@ -192,7 +192,7 @@ async def chromium() -> AsyncIterator[Any]:
             await browser.close()
 
 
-_ANSWERS = {"Single operations": "failed only", "worker-0": "last heard:"}  #: what is pressed, and what shows then
+_ANSWERS = {"Operation log": "Failed only", "worker-0": "last heartbeat:"}  #: what is pressed, and what shows then
 _THERE = """() => window.socket && window.socket.connected && document.querySelector('[aria-label="Status"]')?.innerText"""
 _DRAWN = "() => Number(document.querySelector('[data-drawn]')?.dataset.drawn) > 0"
 
@@ -231,7 +231,7 @@ async def measure_pages(folder: Path, seconds: int, times: int, report: Report) 
             "ended": await long_run(plane.store, file, "ended", seconds, WORKERS, ended=True),
             "under_way": await long_run(plane.store, file, "under-way", seconds, WORKERS, ended=False),
         }
-    presses = {"ended": "Single operations", "under_way": "worker-0"}
+    presses = {"ended": "Operation log", "under_way": "worker-0"}
     with serving(folder, settings, "--no-conduct") as (address, _):
         async with chromium() as browser:
             for name, run_id in runs.items():

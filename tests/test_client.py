@@ -82,7 +82,7 @@ async def test_a_payload_that_does_not_fit_poisons_its_job_and_names_the_field(u
 
         await db.work("papers", {"": summarise})
 
-        with pytest.raises(JobEnded, match=r"is poisoned: payload is no Paper: .*`title`"):
+        with pytest.raises(JobEnded, match=r"is poisoned: payload is not a valid Paper: .*`title`"):
             await papers.result(job_id)
 
 
@@ -273,7 +273,7 @@ def test_after_its_end_the_blocking_front_says_so(url: str) -> None:
     with drumbeat.connect_blocking(url) as connection:
         papers = connection.pool("papers")
 
-    with pytest.raises(InvalidInput, match="got one that was closed"):
+    with pytest.raises(InvalidInput, match="got a closed one"):
         papers.push(1)
 
 

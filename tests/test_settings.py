@@ -66,7 +66,7 @@ def test_children_are_told_the_retention_that_was_set(here: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("store =", "expected TOML in drumbeat.toml, got something else"),
+        ("store =", "expected TOML in drumbeat.toml, got invalid TOML"),
         ("colour = 'red'", "drumbeat.toml sets 'colour'; expected only store, state_dir, retention"),
         ("store = 5", "drumbeat.toml sets store to 5; expected text"),
         ("[store]\nurl = 'x'", "sets store to"),
@@ -89,7 +89,7 @@ def test_a_file_that_is_no_text_is_said(here: Path) -> None:
 def test_a_file_that_cannot_be_read_is_said(here: Path) -> None:
     (here / "drumbeat.toml").mkdir()
 
-    with pytest.raises(InvalidSettings, match="mend or remove it"):
+    with pytest.raises(InvalidSettings, match="fix or remove it"):
         load_settings({})
 
 

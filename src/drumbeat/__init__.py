@@ -3,22 +3,22 @@
 from importlib import import_module as _import_module
 from typing import Any
 
-#: where each public name is kept; it is imported when first asked for, so that ``import drumbeat`` costs nothing.
-#: Their types are in __init__.pyi, which a test holds against this list.
-_KEPT_IN = {
+#: the module of each public name, imported on first use, so that ``import drumbeat`` is fast.
+#: Their types are in __init__.pyi; a test compares it with this list.
+_MODULES = {
     "Backoff": "drumbeat.core.job",
     "Connection": "drumbeat.client",
     "Job": "drumbeat.core.job",
     "JobContext": "drumbeat.pool.worker.context",
     "JobFailure": "drumbeat.pool.worker.context",
     "JobStatus": "drumbeat.core.job",
-    "PoolDesk": "drumbeat.pool.service",
+    "Pool": "drumbeat.pool.service",
     "RateLimit": "drumbeat.core.job",
     "connect": "drumbeat.client",
     "connect_blocking": "drumbeat.client",
 }
 
-__all__ = [*_KEPT_IN, "__version__"]
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +26,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("drumbeat")
-    if name not in _KEPT_IN:
-        raise AttributeError(f"module 'drumbeat' has no attribute {name!r}; it has: {', '.join(_KEPT_IN)}")
-    return getattr(_import_module(_KEPT_IN[name]), name)
+    if name not in _MODULES:
+        raise AttributeError(f"module 'drumbeat' has no attribute {name!r}; it has: {', '.join(_MODULES)}")
+    return getattr(_import_module(_MODULES[name]), name)

@@ -49,26 +49,26 @@ __all__ = [
 
 Function = Callable[..., Any]
 
-_LONGEST_END = 10.0  #: seconds that are given to what is ended
+_CLOSE_TIMEOUT = 10.0  #: seconds to wait for a cancelled call or the loop's thread to end
 
 
 def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
-    """A store by its URL; without one, that of DRUMBEAT_STORE or drumbeat.toml. With ``create`` missing tables are made.
+    """Connect to the store at ``url``; without one, to the store of DRUMBEAT_STORE or drumbeat.toml.
 
-    With ``triggers`` a push pulls those of triggers.yml that wait for work, as the command line does; a file that cannot be
-    used is refused when the store is opened.
+    ``create`` creates missing tables. With ``triggers``, a push also fires the triggers of triggers.yml that wait for work, as
+    the command line does; a file that cannot be used raises InvalidSettings when the store is opened.
     ``async with drumbeat.connect(url) as db: await db.pool("papers").push({"id": 1})``
     """
     return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock())
 
 
 def connect_blocking(url: str | None = None, *, create: bool = True, triggers: bool = False) -> "BlockingConnection":
-    """The same for code without a loop: every method of a Connection and its pools, without ``await``."""
+    """Like ``connect``, for code without an event loop: call the methods of the connection and its pools without ``await``."""
     return BlockingConnection(connect(url, create=create, triggers=triggers))
 
 
 class Connection:
-    """An open store, or one that opens with the first call. Close it, or use it with ``async with``."""
+    """A connection to a store, opened by ``async with`` or the first call. Call ``close`` unless ``async with`` does."""
 
     def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
         self._settings = load_settings(os.environ, store=url)
@@ -81,8 +81,8 @@ class Connection:
         self._plane: ControlPlane | None = None
 
     def pool(self, name: str) -> Pool:
-        """A pool of jobs by its name. Nothing is asked of the store yet."""
-        store = cast(Store, _Later(self._found, self._store, ""))
+        """The pool of jobs with this name. The store is not called yet."""
+        store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
         on_push = self._work_added if self._triggers else None
         return Pool(store, self._clock, name, process_name(), on_push, self._push_on)
 
@@ -90,9 +90,12 @@ class Connection:
         await (await self._open()).work_added(pool_id)
 
     async def work(self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Any) -> WorkDone:
-        """Work on a pool's jobs in this process until its mode says so: ``mode``, ``concurrency``, … as in WorkPlan."""
-        wanted = WorkPlan(**{"mode": Mode.DRAIN, **_enums(plan)})
-        return await (await self._open()).work(name, wanted, handlers=_handlers(handler), signals=False)
+        """Run a worker for a pool's jobs in this process; by default it returns when no job is left to claim.
+
+        ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.
+        """
+        work_plan = WorkPlan(**{"mode": Mode.DRAIN, **_parse_enums(plan)})
+        return await (await self._open()).work(name, work_plan, handlers=_handlers(handler), signals=False)
 
     async def _open(self) -> ControlPlane:
         async with self._opening:
@@ -104,17 +107,17 @@ class Connection:
     async def _opened(self) -> AsyncIterator[ControlPlane]:
         async with open_control_plane(self._settings, create=self._create, clock=self._clock) as plane:
             if self._triggers:
-                plane.waker()  # a file that cannot be used is told of before there is work; nor need the first push load it all
+                plane.waker()  # raises for a file that cannot be used, and loads it before the first push
             yield plane
 
-    def _found(self) -> Store | None:
+    def _store_if_open(self) -> Store | None:
         return None if self._plane is None else self._plane.store
 
     async def _store(self) -> Store:
         return (await self._open()).store
 
     async def close(self) -> None:
-        """Let go of the store. Harmless to repeat."""
+        """Close the store. Safe to call more than once."""
         self._plane = None
         await self._stack.aclose()
 
@@ -128,35 +131,37 @@ class Connection:
         await self.close()
 
 
-class _Later:
-    """Stands in for a store until the first call opens it: a path of names, and at its end a call. Then it steps aside."""
+class _LazyStore:
+    """Stands in for a store that the first call opens: collects a dotted path of names, then calls what the path names."""
 
-    def __init__(self, found: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str) -> None:
-        """``found`` is the store if it is open, ``opened`` opens it."""
-        self._found = found
+    def __init__(
+        self, if_open: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str
+    ) -> None:
+        """``if_open`` returns the store if it is open, ``opened`` opens it first."""
+        self._if_open = if_open
         self._opened = opened
         self._path = path
 
     def __getattr__(self, name: str) -> Any:
-        if not self._path and hasattr(found := self._found(), name):
-            return getattr(found, name)
-        return _Later(self._found, self._opened, f"{self._path}.{name}" if self._path else name)
+        if not self._path and hasattr(store := self._if_open(), name):
+            return getattr(store, name)
+        return _LazyStore(self._if_open, self._opened, f"{self._path}.{name}" if self._path else name)
 
     async def __call__(self, *given: Any, **named: Any) -> Any:
         store = await self._opened()
         try:
             method = attrgetter(self._path)(store)
         except AttributeError:
-            raise InvalidInput(f"expected a store that can {self._path}, got {store.traits.name}") from None
+            raise InvalidInput(f"expected a store that supports {self._path}, got {store.traits.name}") from None
         return await method(*given, **named)
 
 
 def _handlers(given: "Function | str | Mapping[str, Function | str]") -> dict[str, Handler]:
-    found = given if isinstance(given, Mapping) else {"": given}
-    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in found.items()}
+    by_type = given if isinstance(given, Mapping) else {"": given}
+    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 
 
-def _enums(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_enums(plan: Mapping[str, Any]) -> dict[str, Any]:
     kinds: Mapping[str, Callable[[Any], Any]] = {"mode": Mode, "executor": ExecutorKind}
     try:
         return {name: kinds[name](value) if name in kinds else value for name, value in plan.items()}
@@ -167,7 +172,7 @@ def _enums(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Blocking:
-    """Every coroutine method of what it stands before, run on the connection's loop and waited for."""
+    """Wraps an object: its coroutine methods run on the connection's event loop, and the caller waits for the result."""
 
     def __init__(self, inner: object, loop: "_LoopThread") -> None:
         self._inner = inner
@@ -189,17 +194,18 @@ class _Blocking:
 
 
 class BlockingConnection(_Blocking):
-    """A Connection for code without a loop. Its loop runs in a thread of its own, which ends with it."""
+    """A Connection for code without an event loop. Its own loop runs in a thread that ends with ``close``."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, _LoopThread())
         self._connection = connection
 
     def pool(self, name: str) -> Any:
-        """A pool of jobs; its methods are PoolDesk's, without ``await``."""
+        """The pool of jobs with this name: the methods of ``Pool``, without ``await``."""
         return _Blocking(self._connection.pool(name), self._loop)
 
     def close(self) -> None:
+        """Close the store and end the loop's thread. Safe to call more than once."""
         if self._loop.is_running:
             self._loop.run(self._connection.close())
             self._loop.close()
@@ -212,7 +218,7 @@ class BlockingConnection(_Blocking):
 
 
 class _LoopThread:
-    """A loop in a daemon thread."""
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -226,27 +232,27 @@ class _LoopThread:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         if threading.current_thread() is self._thread:
             work.close()
-            raise InvalidInput("expected a call from code without a loop; within one use drumbeat.connect, and await")
+            raise InvalidInput("expected a call from code without an event loop; in async code use drumbeat.connect and await")
         if not self.is_running:
             work.close()
-            raise InvalidInput("expected an open connection, got one that was closed; connect again")
-        over = threading.Event()
-        under_way = asyncio.run_coroutine_threadsafe(_noted(work, over), self._loop)
+            raise InvalidInput("expected an open connection, got a closed one; connect again")
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_with_event(work, ended), self._loop)
         try:
-            return under_way.result()
+            return future.result()
         except BaseException:
-            if under_way.cancel():  # whoever waits was interrupted: nobody is left to hear what comes of it
-                over.wait(_LONGEST_END)
+            if future.cancel():  # the caller was interrupted, as by Ctrl-C: let the call end before the error is raised
+                ended.wait(_CLOSE_TIMEOUT)
             raise
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_LONGEST_END)
+        self._thread.join(_CLOSE_TIMEOUT)
         self._loop.close()
 
 
-async def _noted(work: Coroutine[Any, Any, Any], over: threading.Event) -> Any:
+async def _with_event(work: Coroutine[Any, Any, Any], ended: threading.Event) -> Any:
     try:
         return await work
     finally:
-        over.set()
+        ended.set()

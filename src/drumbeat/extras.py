@@ -1,4 +1,4 @@
-"""Parts that need an optional dependency: imported late, and missed with the command that brings them."""
+"""Imports modules that need an optional dependency; a missing one raises an error with the install command."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,7 +7,7 @@ from drumbeat.core.errors import MissingExtra
 
 
 def part(name: str, extra: str, what: str) -> ModuleType:
-    """A module of ours. Raises MissingExtra, which names the command to run."""
+    """Import ``drumbeat.name``. Raises MissingExtra, which names the install command."""
     try:
         return import_module(f"drumbeat.{name}")
     except ModuleNotFoundError as exc:
@@ -15,5 +15,5 @@ def part(name: str, extra: str, what: str) -> ModuleType:
 
 
 def bench_part(name: str) -> ModuleType:
-    """A part of the bench: it needs numpy and pyarrow, which nothing else does."""
+    """Import a module of the bench, the only part that needs numpy and pyarrow."""
     return part(f"bench.{name}", "bench", "the bench")

@@ -1,4 +1,4 @@
-"""Settings: one frozen value, from a file and over it the environment, checked whole at start."""
+"""Settings: one frozen value from a file and the environment, checked completely at the start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,26 +26,26 @@ _VARIABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where things are."""
+    """The store, the state folder, and how long old rows are kept."""
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
-    state_dir: Path = Path(".drumbeat")  #: logs of local workers and the like
-    retention: Retention | None = None  #: how long pools keep what is over, unless their policy says another; None: not set
+    state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
+    retention: Retention | None = None  #: how long ended rows are kept, unless a pool's policy says otherwise; None: not set
 
     def __repr__(self) -> str:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
 
     def for_children(self) -> dict[str, str]:
-        """Variables for processes on any machine that use the same store; the first may hold a password."""
+        """Environment variables for processes, on any machine, that use the same store; its URL may hold a password."""
         return {STORE_VARIABLE: self.store, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Those of them that anybody may read."""
+        """Those of ``for_children`` that hold no secret."""
         return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
 
 
 def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
-    """What was given counts most, then the environment, then the file. Raises InvalidSettings."""
+    """Read the settings: arguments override the environment, which overrides the file. Raises InvalidSettings."""
     chosen = _from_file(file)
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
@@ -68,16 +68,16 @@ def absolute(store: str) -> str:
 
 
 def store_name(store: str) -> str:
-    """What tells a store from others, however its URL is written: no user, no password, no options but its prefix or schema."""
+    """A store's name, the same however its URL is written: without user and password, of the options only prefix and schema."""
     if store.startswith("sqlite:///"):
         return absolute(store).partition("?")[0]
     parts = urlsplit(store)
-    kept = [each for each in parts.query.split("&") if each.startswith(("prefix=", "schema="))]
-    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or ''}{parts.path}?{'&'.join(sorted(kept))}"
+    options = [each for each in parts.query.split("&") if each.startswith(("prefix=", "schema="))]
+    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or ''}{parts.path}?{'&'.join(sorted(options))}"
 
 
 def public_url(store: str) -> str | None:
-    """A store's URL if anybody may read it; None if it holds a password, or what might be one."""
+    """A store's URL if it holds no secret; None if it holds a password, or something that may be one."""
     if store.startswith("sqlite:///"):
         return store
     parts = urlsplit(store)
@@ -92,9 +92,9 @@ def _from_file(file: Path) -> dict[str, Any]:
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:
-        raise InvalidSettings(f"expected to read settings from {file}, got: {exc.strerror}; mend or remove it") from exc
+        raise InvalidSettings(f"cannot read settings from {file}: {exc.strerror}; fix or remove it") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidSettings(f"expected TOML in {file}, got something else: {exc}") from exc
+        raise InvalidSettings(f"expected TOML in {file}, got invalid TOML: {exc}") from exc
     for name, value in found.items():
         if name not in _VARIABLES:
             raise InvalidSettings(f"{file} sets {name!r}; expected only {', '.join(_VARIABLES)}")

@@ -1,4 +1,4 @@
-"""For users' tests: a pool in memory, and a worker that does its jobs one by one, in order, on a clock that a test moves.
+"""For your tests: a pool in memory whose jobs run one at a time, in order, on a clock that the test moves.
 
 ``async with pool() as papers: await papers.push({"id": 1}); ran = await papers.run_until_empty(summarise)``
 """
@@ -30,7 +30,7 @@ _LEASE = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """One attempt the worker made."""
+    """One attempt at a job."""
 
     job: Job  #: as it was claimed
     outcome: AttemptOutcome
@@ -40,17 +40,17 @@ class Ran:
 
 @asynccontextmanager
 async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIterator["TestPool"]:
-    """A pool in memory. Its ``clock`` moves only when a test, or ``run_until_empty``, moves it."""
+    """A pool in memory. Its ``clock`` moves only when the test or ``run_until_empty`` moves it."""
     time = clock or ManualClock()
-    made = TestPool(MemoryStore(time), time, name)
-    await made.create()
-    yield made
+    test_pool = TestPool(MemoryStore(time), time, name)
+    await test_pool.create()
+    yield test_pool
 
 
 class TestPool(Pool):
-    """A pool whose jobs are done by the test itself."""
+    """A pool whose jobs the test runs itself, without a worker process."""
 
-    __test__ = False  #: pytest must not take it for a class of tests
+    __test__ = False  #: keeps pytest from collecting this class
 
     def __init__(self, store: Store, clock: ManualClock, name: str) -> None:
         super().__init__(store, clock, name, "test")
@@ -64,17 +64,18 @@ class TestPool(Pool):
         capabilities: tuple[str, ...] = (),
         most: int = 10_000,
     ) -> list[Ran]:
-        """Do jobs one at a time, in order, moving the clock on to whatever holds one up: a delay, a retry, a group's rate, a
-        pause that ends; until none is left to do.
+        """Run jobs one at a time, in order, until none is left to run. Returns every attempt.
 
-        What cannot be claimed at all (a pool paused for good, a capability nobody has) is left. A job's ``timeout`` goes by
-        the same clock, which stands still while a handler runs. Raises InvalidInput after ``most``.
+        The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
+        Jobs that can never be claimed stay: those of a pool paused without an end, or that need a capability not in
+        ``capabilities``. A job's ``timeout`` uses the same clock, which stands still while a handler runs.
+        Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(handlers=_handlers(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
             if len(ran) >= most:
-                raise InvalidInput(f"expected the pool to be empty after {most} attempts, got another; do jobs push jobs?")
+                raise InvalidInput(f"expected an empty pool after {most} attempts, got more jobs; do handlers push jobs?")
             ran.append(await self._run(attempts, job))
         return ran
 
@@ -84,14 +85,14 @@ class TestPool(Pool):
         return _ran(job, verdict)
 
     async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
-        """The next job, after as long a wait as it takes for one to come due."""
+        """Claim the next job, moving the clock until one is due; None when no job will become claimable."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
-        asked = Claiming(
+        claiming = Claiming(
             pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities, types=types
         )
         waited = timedelta()
         while True:
-            if claimed := await self.store.queue.claim(asked):
+            if claimed := await self.store.queue.claim(claiming):
                 return claimed[0]
             if (wait := await self._wait(waited)) is None:
                 return None
@@ -99,11 +100,11 @@ class TestPool(Pool):
             await self.clock.advance(wait)
 
     async def _wait(self, waited: timedelta) -> timedelta | None:
-        """How long until something may have changed, if anything will by itself."""
+        """How long until a job may become claimable by itself; None: never."""
         now = self.clock.now()
-        home = await self.store.pools.get(self.pool_id)
-        if home.paused_until is not None and home.paused_until > now:
-            return home.paused_until - now if home.paused_until < FOREVER else None
+        paused_until = (await self.store.pools.get(self.pool_id)).paused_until
+        if paused_until is not None and paused_until > now:
+            return paused_until - now if paused_until < FOREVER else None
         pending = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], limit=10_000)
         waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
         rates = {job.group_rate for job in pending if job.group_rate is not None}
@@ -112,7 +113,7 @@ class TestPool(Pool):
 
 
 class _Inline:
-    """Handlers where the test is, one at a time."""
+    """Runs handlers in the test's own task, one at a time."""
 
     lingering = 0
 
@@ -131,8 +132,8 @@ class _Inline:
 
 
 def _handlers(given: "Function | str | Mapping[str, Function | str]") -> dict[str, Handler]:
-    found = given if isinstance(given, Mapping) else {"": given}
-    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in found.items()}
+    by_type = given if isinstance(given, Mapping) else {"": given}
+    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 
 
 def _ran(job: Job, verdict: JobOutcome) -> Ran:

@@ -1,4 +1,4 @@
-"""YAML that somebody gave: the one place that reads it, and refuses what would grow when it is read."""
+"""The only reader of YAML from users. It refuses texts that would take too much time or memory to read."""
 
 import re
 from typing import Any
@@ -10,15 +10,15 @@ from yaml.events import AliasEvent
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, MOST_VALUES
 
-LARGEST = 256 * 1024  #: characters of a text; reading more takes seconds
-_LONGEST_NUMBER = 100  #: characters of a number; YAML counts 1:1:1:… in sixties, which takes ever longer
+LARGEST = 256 * 1024  #: the most characters of a text; reading more takes seconds
+_LONGEST_NUMBER = 100  #: the most characters of a number; YAML reads 1:1:1:… in base 60, which is slow
 _EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
-_NO_VALUE = (ValueError, OverflowError, AttributeError, LookupError, TypeError)  #: raised by PyYAML for a tag on another value
+_INVALID = (ValueError, OverflowError, AttributeError, LookupError, TypeError)  #: raised by PyYAML for invalid values
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data without aliases, each field there once, 1e3 a number; anything refused is refused before it is built."""
+    """Plain data without aliases and duplicate fields, 1e3 as a number. Invalid values are refused before they are built."""
 
     depth = 0
     values = 0
@@ -40,7 +40,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
-            raise _refusal(f"a number of {len(node.value)} characters; put quotes around what is text", node)
+            raise _refusal(f"a number of {len(node.value)} characters; put quotes around text", node)
         return super().construct_object(node, deep)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -57,15 +57,15 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123
 
 
 def read_yaml(text: str, what: str) -> Any:
-    """What a text in YAML says. Raises InvalidInput, which names ``what`` and says where the text is wrong."""
+    """Parse YAML. Raises InvalidInput, which names ``what`` and says where the text is wrong."""
     if len(text) > LARGEST:
         raise InvalidInput(f"expected {what} of at most {LARGEST} characters, got {len(text)}; leave out what is not needed")
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506
     except yaml.YAMLError as exc:
         raise InvalidInput(f"expected {what}, got {_where(exc)}") from None
-    except _NO_VALUE as exc:
-        raise InvalidInput(f"expected {what}, got a value that cannot be one ({exc}); put quotes around what is text") from None
+    except _INVALID as exc:
+        raise InvalidInput(f"expected {what}, got a value that cannot be read ({exc}); put quotes around text") from None
 
 
 def _refusal(problem: str, place: Any) -> ConstructorError:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from drumbeat.bench.model import ControllerState, LoadMode, Objective, RunPlan
-from drumbeat.bench.run_state import kept_plan, kept_state, plan_or_usual, state_document
+from drumbeat.bench.run_state import plan_or_default, state_document, stored_plan, stored_state
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId
 
@@ -22,19 +22,19 @@ def run(config: dict[str, Any], **kept: Any) -> Run:
 def test_the_plan_is_the_one_the_run_was_made_with() -> None:
     made = run({"plan": msgspec.to_builtins(PLAN)})
 
-    assert kept_plan(made) == PLAN
-    assert plan_or_usual(made) == (PLAN, [])
+    assert stored_plan(made) == PLAN
+    assert plan_or_default(made) == (PLAN, [])
 
 
 @pytest.mark.parametrize("config", UNREADABLE)
 def test_a_plan_that_cannot_be_read_is_refused(config: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=r"run r: expected a plan in its configuration, got: .*; create it anew"):
-        kept_plan(run(config))
+    with pytest.raises(InvalidInput, match=r"run r: expected a plan in its configuration, got: .*; create the run again"):
+        stored_plan(run(config))
 
 
 @pytest.mark.parametrize("config", UNREADABLE)
 def test_without_a_plan_that_can_be_read_there_is_the_usual_one_and_a_note(config: dict[str, Any]) -> None:
-    plan, notes = plan_or_usual(run(config))
+    plan, notes = plan_or_default(run(config))
 
     assert plan == RunPlan()
     assert len(notes) == 1
@@ -43,5 +43,5 @@ def test_without_a_plan_that_can_be_read_there_is_the_usual_one_and_a_note(confi
 def test_a_state_is_read_back_as_it_was() -> None:
     state = ControllerState(snapshots={"before_warmup": {"commits": 3.0}})
 
-    assert kept_state(run({}, controller_state=state_document(state))) == state
-    assert kept_state(run({})) == ControllerState()
+    assert stored_state(run({}, controller_state=state_document(state))) == state
+    assert stored_state(run({})) == ControllerState()

@@ -35,7 +35,7 @@ POOL = PoolId("p")
 SUMMARY = {
     "wanted": 2,
     "timestamp": "2026-11-15T19:08:58Z",
-    "wishes": [{"rule": "queue", "workers": 5, "reason": "15 ready jobs, 3 to a worker"}],
+    "wishes": [{"rule": "queue", "workers": 5, "reason": "15 ready jobs, 3 per worker"}],
     "limits": [{"name": "policy max_workers", "before": 5, "after": 2, "reason": "at most 2 are kept"}],
     "state": {"wanted": []},
 }

@@ -226,7 +226,7 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("store = [", "expected TOML in drumbeat.toml, got something else"),
+        ("store = [", "expected TOML in drumbeat.toml, got invalid TOML"),
         ("store = 3", "drumbeat.toml sets store to 3; expected text"),
         (f"password = '{SECRET}'", "drumbeat.toml sets 'password'; expected only store, state_dir"),
     ],
@@ -242,7 +242,7 @@ def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
 
     line = complaint(tried("pools", "list", cwd=tmp_path), 1)
 
-    assert line == "expected to read settings from drumbeat.toml, got: Is a directory; mend or remove it"
+    assert line == "cannot read settings from drumbeat.toml: Is a directory; fix or remove it"
 
 
 def test_a_database_that_is_not_there(tmp_path: Path, postgres: PostgresServer) -> None:

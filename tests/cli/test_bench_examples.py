@@ -50,7 +50,7 @@ def test_a_file_that_somebody_changed_is_not_lost(tmp_path: Path) -> None:
     forced = ran("bench", "examples", "--force", cwd=tmp_path)
 
     assert (refused.code, kept, forced.code) == (1, "name: mine", 0)
-    assert "fixed.yaml with other content" in refused.errors
+    assert "has files with other content: fixed.yaml;" in refused.errors
     assert changed.read_text() == example_templates()["fixed.yaml"]
 
 
@@ -60,7 +60,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     said: Said = ran("bench", "examples", cwd=tmp_path)
 
     assert said.code == 1
-    assert "name another folder" in said.errors
+    assert "choose another folder" in said.errors
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/bench.md"])

@@ -48,8 +48,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["loaded", "--kind", "WRITE"], "none of the 1 operations in the store is like that; ask for less"),
-        (["filed"], "none are in the store, 1,234 are in files of the workers; copy them with --load"),
+        (["loaded", "--kind", "WRITE"], "none of the 1 operations in the store matches; remove a filter"),
+        (["filed"], "no operations in the store, 1,234 in files of the workers; copy them with --load"),
         (["bare"], "bare recorded no operations: it did none, or its recording.sampling is 0"),
     ],
 )
@@ -76,14 +76,14 @@ def test_regress_says_which_run_it_took_and_why_nothing_can_be_said(store: str) 
 
 
 def test_regress_against_a_named_run_says_so(store: str) -> None:
-    assert "bare against loaded, as asked\n" in invoke("bench", "regress", "bare", "--against", "loaded", store=store).output
+    assert "bare against loaded, given with --against\n" in invoke("bench", "regress", "bare", "--against", "loaded", store=store).output
 
 
 def test_regress_without_a_baseline_says_what_it_looked_for(store: str) -> None:
     found = invoke("bench", "regress", "loaded", store=store)
 
     assert found.code == 6
-    assert "no good run of the same name 'k' was made in the 30 days before loaded; name one with --against\n" in found.output
+    assert "no good run of the same name 'k' was created in the 30 days before loaded; name a run with --against\n" in found.output
     assert invoke("bench", "regress", "loaded", "--json", store=store).output == "[]\n"
 
 
@@ -104,4 +104,4 @@ def test_the_trend_of_a_kind_of_run_is_told_oldest_first(store: str) -> None:
     assert {each["verdict"] for each in told["runs"]} == {"NO_OBJECTIVE"}
     assert (told["trends"]["operations/s"]["runs"], told["trends"]["operations/s"]["steadiness"]) == (3, "stable")
     assert "loaded" not in shown
-    assert "from run to run" in shown
+    assert "change per run" in shown

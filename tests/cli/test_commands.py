@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cli.given import ran
-from drumbeat.cli.commands import COMMANDS, GROUPS, asked, whole
+from drumbeat.cli.commands import COMMANDS, GROUPS, app_for, full_app
 
 
 @pytest.mark.parametrize("name", [*GROUPS, *COMMANDS])
 def test_what_is_named_at_once_is_all_that_is_put_together(name: str) -> None:
-    app = asked([name, "--help"])
+    app = app_for([name, "--help"])
 
     names = [group.name for group in app.registered_groups] + [command.name for command in app.registered_commands]
     assert names == [name]
@@ -20,7 +20,7 @@ def test_what_is_named_at_once_is_all_that_is_put_together(name: str) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["nonsense"], ["--install-completion"]])
 def test_for_anything_else_all_of_it_is(words: list[str]) -> None:
-    assert asked(words) is whole()
+    assert app_for(words) is full_app()
 
 
 def test_a_command_leaves_nothing_behind_in_the_process_that_runs_it(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_a_connection_is_kept_and_shown_without_its_password(store: str) -> None
     made = invoke("connection", "add", "orders", URL, "--password", "--description", "the orders", store=store)
     shown = invoke("connection", "list", store=store)
 
-    assert "password sealed" in made.output
-    assert "sealed with key" in shown.output
+    assert "password encrypted" in made.output
+    assert "encrypted with key" in shown.output
     assert "open-sesame" not in made.output + shown.output
     assert [(each["name"], each["url"], each["has_password"]) for each in listed(store)] == [("orders", URL, True)]
 
@@ -47,7 +47,7 @@ def test_it_is_changed_made_the_default_and_removed(store: str) -> None:
 
     changed = invoke("connection", "change", "orders", "--password", "--description", "new", "--default", store=store)
 
-    assert "offered first" in changed.output
+    assert "the default" in changed.output
     assert [(each["description"], each["is_default"], each["has_password"]) for each in listed(store)] == [("new", True, True)]
     with pytest.raises(InvalidInput, match="expected it again"):
         invoke("connection", "change", "orders", "--url", "postgresql://bench@other/load", store=store)

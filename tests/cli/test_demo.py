@@ -41,11 +41,11 @@ def test_the_demo_tells_its_story(told: Said) -> None:
     story = [line for line in told.output.splitlines() if line.startswith("• ")]
 
     assert [re.sub(r"\d+", "N", line) for line in story] == [
-        "• a controller starts N workers; each row exists before its process",
-        "• they joined, got START and beat; now each is told to hold N instead of N, over N seconds",
+        "• the controller starts N workers; each is in the store before its process starts",
+        "• all workers are active; their target is raised from N to N over N seconds",
         "• kill -N of worker-N (pid N)",
-        "• noticed, closed and replaced by worker-N; now all are told to drain",
-        "• all have left; no process is left behind",
+        "• the controller replaced it with worker-N; now all workers drain",
+        "• all workers have exited; no process is left",
     ]
 
 
@@ -58,7 +58,7 @@ def test_the_demo_gives_the_reasons_of_its_decisions(told: Said) -> None:
         "Spawn worker-2: 0 of 3 workers are here; slot 2 is free",
         "Spawn worker-3: 2 of 3 workers are here; slot 2 is free",
     ]
-    assert "MarkFailed worker-2: its instance is over: killed by signal 9" in said
+    assert "MarkFailed worker-2: its instance ended: killed by signal 9" in said
     assert sum(line.startswith("SetTarget ") for line in said) == 7
     assert [line for line in said if line.startswith("AskToDrain ")] == [
         f"AskToDrain worker-{n}: 3 workers are here, 0 are wanted" for n in (0, 1, 3)
@@ -68,7 +68,7 @@ def test_the_demo_gives_the_reasons_of_its_decisions(told: Said) -> None:
 
 
 def test_the_demo_says_how_often_nothing_was_to_be_done(told: Said) -> None:
-    assert re.search(r"^\d+ beats; in \d+ of them nothing was to be done \(.+\)\.$", told.output, re.MULTILINE)
+    assert re.search(r"^\d+ beats; in \d+ of them nothing had to be done \(.+\)\.$", told.output, re.MULTILINE)
 
 
 def hinted_store(said: Said) -> str:
@@ -120,7 +120,7 @@ def test_the_bench_demo_finds_a_knee_and_leaves_a_report(tmp_path: Path) -> None
     assert said.code == 0, said
     assert said.errors == ""
     assert "COMPLETED (MAX_FOUND)" in said.output
-    assert re.search(r"^ *\d+ █+.*◀ the most that is stable$", said.output, re.MULTILINE)
+    assert re.search(r"^ *\d+ █+.*◀ highest stable level$", said.output, re.MULTILINE)
     assert "<svg" in (tmp_path / "drumbeat-demo.html").read_text(encoding="utf-8")
     assert processes_of(tmp_path) == []
     assert list(inside.iterdir()) == []
@@ -142,5 +142,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     said = ran("demo", "fleet", "--folder", "file", cwd=tmp_path)
 
     assert (said.code, said.output) == (1, "")
-    assert "expected to keep the demo in" in said.errors
+    assert "cannot create the demo folder" in said.errors
     assert "--folder" in said.errors

@@ -9,14 +9,14 @@ import pytest
 import typer.main
 
 from cli.given import ran
-from drumbeat.cli.commands import whole
+from drumbeat.cli.commands import full_app
 from drumbeat.cli.fast_start import POOL_WORK, WORKER, Readers, command
 
 GIVEN = ("worker", "--run-id", "p", "--worker-id", "w", "--worker-group-id", "0", "--worker-group-count", "2")
 
 
 def options(*path: str) -> set[str]:
-    found: Any = typer.main.get_command(whole())
+    found: Any = typer.main.get_command(full_app())
     for name in path:
         found = found.commands[name]
     return {spelt for each in found.params for spelt in each.opts if spelt.startswith("--")} - {"--help"}

@@ -81,7 +81,7 @@ def test_a_simulation_is_drawn_for_people(trace: Path, tmp_path: Path) -> None:
     [
         (["--policy", "best"], InvalidInput, "got the policy 'best'"),
         (["--set", "max_workers"], InvalidInput, "expected --set FIELD=VALUE, got 'max_workers'"),
-        (["--set", "colour=red"], InvalidSettings, "has no colour"),
+        (["--set", "colour=red"], InvalidSettings, "has no field colour"),
         (["--set", "every=0"], InvalidSettings, "every to be 0.1 s or more"),
         (["--set", "max_workers=0"], InvalidInput, "got one that allows 0"),
         (["--spawn-lag", "soon"], InvalidInput, "got 'soon'"),
@@ -153,9 +153,9 @@ def test_a_pool_that_nobody_made_a_fleet_keeps_its_workers(url: str, command: st
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["file=x"], "has no file"),
-        (["max_worker=1"], r"has no max_worker; did you mean max_workers\?"),
-        (["provider=runpod"], "got one of kind sqlite, which only this machine has; use PostgreSQL or Redis"),
+        (["file=x"], "has no field file"),
+        (["max_worker=1"], r"has no field max_worker; did you mean max_workers\?"),
+        (["provider=runpod"], "got sqlite, which only this machine can reach; use PostgreSQL or Redis"),
         (["max_per_day=0.01"], "set price_per_hour, or drop the ceiling"),
         (["provider=gcp"], "expected the provider local or runpod"),
         (["needs_gpu=perhaps"], "needs_gpu to be true or false"),
@@ -191,7 +191,7 @@ def test_what_the_environment_will_overrule_is_said(url: str, monkeypatch: pytes
 
     said = invoke("fleet", "create", "p", "--set", "max_workers=2", store=url).output
 
-    assert "count more in fleet run, beat and plan: max_workers 2 → 9" in said.replace("\n", " ")
+    assert "in fleet run, beat and plan, environment variables override: max_workers 2 → 9" in said.replace("\n", " ")
 
 
 def test_a_beat_with_a_provider_there_is_not_leaves_no_trace(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def test_a_provider_is_tried_again(url: str) -> None:
 
     assert "its next beat asks the provider again" in invoke("fleet", "retry", "p", store=url).output
     assert json.loads(invoke("fleet", "retry", "p", "--json", store=url).output)["pool_id"] == "p"
-    assert "ForgetRefusals: a person asked at" in invoke("fleet", "plan", "p", store=url).output
+    assert "ForgetRefusals: a user asked at" in invoke("fleet", "plan", "p", store=url).output
     with pytest.raises(InvalidInput, match="drumbeat fleet create jobs"):
         invoke("fleet", "retry", "jobs", store=url)
 
@@ -252,7 +252,7 @@ def test_a_provider_is_tried_again(url: str) -> None:
 def test_what_is_not_there_is_named(url: str, empty: str) -> None:
     with pytest.raises(NotFound):
         invoke("fleet", "status", "nobody", store=empty)
-    with pytest.raises(InvalidInput, match="expected a moment such as"):
+    with pytest.raises(InvalidInput, match="expected a time such as"):
         invoke("fleet", "explain", "nobody", "--at", "noon", store=empty)
 
 
@@ -278,7 +278,7 @@ def test_a_fleet_beats_explains_itself_and_lets_go(tmp_path: Path) -> None:
         replayed = json.loads(fleet("replay", "p", "--json").output)
         assert (replayed["share"], replayed["beats"]) == (1.0, 1)
         assert "would want 0" in fleet("replay", "p", "--set", "max_workers=0").output
-        assert "an hour and worker" in fleet("spend", "p").output
+        assert "per worker and hour" in fleet("spend", "p").output
         fleet("create", "p", "--set", "min_workers=0", "--set", "max_workers=0")
     finally:
         fleet("drain", "p", "--within", "1s")
@@ -324,8 +324,7 @@ def test_a_plan_and_a_beat_never_hide_a_failing_provider(url: str, monkeypatch: 
     assert "HTTP 401: invalid bearer token" in plan.output
     assert json.loads(beat.output)["provider_error"] == "pool p: HTTP 401: invalid bearer token"
     assert (
-        "alarm: the provider gave no list of its instances: pool p: HTTP 401"
-        in invoke("fleet", "status", "p", store=url).output
+        "alarm: the provider failed to list its instances: pool p: HTTP 401" in invoke("fleet", "status", "p", store=url).output
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.cli.fleet_beats import _beat_by, _beat_on, _Course, _Teller
+from drumbeat.cli.fleet_beats import _BeatPrinter, _PolicyWatch, _run_changed, _run_loop
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidSettings
@@ -44,7 +44,7 @@ async def test_another_provider_or_pace_ends_the_loop_that_was_begun_without_it(
     begun = FleetPolicy(workers=0, every=BRISK)
     await plane.fleets.create(POOL, begun)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        beating = group.create_task(_beat_by(plane, POOL, begun, _Teller(), asyncio.Event()))
+        beating = group.create_task(_run_loop(plane, POOL, begun, _BeatPrinter(), asyncio.Event()))
         while await plane.store.beats.last(POOL) is None:
             await asyncio.sleep(BRISK.total_seconds())
         await plane.fleets.set_policy(POOL, changed)
@@ -64,7 +64,7 @@ async def test_a_provider_that_cannot_be_had_is_waited_for(
     await plane.fleets.create(POOL, turned)
     monkeypatch.setattr(plane, "spawner", refuse)
 
-    found = await _beat_on(plane, POOL, turned, _Teller(), asyncio.Event())
+    found = await _run_changed(plane, POOL, turned, _BeatPrinter(), asyncio.Event())
 
     assert found == turned
     assert await plane.store.beats.last(POOL) is None
@@ -73,13 +73,13 @@ async def test_a_provider_that_cannot_be_had_is_waited_for(
 async def test_a_signal_in_the_beat_that_turns_counts(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, stop = FleetPolicy(workers=0, every=BRISK), asyncio.Event()
     await plane.fleets.create(POOL, FleetPolicy(workers=0, every=2 * BRISK))
-    heed = _Course.heed
+    check = _PolicyWatch.check
 
-    def heed_and_end(course: _Course, policy: FleetPolicy) -> None:
-        heed(course, policy)
+    def check_and_end(watch: _PolicyWatch, policy: FleetPolicy) -> None:
+        check(watch, policy)
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(_Course, "heed", heed_and_end)
-    await _beat_by(plane, POOL, begun, _Teller(), stop)
+    monkeypatch.setattr(_PolicyWatch, "check", check_and_end)
+    await _run_loop(plane, POOL, begun, _BeatPrinter(), stop)
 
     assert stop.is_set()

@@ -72,7 +72,7 @@ def test_a_workers_store_is_never_on_its_command_line() -> None:
 
 
 def test_exit_codes_are_documented() -> None:
-    assert "Exit codes: 0 done, 1 it cannot be done" in help_of()
+    assert "Exit codes: 0 done, 1 bad input, unknown name or store not ready" in help_of()
     assert "2 the store did not answer, 130 interrupted" in help_of()
     assert "Exit code 1 when something is wrong" in help_of("store", "check")
 

@@ -21,9 +21,9 @@ def test_a_decision_made_at_every_beat_is_told_once() -> None:
     store: Any = None
     screen = RunScreen(store, RunId("r"), beats=[beat(n, "no room", "and again") for n in range(1, 300)])
 
-    told = list(screen.news())
+    told = list(screen.new_decisions())
     screen.beats = [*screen.beats, beat(300, "no room"), beat(301, "room at last")][-100:]
 
     assert told == ["12:00:01  Spawn w-1: no room", "12:00:01  Spawn w-1: and again"]
-    assert list(screen.news()) == ["12:05:01  Spawn w-1: room at last"]
+    assert list(screen.new_decisions()) == ["12:05:01  Spawn w-1: room at last"]
     assert screen.decisions()[0][1] > 90

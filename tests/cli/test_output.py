@@ -88,4 +88,4 @@ def test_the_first_log_line_after_a_gap_says_how_many_are_missing(full: tuple[in
     read(reader)
     handler.emit(record)
 
-    assert lines(reader) == ["(2 lines that nobody read are left out)", "it is noon"]
+    assert lines(reader) == ["(2 lines were dropped: the output was not read)", "it is noon"]

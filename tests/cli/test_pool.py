@@ -254,7 +254,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         (("push", "p", "1", "--key", "a\ud800"), "expected unique_key to be text"),
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
         (("import", "p", "no-such-file"), "expected to read jobs from no-such-file"),
-        (("requeue", "p"), "expected the ids of jobs, or --all, got neither"),
+        (("requeue", "p"), "expected job ids or --all, got neither"),
         (("requeue", "p", "x", "--all"), "got both"),
         (("prune", "--status", "pending"), "expected --status done, poisoned or cancelled"),
         (("work", "p", "--once", "--drain"), "expected --once or --drain, got both"),

@@ -21,6 +21,6 @@ def test_prices_are_set_one_by_one_shown_and_forgotten(store: str) -> None:
     told = json.loads(invoke("bench", "prices", "--json", store=store).output)
     forgotten = invoke("bench", "prices", "--forget", store=store)
 
-    assert shown.output.strip() == "worker: 0.5 EUR an hour; database: 2 EUR an hour"
+    assert shown.output.strip() == "worker: 0.5 EUR per hour; database: 2 EUR per hour"
     assert told == {"worker_hour": 0.5, "target_hour": 2.0, "currency": "EUR"}
     assert forgotten.output.strip() == "worker: no price; database: no price"

@@ -30,8 +30,8 @@ EMPTY = [
     ("workers list p", "pool p has no workers"),
     ("events list p", "pool p has no events after 0"),
     ("events list p --after 7", "pool p has no events after 7"),
-    ("beats list p", "pool p has had no beat yet"),
-    ("samples list p", "nothing was measured in pool p yet"),
+    ("beats list p", "pool p has no beats yet"),
+    ("samples list p", "pool p has no samples yet"),
     ("logs list p", "no log lines in pool p"),
 ]
 
@@ -124,7 +124,7 @@ def test_a_beat_is_shown_whole(full: str) -> None:
 
     assert "beat 1 at " in said
     assert "by me, epoch 1" in said
-    assert "saw: wanted 2\nrule queue wanted 5: 15 ready jobs, 3 to a worker\n" in said
+    assert "saw: wanted 2\nrule queue wanted 5: 15 ready jobs, 3 per worker\n" in said
     assert "limit policy max_workers made that 2: at most 2 are kept\n" in said
     assert "did: Spawn w-new: 1 of 2 workers are here  [not done: no capacity]\n" in said
 

@@ -147,7 +147,7 @@ async def test_a_worker_whose_store_vanishes_gives_up(private_postgres: Postgres
             code, errors = await ended(process)
 
     assert code == ExitCode.STORE_LOST
-    assert "the store has been silent for" in errors
+    assert "the store has not answered for" in errors
 
 
 async def test_a_worker_whose_controller_is_gone_leaves(url: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, read_json, shown
 from drumbeat.pool.payload import as_json
 from drumbeat.settings import load_settings
-from drumbeat.web.pages.pools_push import parsed
+from drumbeat.web.pages.pools_push import parse_payload
 
 DEPTHS = [DEEPEST + 1, 900, 100_000]
 
@@ -41,7 +41,7 @@ READERS: list[tuple[str, Callable[[str, Path], Any]]] = [
     ("a template", lambda text, _: read(text)),
     ("a machine", from_file),
     ("the input of a machine", lambda text, _: read_arguments(["--config", "x", "--input", text])),
-    ("a form", lambda text, _: parsed(text)),
+    ("a form", lambda text, _: parse_payload(text)),
     ("a payload", pushed),
 ]
 
@@ -79,7 +79,7 @@ def test_settings_nested_too_deep_are_refused(tmp_path: Path) -> None:
     [
         ("{", "expected a text in JSON, got line 1, column 2: Expecting property name"),
         ("9" * 5000, "expected a text in JSON, got Exceeds the limit"),
-        (b'"\xff"', "expected a text in UTF-8, got a byte that is not at 1"),
+        (b'"\xff"', "expected a text in UTF-8, got an invalid byte at position 1"),
     ],
 )
 def test_what_is_no_json_is_refused_with_its_place(text: str | bytes, said: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.fleet.model import FleetPolicy
-from drumbeat.fleet.settings import SEED, VARIABLES, Variable
+from drumbeat.fleet.settings import LEGACY, VARIABLES, Variable
 
 PAGE = Path(__file__).parents[2] / "docs" / "fleet.md"
 MARK = "<!-- From here on written by: python tests/docs/fleet_page.py -->\n"
@@ -58,7 +58,9 @@ def _default(variable: Variable) -> str:
 
 
 def _origin(variable: Variable) -> str:
-    return "seed 004" if variable in SEED else "Drumbeat" if variable.name.startswith("DRUMBEAT_") else "its successor"
+    if variable in LEGACY:
+        return "earlier orchestrator"
+    return "Drumbeat" if variable.name.startswith("DRUMBEAT_") else "its successor"
 
 
 def main() -> None:

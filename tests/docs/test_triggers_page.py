@@ -5,7 +5,7 @@ from typing import get_args
 
 from docs.pages import page, quoted, rows, section
 from drumbeat.pool import decide
-from drumbeat.pool.beats import PATIENCE
+from drumbeat.pool.beats import MAX_WAIT
 from drumbeat.pool.model import Action, PoolPolicy
 from drumbeat.triggers import webhook
 from drumbeat.triggers.deliveries import PATH
@@ -53,5 +53,5 @@ def test_the_limits_are_as_they_are() -> None:
     assert f"at least {webhook.LEAST_SECRET} characters" in TEXT
     assert f"at most {decide.MOST_REAPED} a beat" in TEXT
     assert f"no instance for {decide.SHOW_WITHIN.total_seconds():g} seconds" in TEXT
-    assert f"waits up to {PATIENCE.total_seconds():g} seconds" in TEXT
+    assert f"waits up to {MAX_WAIT.total_seconds():g} seconds" in TEXT
     assert f"`max_workers` in the pool's policy, {PoolPolicy().max_workers} at first" in TEXT

@@ -39,5 +39,5 @@ async def test_an_outage_shows_in_availability_and_misses_its_objective(
     server = whole.custom_metrics["server"]
     assert min(server["measurement"].values()) >= 0, server
     assert server["measurement"]["database.tup_inserted"] > 0
-    assert "began its totals again" in server.get("note", ""), server["measurement"]["server.resets"]
+    assert "totals were reset" in server.get("note", ""), server["measurement"]["server.resets"]
     assert any("OUTAGE: no operation succeeded" in warning for warning in json.loads(out)["warnings"]), out

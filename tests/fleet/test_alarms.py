@@ -21,9 +21,9 @@ def after(before: int | None, ready: int) -> FleetView:
 @pytest.mark.parametrize(
     ("before", "ready", "told"),
     [
-        (0, 11, ["the queue jumped from 0 to 11 ready jobs since the last beat"]),
+        (0, 11, ["the queue grew from 0 to 11 ready jobs since the last beat"]),
         (0, 10, []),
-        (2, 20, ["the queue jumped from 2 to 20 ready jobs since the last beat"]),
+        (2, 20, ["the queue grew from 2 to 20 ready jobs since the last beat"]),
         (2, 19, []),
         (1, 10, []),
         (None, 500, []),
@@ -67,7 +67,7 @@ def test_alarms_tell_what_became_of_starts(done: list[dict[str, Any]], told: lis
 def test_a_provider_that_gives_no_list_is_told() -> None:
     told = decide(queued(ready_worker(0), instances_partial=True, unlisted="RunPod: GET /v2/pods: HTTP 401: no")).summary
 
-    assert told["alarms"] == ["the provider gave no list of its instances: RunPod: GET /v2/pods: HTTP 401: no"]
+    assert told["alarms"] == ["the provider failed to list its instances: RunPod: GET /v2/pods: HTTP 401: no"]
     assert told["provider_error"] == "RunPod: GET /v2/pods: HTTP 401: no"
 
 
@@ -80,8 +80,8 @@ def test_a_heartbeat_timeout_that_workers_can_keep_is_no_alarm(told: float | Non
 
 def test_one_that_they_cannot_keep_is_told_with_what_is_heeded() -> None:
     assert decide(queued(heartbeat_timeout=seconds(20))).summary["alarms"] == [
-        "heartbeat_timeout is 20 s, but workers of this pool beat every 20 s and end themselves after 240 s of silence: "
-        "260 s are heeded"
+        "heartbeat_timeout of 20 s is too short: workers of this pool send a heartbeat every 20 s and stop after 240 s "
+        "without contact; using 260 s instead"
     ]
 
 

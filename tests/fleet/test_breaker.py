@@ -80,7 +80,7 @@ def test_an_open_breaker_tells_how_many_failed_how_the_last_did_and_what_to_do()
     opened = "the breaker opened at 2026-01-01 12:00:00: 6 of 6 workers failed, last worker-4 error: no CUDA device"
     assert told["alarms"] == [opened]
     assert [limit["reason"] for limit in told["limits"] if limit["name"] == "breaker"] == [
-        f"{opened}; one is tried at 12:05:00, or with: drumbeat fleet retry p"
+        f"{opened}; one trial worker is started at 12:05:00, or now with: drumbeat fleet retry p"
     ]
 
 
@@ -115,7 +115,7 @@ def test_the_trial_decides() -> None:
     assert breaker_leave(queued(), OPEN).most == 1
     assert breaker_leave(on_trial(trying), next_breaker(on_trial(trying))).most == 0
     assert next_breaker(on_trial(replace(trying, ready_at=NOW))) == BreakerState()
-    again = replace(OPEN, opened_at=NOW, faults=1, starts=1, error="worker-0 error: it went silent")
+    again = replace(OPEN, opened_at=NOW, faults=1, starts=1, error="worker-0 error: no heartbeat")
     assert next_breaker(on_trial(ended(1)[0])) == again
     assert next_breaker(on_trial(refused(1)[0])) == replace(OPEN, trial=None)
 
@@ -184,9 +184,9 @@ def test_what_was_put_right_is_tried_at_once(asked_with: str, retry_at: datetime
     assert next_backoff(seen) == (BackoffState() if forgiven else REFUSED)
     assert any(isinstance(action, Spawn) for action in step(seen).actions) is forgiven
     assert explain(seen).provider_error == (
-        None if forgiven else f"{said}; it is asked again at 12:09:51, or with: drumbeat fleet retry p"
+        None if forgiven else f"{said}; next try at 12:09:51, or now with: drumbeat fleet retry p"
     )
-    assert decide(seen).summary.get("alarms", []) == ([] if forgiven else [f"{said}; it is asked again at 12:09:51"])
+    assert decide(seen).summary.get("alarms", []) == ([] if forgiven else [f"{said}; next try at 12:09:51"])
 
 
 def test_refusals_are_remembered_by_the_rows_alone() -> None:

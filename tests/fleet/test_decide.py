@@ -92,7 +92,7 @@ def test_a_killed_worker_is_replaced_in_its_slot_under_a_new_name() -> None:
 
     failed, spawned = decide(view(*rows, instances=(*runs(0, 2), is_over(1, -9)), wanted=3)).actions
 
-    assert failed == MarkFailed(worker=rows[1], exit_code=-9, reason="its instance is over: killed by signal 9")
+    assert failed == MarkFailed(worker=rows[1], exit_code=-9, reason="its instance ended: killed by signal 9")
     assert spawned == Spawn(
         worker_id=WorkerId("worker-3"), slot=1, group_count=3, reason="2 of 3 workers are here; slot 1 is free", at=NOW
     )
@@ -100,13 +100,13 @@ def test_a_killed_worker_is_replaced_in_its_slot_under_a_new_name() -> None:
 
 @pytest.mark.parametrize(
     ("exit_code", "said"),
-    [(None, "nobody knows how"), (-15, "killed by signal 15"), (0, "exit code 0"), (3, "exit code 3")],
+    [(None, "exit code unknown"), (-15, "killed by signal 15"), (0, "exit code 0"), (3, "exit code 3")],
 )
 def test_how_an_instance_ended_is_said(exit_code: int | None, said: str) -> None:
     (action,) = decide(view(worker(0), instances=(is_over(0, exit_code),))).actions
 
     assert isinstance(action, MarkFailed)
-    assert (action.exit_code, action.reason) == (exit_code, f"its instance is over: {said}")
+    assert (action.exit_code, action.reason) == (exit_code, f"its instance ended: {said}")
 
 
 def test_a_twin_that_still_runs_keeps_its_worker_alive() -> None:
@@ -216,7 +216,9 @@ def test_a_target_is_told_once_per_change() -> None:
     after = replace(before, workers=(replace(before.workers[0], target=5), before.workers[1]))
 
     assert told == [
-        SetTarget(worker_id=WorkerId("worker-0"), target=5, ramp=timedelta(), reason="the policy asks for 5, it was told 1")
+        SetTarget(
+            worker_id=WorkerId("worker-0"), target=5, ramp=timedelta(), reason="the policy's target is 5, the worker's is 1"
+        )
     ]
     assert decide(after).actions == []
 
@@ -233,9 +235,9 @@ def test_a_target_comes_with_its_ramp() -> None:
 @pytest.mark.parametrize(
     ("seen", "why"),
     [
-        (view(), "0 of 0 workers are here and none is ill"),
-        (view(worker(0), worker(1), wanted=2), "2 of 2 workers are here and none is ill"),
-        (view(worker(0, status=DRAINING, drain_deadline=ASKED)), "0 of 0 workers are here, 1 terminating and none is ill"),
+        (view(), "0 of 0 workers are here and all are healthy"),
+        (view(worker(0), worker(1), wanted=2), "2 of 2 workers are here and all are healthy"),
+        (view(worker(0, status=DRAINING, drain_deadline=ASKED)), "0 of 0 workers are here, 1 terminating and all are healthy"),
         (view(worker(0), wanted=3, paused_until=ASKED), "paused until 2026-01-01 12:01:00: 1 of 3 workers are here"),
     ],
 )
@@ -255,7 +257,7 @@ def test_whoever_is_told_to_leave_is_terminating_from_then_on(status: WorkerStat
         "total_workers": 2,
     }
     assert (told.summary["draining"], told.summary["active"]) == (1, 1)
-    assert told.why_not == "1 of 1 workers are here, 1 terminating and none is ill"
+    assert told.why_not == "1 of 1 workers are here, 1 terminating and all are healthy"
 
 
 def test_the_summary_counts_every_state() -> None:

@@ -130,7 +130,7 @@ def test_nobody_is_started_beside_as_many_as_may_run_at_all(seen: FleetView, mos
     seen = replace(seen, policy=replace(seen.policy, min_workers=0, max_workers=most))
     new = [action for action in decide(seen).actions if isinstance(action, Spawn) and action.is_new]
 
-    assert not new or len(may_run(seen.sight)) + len(new) <= max(most, seen.policy.workers)
+    assert not new or len(may_run(seen.snapshot)) + len(new) <= max(most, seen.policy.workers)
 
 
 @given(views())

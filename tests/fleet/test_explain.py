@@ -56,7 +56,7 @@ def test_an_explanation_reads_as_lines() -> None:
     lines = sentences(explain(queued(30)))
 
     assert lines[0] == "p at 2026-01-01 12:00:00 UTC, policy queue_ratio"
-    assert "  policy max_workers: 10 → 2: at most 2 are allowed" in lines
+    assert "  policy max_workers: 10 → 2: at most 2 workers are allowed" in lines
     assert "wanted: 2 workers" in lines
     assert lines[-1].startswith("  Spawn worker-1: ")
     assert sentences(explain(queued(0)))[-1].startswith("  nothing: 0 of 0 workers are here")

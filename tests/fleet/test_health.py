@@ -1,4 +1,4 @@
-"""Who is ill: each health rule of seed 004 and what production added, as a table; and what becomes of their jobs."""
+"""Each health rule as a table, and what becomes of the jobs of faulty workers."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -53,7 +53,7 @@ GPU_NEW = {"memory_total": 24, "at": (NOW - seconds(119)).isoformat()}
 RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
     ("silent with work queued", queued(ready_worker(0, silent=LOST_S + 1), ready=1), [MarkLost]),
     (
-        "silent and holding a job, nothing queued (C74)",
+        "silent and holding a job, nothing queued",
         queued(ready_worker(0, silent=LOST_S + 1), held=(job("j", 0),)),
         [MarkLost, ReleaseJobs],
     ),
@@ -83,7 +83,7 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
     ("a job in time", queued(ready_worker(0), held=(job("j", 0, 299),)), []),
     ("a stuck job", queued(ready_worker(0), held=(job("j", 0, 301),)), [Fail, ReleaseJobs]),
     (
-        "by its lease, where nothing else is told (C75)",
+        "by its lease, where nothing else is told",
         queued(ready_worker(0), held=(job("j", 0, 9999),), policy="lag_aware"),
         [],
     ),
@@ -97,11 +97,11 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
         queued(ready_worker(0), held=(job("j", 0, 100, timeout=seconds(60)),), policy="queue_cover"),
         [Fail, ReleaseJobs],
     ),
-    ("its own timeout is longer (C75)", queued(ready_worker(0), held=(job("j", 0, 1000, timeout=seconds(3600)),)), []),
+    ("its own timeout is longer", queued(ready_worker(0), held=(job("j", 0, 1000, timeout=seconds(3600)),)), []),
     ("it has time to say so itself", queued(ready_worker(0), held=(job("j", 0, 89, timeout=seconds(60)),)), []),
     ("its own timeout is over", queued(ready_worker(0), held=(job("j", 0, 100, timeout=seconds(60)),)), [Fail, ReleaseJobs]),
     (
-        "whoever drains has its deadline (C84)",
+        "whoever drains has its deadline",
         queued(ready_worker(0, status=DRAINING, drain_deadline=ASKED), held=(job("j", 0, 301),)),
         [],
     ),
@@ -136,7 +136,7 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
     ("but it is given time", queued(ready_worker(0, age=400), needs_gpu=True), []),
     ("killed with a job", queued(ready_worker(0), instances=(is_over(0),), held=(job("j", 0),)), [MarkFailed, ReleaseJobs]),
     (
-        "an ended worker's job goes back before its instance goes (C78)",
+        "an ended worker's job goes back before its instance goes",
         queued(worker(0, status=ERROR), held=(job("j", 0),)),
         [ReleaseJobs, Reap],
     ),

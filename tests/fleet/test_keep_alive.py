@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.fleet.decide.keep_alive import BANDS, FORGOTTEN, LEVELS, UsualTimes, cost_of_keeping, follow, least, worth
+from drumbeat.fleet.decide.keep_alive import (
+    BANDS,
+    FORGOTTEN,
+    LEVELS,
+    UsualTimes,
+    best_keep_time,
+    cost_of_keeping,
+    update_levels,
+    worker_levels,
+)
 from drumbeat.fleet.model import FleetState
 
 PACE = UsualTimes(lag=120.0, every=30.0, service=20.0)
@@ -16,7 +25,7 @@ def after(demands: list[int], here: int = 3, every: float = 30.0) -> FleetState:
     """What is known after beats that needed so many workers."""
     state = FleetState()
     for n, demand in enumerate(demands):
-        levels, gaps, uses = follow(state, n * every, demand, here)
+        levels, gaps, uses = update_levels(state, n * every, demand, here)
         state = replace(state, levels=levels, gaps=gaps, uses=uses)
     return state
 
@@ -34,16 +43,16 @@ def test_gaps_and_uses_are_kept_when_they_end() -> None:
 
 def test_what_nobody_has_or_needs_is_forgotten_in_time() -> None:
     state = after([3], here=0)
-    levels, *_ = follow(state, 30.0, 0, 0)
+    levels, *_ = update_levels(state, 30.0, 0, 0)
     assert [needed for needed, _ in levels] == [False] * 3
 
-    gone, *_ = follow(replace(state, levels=levels), 31.0 + FORGOTTEN, 0, 0)
+    gone, *_ = update_levels(replace(state, levels=levels), 31.0 + FORGOTTEN, 0, 0)
 
     assert gone == ()
 
 
 def test_no_more_levels_are_followed_than_there_are_bands_for() -> None:
-    levels, *_ = follow(FleetState(), 0.0, LEVELS + 5, LEVELS + 9)
+    levels, *_ = update_levels(FleetState(), 0.0, LEVELS + 5, LEVELS + 9)
 
     assert len(levels) == LEVELS == len(BANDS)
     assert list(BANDS) == sorted(BANDS)
@@ -59,7 +68,7 @@ def test_no_more_levels_are_followed_than_there_are_bands_for() -> None:
     ],
 )
 def test_what_would_have_cost_least_is_done(gaps: list[float], again: float, expected: float) -> None:
-    assert least(120.0, gaps, again) == expected
+    assert best_keep_time(120.0, gaps, again) == expected
 
 
 _GAPS = st.lists(st.floats(0, 20_000), max_size=40)
@@ -70,7 +79,7 @@ def test_keeping_costs_at_most_twice_the_best_in_hindsight(
     gaps: list[float], following: float, restart: float, factor: float
 ) -> None:
     again = restart * factor
-    keep = least(restart, gaps, again)
+    keep = best_keep_time(restart, gaps, again)
 
     every_gap = [*gaps, following]
     best = sum(min(gap, again) for gap in every_gap)
@@ -83,7 +92,7 @@ def test_keeping_costs_at_most_twice_the_best_in_hindsight(
 def test_every_worker_is_kept_for_a_restarts_worth(gap: float, idle: float) -> None:
     state = FleetState(levels=((False, 0.0),) * 4, gaps=tuple((n, gap) for n in range(4)) * 6)
 
-    levels = worth(state, idle, 0, 4, PACE)
+    levels = worker_levels(state, idle, 0, 4, PACE)
 
     assert all(level.idle < level.keep for level in levels)
 
@@ -91,13 +100,13 @@ def test_every_worker_is_kept_for_a_restarts_worth(gap: float, idle: float) -> N
 def test_a_worker_that_is_seldom_needed_is_let_go() -> None:
     state = FleetState(levels=((False, 0.0),) * 4, gaps=tuple((n, 9000.0) for n in range(4)) * 6)
 
-    assert all(level.idle >= level.keep for level in worth(state, 400.0, 0, 4, PACE))
+    assert all(level.idle >= level.keep for level in worker_levels(state, 400.0, 0, 4, PACE))
 
 
 def test_before_enough_is_known_a_worker_is_kept_until_that_cost_what_losing_it_would() -> None:
     state = FleetState(levels=((False, 0.0), (False, 0.0)))
 
-    first, second = worth(state, 30.0, 0, 2, PACE)
+    first, second = worker_levels(state, 30.0, 0, 2, PACE)
 
     assert first.keep == PACE.reach + PACE.lag, "without the first, a job waits for a start"
     assert 0 < second.keep < first.keep, "without the second, it waits for the first"
@@ -106,4 +115,4 @@ def test_before_enough_is_known_a_worker_is_kept_until_that_cost_what_losing_it_
 def test_nobody_is_started_for_what_was_learnt() -> None:
     state = FleetState(levels=((True, 0.0), (True, 0.0)), gaps=((1, 200.0),) * 6, uses=((1, 150.0),))
 
-    assert worth(state, 30.0, 1, 1, PACE) == ()
+    assert worker_levels(state, 30.0, 1, 1, PACE) == ()

@@ -199,4 +199,4 @@ def test_an_exempt_worker_without_a_queue_is_bound_by_the_hours_ceiling_too() ->
     (asked,) = decide(seen).actions
 
     assert isinstance(asked, AskToDrain)
-    assert "the ceiling per hour" in asked.reason
+    assert "the money ceiling per hour" in asked.reason

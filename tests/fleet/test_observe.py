@@ -116,7 +116,7 @@ async def test_a_pool_that_is_not_there_cannot_be_seen(watched: Watched) -> None
 async def test_the_pool_of_a_run_is_its_orchestrators_to_watch(watched: Watched) -> None:
     await watched.store.pools.create(pool("run-1", PoolKind.BENCH, LIMITS))
 
-    with pytest.raises(InvalidInput, match="which is a run"):
+    with pytest.raises(InvalidInput, match="got the benchmark run"):
         await observe(watched.store, watched.spawner, PoolId("run-1"), seconds(0))
 
 

@@ -18,7 +18,7 @@ from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, PolicyName, ReleaseJobs
-from drumbeat.fleet.observe import in_sight, observe
+from drumbeat.fleet.observe import observe, relevant_workers
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
@@ -268,7 +268,7 @@ async def test_an_ill_worker_loses_its_jobs_once_its_row_is_closed(stage: Stage)
     row, lease = await holding(stage)
     actor = FleetActor(stage.store, stage.spawner, POOL)
 
-    with pytest.raises(StaleWrite, match="its jobs are left to it"):
+    with pytest.raises(StaleWrite, match="again and keeps its jobs"):
         await actor.act(ReleaseJobs(worker_id=W0, reason="it is over"), lease.fence)
     await actor.act(Fail(worker=row, rule="stuck", reason="Stuck task"), lease.fence)
     await actor.act(ReleaseJobs(worker_id=W0, reason="it is over"), lease.fence)
@@ -285,7 +285,7 @@ def test_workers_of_long_ago_are_not_in_sight_but_for_what_they_tell() -> None:
     ]
     fresh, lost = worker(30), worker(31, status=WorkerStatus.LOST, ended_at=NOW - seconds(9000))
 
-    seen = in_sight([*old, fresh, lost], NOW)
+    seen = relevant_workers([*old, fresh, lost], NOW)
 
     assert all(each in seen for each in (fresh, lost))
     assert len(seen) == 2 + 9

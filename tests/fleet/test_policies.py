@@ -24,10 +24,10 @@ def test_every_policy_has_a_function() -> None:
     ("ready", "scene", "expected"),
     [
         (0, {}, 0),
-        (1, {}, 1),  # C70: capacity 0 and MIN 0 is no deadlock
-        (100, {}, 34),  # C71: the formula counts from the first beat on
+        (1, {}, 1),  # capacity 0 and MIN 0 is no deadlock
+        (100, {}, 34),  # the formula counts from the first beat on
         (100, {"starting": 34}, 34),
-        (3, {"busy": 1}, 1),  # C72: no trigger, only the difference
+        (3, {"busy": 1}, 1),  # no trigger, only the difference
         (4, {"busy": 1}, 2),
         (15, {"busy": 5}, 5),
         (0, {"busy": 5}, 0),
@@ -70,8 +70,8 @@ LAG: dict[str, Any] = {"lag": 120.0, "service": 60.0}
         (4, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 3),
         (90, {**LAG, "busy": 3, "idle": 1, "starting": 70, "free": 1, "free_in": (30.0,) * 73}, 74),  # enough will be here
         (1, {**LAG, "starting": 1, "free_in": (100.0,)}, 1),
-        (6, {**LAG, "sure": 0.04}, 6),  # and twelve more will have come by the time these are begun
-        (0, {**LAG, "sure": 0.04}, 0),
+        (6, {**LAG, "steady_rate": 0.04}, 6),  # and twelve more will have come by the time these are begun
+        (0, {**LAG, "steady_rate": 0.04}, 0),
         (0, {**LAG, "coming": 2}, 1),
         (4, {"lag": 120.0, "service": 600.0}, 4),  # jobs that take longer than a restart get a worker each
     ],

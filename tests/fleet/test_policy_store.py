@@ -169,7 +169,7 @@ async def test_another_provider_is_refused_while_workers_of_the_old_one_are_ther
     before = await plane.store.pools.get(POOL)
     await rented(plane, status)
     local = replace(await kept(plane), provider="local")
-    said = r"stay with the provider runpod .*\(worker-0\), got local; let them go first: drumbeat fleet create gpus"
+    said = r"expected the provider runpod .*\(worker-0\), got local; drain them first: drumbeat fleet create gpus"
 
     with pytest.raises(InvalidSettings, match=said):
         await plane.fleets.configure(NAME, {"provider": "local"})
@@ -268,7 +268,7 @@ async def test_an_environment_that_cannot_be_is_not_written(
 
     assert await plane.store.pools.get(POOL) == before
     [told] = (await plane.fleets.configure(NAME, {})).overruled
-    assert told.startswith("nothing, since it is refused: expected")
+    assert told.startswith("no beat is possible with these variables: expected")
 
 
 async def test_a_policy_that_cannot_be_any_more_is_mended(plane: ControlPlane) -> None:

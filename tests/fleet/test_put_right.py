@@ -83,7 +83,7 @@ def test_a_corrected_key_is_tried_at_the_next_beat(tmp_path: Path) -> None:
 
         assert [deed["type"] for deed in refused.actions] == ["Spawn"]
         assert [alarm.partition(":")[0] for alarm in refused.summary["alarms"]] == [
-            "the provider gave no list of its instances",
+            "the provider failed to list its instances",
             "1 worker could not be started",
         ]
         assert [deed for deed in waiting.actions if deed["type"] == "Spawn"] == []

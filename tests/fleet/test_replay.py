@@ -78,5 +78,5 @@ def test_beats_that_saw_nothing_are_left_out(week: list[Beat]) -> None:
 def test_a_beat_of_something_else_is_named() -> None:
     bench = Beat(pool_id=PoolId("p"), n=4, at=None, owner="me", epoch=1, view={"run": 1})  # type: ignore[arg-type]
 
-    with pytest.raises(InvalidInput, match="beat 4 of p holds no fleet's view"):
+    with pytest.raises(InvalidInput, match="beat 4 of p has a view that this version cannot read"):
         recorded([bench])

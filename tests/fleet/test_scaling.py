@@ -1,4 +1,4 @@
-"""The seed's common scenarios and every limit on scaling, as tables."""
+"""Common scaling scenarios and every limit on scaling, as tables."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -76,9 +76,9 @@ SCENARIOS: list[tuple[str, FleetView, tuple[int, int]]] = [
         queued(*crew(2), *(worker(n, status=SPAWNING, silent=9) for n in (2, 3, 4)), ready=15, held=busy(2)),
         (0, 0),
     ),
-    ("no deadlock from nothing (C70)", queued(ready=1), (1, 0)),
-    ("no second cold start (C71)", queued(ready=30), (10, 0)),
-    ("the minimum is made up for (C72)", queued(ready_worker(0), ready=3, min_workers=2, held=busy(1)), (1, 0)),
+    ("no deadlock from nothing", queued(ready=1), (1, 0)),
+    ("no second cold start", queued(ready=30), (10, 0)),
+    ("the minimum is made up for", queued(ready_worker(0), ready=3, min_workers=2, held=busy(1)), (1, 0)),
     (
         "Worker Failures: the lost one is replaced",
         queued(ready_worker(0, silent=999), ready_worker(1), ready=6, held=busy(2)),
@@ -184,7 +184,7 @@ SCENARIOS: list[tuple[str, FleetView, tuple[int, int]]] = [
         queued(*crew(2, age=4000), worker(2, status=SPAWNING), max_lifetime=seconds(3600), min_workers=3),
         (0, 0),
     ),
-    ("who is quiet for want of work still counts (C74)", queued(ready_worker(0, silent=301), min_workers=1), (0, 0)),
+    ("who is quiet for want of work still counts", queued(ready_worker(0, silent=301), min_workers=1), (0, 0)),
     ("the exempt count for nothing", queued(*crew(2, meta={"capacity_exempt": True}, age=60), ready=6), (2, 0)),
     ("and leave when they are old", queued(*crew(1, meta={"capacity_exempt": True}, age=7201)), (0, 1)),
     ("without a queue too", view(*crew(1, meta={"capacity_exempt": True}, age=7201)), (0, 1)),
@@ -246,7 +246,7 @@ def test_explain_names_what_each_rule_wanted_and_which_limit_bound() -> None:
     ]
 
 
-def test_the_summary_is_the_seeds() -> None:
+def test_the_summary_is_as_in_the_earlier_orchestrator() -> None:
     told = decide(queued(*crew(5), worker(5, status=SPAWNING), worker(6, status=SPAWNING), ready=15, held=busy(5))).summary
 
     assert told["timestamp"] == NOW.isoformat()

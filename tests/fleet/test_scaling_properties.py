@@ -112,7 +112,7 @@ def new(seen: FleetView) -> list[Spawn]:
 
 @given(views())
 def test_whoever_is_started_never_makes_more_that_may_run_than_the_maximum(seen: FleetView) -> None:
-    there = len(may_run(seen.sight)) + len(end_strays(seen.sight))
+    there = len(may_run(seen.snapshot)) + len(end_strays(seen.snapshot))
 
     assert not new(seen) or there + len(new(seen)) <= seen.policy.max_workers
 
@@ -180,7 +180,7 @@ def test_no_busy_worker_is_asked_to_leave_for_want_of_work_nor_ended_before_its_
     holding = {each.worker_id for each in seen.held}
     for each in asked(seen):
         if each.worker_id in holding:
-            assert "more are here than may be" in each.reason
+            assert "more workers are here than the limits allow" in each.reason
             assert each.within == timedelta(minutes=10)
 
 

@@ -93,7 +93,7 @@ async def test_a_plan_buys_no_disk(store: MemoryStore) -> None:
 
     found = await desk(store).plan(OnlyLists(ManualClock(), volumes={"vol1": 100}))
 
-    assert "ExpandVolume a: vol1: 1 of 100 GB are free, 99 % are used; to 150 GB" in found.actions
+    assert "ExpandVolume a: vol1: 1 of 100 GB free, 99 % used; expanding to 150 GB" in found.actions
 
 
 async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
@@ -128,7 +128,7 @@ async def test_draining_by_hand_asks_once_and_only_who_is_there(store: MemorySto
 
     assert await desk(store).drain([]) == ["a"]
     assert await desk(store).drain(["a"]) == []
-    with pytest.raises(NotFound, match="no live worker b in p"):
+    with pytest.raises(NotFound, match="no live worker b in pool p"):
         await desk(store).drain(["b"])
 
 
@@ -142,7 +142,7 @@ async def test_spending_is_told_with_what_it_may_be(store: MemoryStore) -> None:
 
 
 async def test_without_beats_there_is_nothing_to_explain(store: MemoryStore) -> None:
-    with pytest.raises(NotFound, match="no beat of p is kept; make one with: drumbeat fleet beat p"):
+    with pytest.raises(NotFound, match="no recorded beat of p; run one with: drumbeat fleet beat p"):
         await desk(store).explain()
     with pytest.raises(NotFound):
         await desk(store, "q").explain()

@@ -1,4 +1,4 @@
-"""A fleet's policy from a file, from the seed's variables and by hand."""
+"""A fleet's policy from a file, from environment variables and from settings."""
 
 from dataclasses import fields, replace
 from datetime import timedelta
@@ -11,20 +11,20 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.fleet.model import FleetPolicy, PolicyName, Schedule
 from drumbeat.fleet.settings import (
-    LATER,
-    SEED,
+    LEGACY,
+    SUCCESSOR,
     VARIABLES,
     changed_policy,
+    legacy_policy,
     load_policy,
     load_thresholds,
     poll_interval,
     read_policy,
-    seed_policy,
     with_settings,
 )
 from fleet.given import seconds
 
-SEED_TEXT = {  # as seed 004 lists them, and C82
+LEGACY_TEXT = {  # as the earlier RunPod orchestrator lists them
     "MIN_ACTIVE_GPUS": 2,
     "MAX_ACTIVE_GPUS": 10,
     "TASKS_PER_GPU_THRESHOLD": 3,
@@ -37,8 +37,8 @@ SEED_TEXT = {  # as seed 004 lists them, and C82
 }
 
 
-def test_every_variable_of_the_seed_is_there_with_its_default() -> None:
-    assert {each.name: each.default for each in SEED} == SEED_TEXT
+def test_every_variable_of_the_earlier_orchestrator_is_there_with_its_default() -> None:
+    assert {each.name: each.default for each in LEGACY} == LEGACY_TEXT
 
 
 def test_every_variable_sets_a_field_and_means_it() -> None:
@@ -52,14 +52,14 @@ def test_every_variable_sets_a_field_and_means_it() -> None:
 
 def test_the_defaults_of_later_variables_are_the_policys() -> None:
     usual = {each.name: each.default for each in fields(FleetPolicy)}
-    for each in LATER:
+    for each in SUCCESSOR:
         if usual[each.field] is None or each.default == "":
             continue
         assert usual[each.field] == (seconds(float(each.default) * each.unit) if each.unit else each.default), each.name
 
 
-def test_the_seeds_own_policy() -> None:
-    policy = seed_policy()
+def test_the_earlier_orchestrators_policy() -> None:
+    policy = legacy_policy()
 
     assert (policy.policy, policy.min_workers, policy.max_workers) == (PolicyName.QUEUE_RATIO, 2, 10)
     assert (policy.spawning_timeout, policy.graceful_shutdown_timeout) == (seconds(300), seconds(600))
@@ -76,7 +76,7 @@ def test_hand_counts_more_than_environment_and_that_more_than_the_file(tmp_path:
     )
 
 
-def test_how_disks_are_watched_is_told_by_the_seeds_successors_variables_or_a_file(tmp_path: Path) -> None:
+def test_how_disks_are_watched_is_set_by_variables_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yml"
     file.write_text("storage_max_gb: 300\nstorage_min_free_gb: 20.5\nstorage_check_interval_cycles: 3\n")
     told = {
@@ -117,9 +117,9 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"max_wrokers": 3}, r"has no max_wrokers; did you mean max_workers\?$"),
-        ({"Max-Workers": 3}, r"has no Max-Workers; did you mean max_workers\?$"),
-        ({"MAX_ACTIVE_GPUS": 3}, r"has no MAX_ACTIVE_GPUS; did you mean max_workers\?$"),
+        ({"max_wrokers": 3}, r"has no field max_wrokers; did you mean max_workers\?$"),
+        ({"Max-Workers": 3}, r"has no field Max-Workers; did you mean max_workers\?$"),
+        ({"MAX_ACTIVE_GPUS": 3}, r"has no field MAX_ACTIVE_GPUS; did you mean max_workers\?$"),
         ({"idle_timeout_seconds": 3}, r"did you mean idle_timeout\?$"),
         ({"idle_timeout": "soon"}, "expected idle_timeout as seconds or like 90s"),
         ({"idle_timeout": True}, "expected idle_timeout"),
@@ -131,16 +131,16 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"needs_gpu": "maybe"}, "needs_gpu to be true or false"),
         ({"needs_gpu": 2}, "needs_gpu to be true or false"),
         ({"max_workers": True}, "expected numbers"),
-        ({"max_workers": 1e23}, "max_workers to be 100000 at the most"),
+        ({"max_workers": 1e23}, "max_workers to be 100000 or less"),
         ({"contract": {"x": 1}}, "contract to be a text"),
-        ({"failure_rate": 80}, "failure_rate to be 1 at the most"),
-        ({"storage_max_percent_used": 850}, "storage_max_percent_used to be 100 at the most"),
+        ({"failure_rate": 80}, "failure_rate to be 1 or less"),
+        ({"storage_max_percent_used": 850}, "storage_max_percent_used to be 100 or less"),
         ({"every": 0}, "every to be 0.1 s or more, got 0 s"),
-        ({"every": "99999d"}, "every to be 3.1536e.09 s at the most"),
+        ({"every": "99999d"}, "every to be 3.1536e.09 s or less"),
         ({"heartbeat_timeout": 0}, "heartbeat_timeout to be 0.001 s or more"),
         ({"spawning_timeout": "0s"}, "spawning_timeout to be 0.001 s or more"),
         ({"stuck_timeout": 0}, "stuck_timeout to be 0.001 s or more"),
-        ({"file": "x"}, "has no file"),
+        ({"file": "x"}, "has no field file"),
         ({"schedules": [{"from": "08:75", "to": "18:00"}]}, "expected a time like"),
         ({"schedules": [{"from": "-08:00", "to": "18:00"}]}, "expected a time like"),
         ({"schedules": [{"from": "08:00", "to": "25:00"}]}, "expected a time like"),
@@ -206,7 +206,7 @@ def test_a_maximum_below_the_usual_minimum_lowers_it(policy: str, most: str, bou
 
 @pytest.mark.parametrize("name", ["file", "environment"])
 def test_a_field_there_is_not_is_named_whatever_it_is_called(name: str) -> None:
-    with pytest.raises(InvalidSettings, match=f"has no {name}"):
+    with pytest.raises(InvalidSettings, match=f"has no field {name}"):
         load_policy({}, None, **{name: "x"})
 
 
@@ -218,10 +218,10 @@ def test_what_was_kept_changes_only_in_what_is_set() -> None:
     assert changed == FleetPolicy(policy=PolicyName.LAG_AWARE, price_per_hour=0.5, min_workers=0, max_workers=5)
 
 
-def test_a_policy_that_becomes_the_seeds_gets_the_seeds_defaults_beneath() -> None:
+def test_a_change_to_queue_ratio_adds_the_earlier_orchestrators_defaults() -> None:
     changed = changed_policy({"policy": "lag_aware", "max_workers": 4}, {"policy": "queue_ratio"})
 
-    assert changed == with_settings(seed_policy(), {"max_workers": 4})
+    assert changed == with_settings(legacy_policy(), {"max_workers": 4})
 
 
 @pytest.mark.parametrize(("every", "gone"), [(seconds(30), seconds(600)), (timedelta(minutes=10), timedelta(minutes=50))])
@@ -266,10 +266,10 @@ def test_the_daemon_beats_as_the_environment_says() -> None:
     assert poll_interval({"ORCHESTRATOR_POLL_SEC": "5", "MAX_ACTIVE_GPUS": "1"}) == seconds(5)
 
 
-def test_the_seeds_policy_has_the_seeds_defaults_beneath_what_is_set() -> None:
+def test_queue_ratio_has_the_earlier_orchestrators_defaults_unless_set() -> None:
     policy = load_policy({"MAX_ACTIVE_GPUS": "4"}, policy="queue_ratio")
 
-    assert policy == with_settings(seed_policy(), {"max_workers": 4})
+    assert policy == with_settings(legacy_policy(), {"max_workers": 4})
     assert (policy.heartbeat_timeout, policy.spawning_timeout) == (seconds(300), seconds(300))
 
 
@@ -298,10 +298,10 @@ def test_a_preset_that_is_no_name_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yml"
     file.write_text("preset: [a]\n")
 
-    with pytest.raises(InvalidSettings, match=r"expected a preset of jobs, gpu, got \['a'\]"):
+    with pytest.raises(InvalidSettings, match=r"expected the preset jobs or gpu, got \['a'\]"):
         load_thresholds(FleetPolicy(), file)
 
 
 def test_a_preset_there_is_not_is_named() -> None:
-    with pytest.raises(InvalidSettings, match="jobs, gpu, got 'lazy'"):
+    with pytest.raises(InvalidSettings, match="jobs or gpu, got 'lazy'"):
         load_thresholds(FleetPolicy(), preset="lazy")

@@ -195,18 +195,18 @@ def test_workers_leave_over_a_long_night_and_come_back() -> None:
     assert found.worker_hours < 2 * HOUR / HOUR
 
 
-def test_the_seeds_policy_keeps_its_two_workers() -> None:
+def test_queue_ratio_keeps_its_two_workers() -> None:
     found = simulate_load(load((0, 60), (7200, 60)), policy_for("queue_ratio", {}), SimulatedProvider()).outcome
 
     assert found.worker_hours == pytest.approx(2 * found.hours, rel=0.05)
 
 
 def test_jobs_that_nobody_will_serve_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drumbeat.fleet.simulate.engine.PATIENCE", 200)
+    monkeypatch.setattr("drumbeat.fleet.simulate.engine.MAX_STALLED_BEATS", 200)
     money = {"price_per_hour": 1.0, "max_per_hour": 0.0}
     policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=1, **money)  # type: ignore[arg-type]
 
-    with pytest.raises(InvalidInput, match="1 jobs wait and no worker comes"):
+    with pytest.raises(InvalidInput, match="1 jobs wait and no worker is started"):
         simulate_load(load((0, 60)), policy, SimulatedProvider())
 
 
@@ -217,14 +217,14 @@ def test_a_policy_that_allows_nobody_is_refused_before_it_begins(settings: dict[
 
 
 def test_a_simulation_that_would_not_end_is_refused_before_it_begins() -> None:
-    with pytest.raises(InvalidInput, match="expected a simulation of 1000000 beats at the most, one in 30 s"):
+    with pytest.raises(InvalidInput, match="expected a simulation of at most 1000000 beats, one every 30 s"):
         simulate_load(load((0, 1e9)), policy_for(None, {}), SimulatedProvider())
 
 
 def test_a_simulation_ends_after_so_many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_BEATS", 50)
+    monkeypatch.setattr(engine, "MAX_BEATS", 50)
 
-    with pytest.raises(InvalidInput, match="expected a simulation of 50 beats"):
+    with pytest.raises(InvalidInput, match="expected a simulation of at most 50 beats"):
         simulate_load(load(*((n * 20, 45) for n in range(100))), policy_for(None, {}), SimulatedProvider())
 
 
@@ -249,7 +249,7 @@ def test_surroundings_that_cannot_be_are_refused(around: dict[str, Any]) -> None
     [
         ([], [], "expected jobs"),
         ([1.0], [], "expected jobs"),
-        ([2.0, 1.0], [1.0, 1.0], "order of their arrival"),
+        ([2.0, 1.0], [1.0, 1.0], "order of arrival"),
         ([1.0], [-1.0], "durations 0 or more"),
         ([float("nan")], [1.0], "expected arrivals"),
         ([1.7e12], [1.0], "at most 1e.10"),

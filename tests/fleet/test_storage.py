@@ -12,7 +12,7 @@ from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.decide import decide, step
 from drumbeat.fleet.explain import explain, sentences
 from drumbeat.fleet.model import ExpandVolume, FleetPolicy, FleetState, FleetView, Provider, Warn
-from drumbeat.fleet.observe import remembered
+from drumbeat.fleet.observe import last_state
 from drumbeat.fleet.recorded import recorded
 from drumbeat.fleet.replay import replay
 from drumbeat.runtime.beat import encode, encode_action
@@ -95,12 +95,12 @@ def test_volumes_get_the_size_they_need(seen: FleetView, wanted: dict[str, int])
     [
         (watched(holder(0, 100, 100)), None),
         (watched(holder(0, 100, 10)), None),
-        (watched(holder(0, 100, 10), provider=LOCAL), "its provider cannot expand it"),
-        (watched(holder(0, 100, 10, None)), "its provider cannot expand it"),
-        (watched(*(holder(n, 100, 10, None) for n in range(3)), provider=LOCAL), "here:/workspace: 10 of 100 GB are free"),
-        (watched(holder(0, 130, 10), storage_max_gb=130), "the policy allows 130 GB at most"),
-        (watched(holder(0, 100, 10), storage_expansion_increment_gb=0), "the policy adds none"),
-        (watched(holder(0, 100, 10), state=FleetState(asked_gb={"vol1": 150})), "150 GB were asked for before"),
+        (watched(holder(0, 100, 10), provider=LOCAL), "the provider cannot expand this volume"),
+        (watched(holder(0, 100, 10, None)), "the provider cannot expand this volume"),
+        (watched(*(holder(n, 100, 10, None) for n in range(3)), provider=LOCAL), "here:/workspace: 10 of 100 GB free"),
+        (watched(holder(0, 130, 10), storage_max_gb=130), "expansion is limited to 130 GB"),
+        (watched(holder(0, 100, 10), storage_expansion_increment_gb=0), "expansion is off"),
+        (watched(holder(0, 100, 10), state=FleetState(asked_gb={"vol1": 150})), "an earlier request for 150 GB had no effect"),
         (watched(holder(0, 100, 10), state=FleetState(asked_gb={"vol1": 100})), None),
     ],
     ids=["room enough", "expanded", "local", "no name", "once a disk", "bound", "by nothing", "no larger", "larger now"],
@@ -205,7 +205,7 @@ def kept(n: int, seen: FleetView) -> Beat:
 
 
 def test_what_a_beat_leaves_is_read_by_the_next() -> None:
-    left = remembered(kept(1, watched(holder(0, 100, 10))))
+    left = last_state(kept(1, watched(holder(0, 100, 10))))
 
     assert left is not None
     assert (left.disks_at, left.asked_gb) == (NOW, {"vol1": 150})
@@ -216,7 +216,7 @@ def test_beats_that_expanded_are_replayed_as_they_were() -> None:
     for n in range(1, 61):
         size, free = 100 + 50 * (n // 15), 45 if n % 15 < 12 else 95
         beats.append(kept(n, later(watched(holder(0, size, free), state=state), n)))
-        state = remembered(beats[-1]) or FleetState()
+        state = last_state(beats[-1]) or FleetState()
 
     found = replay(recorded(beats), encode_action)
     sooner = replay(recorded(beats), encode_action, lambda policy: replace(policy, storage_expansion_increment_gb=70))
@@ -233,7 +233,7 @@ def test_it_is_explained() -> None:
     now, beat = explain(seen), kept(1, seen)
     then = explain(seen, beat.actions)
 
-    because = "ExpandVolume worker-0: vol1: 10 of 100 GB are free, 90 % are used; to 150 GB"
+    because = "ExpandVolume worker-0: vol1: 10 of 100 GB free, 90 % used; expanding to 150 GB"
     assert now.inputs["disk_free_gb"] == [10.0, 100]
     assert now.actions == (because,)
     assert then.actions == (f"{because} [not done: HTTP 500]",)

@@ -83,7 +83,7 @@ def test_a_volume_grows_every_ten_beats_to_its_bound_and_then_somebody_is_told()
             assert deeds(reports, "ExpandVolume") == [(0, None), (10, None), (20, None)]
             assert [call.body["size"] for call in fleet.simulator.asked(SIZE)] == [150, 200, 230]
             assert deeds(reports, "Warn") == [(30, None), (40, None)]
-            assert "the policy allows 230 GB at most" in reports[30].actions[0]["reason"]
+            assert "expansion is limited to 230 GB (storage_max_gb)" in reports[30].actions[0]["reason"]
 
     run_virtually(story())
 
@@ -130,7 +130,7 @@ def test_workers_that_do_not_see_a_new_size_buy_no_more_and_somebody_is_told() -
             report = await fleet.loop.beat()
 
             assert deeds([report], "ExpandVolume") == [(0, None)]
-            assert "150 GB were asked for before, and it is no larger" in report.actions[-1]["reason"]
+            assert "an earlier request for 150 GB had no effect" in report.actions[-1]["reason"]
             assert (fleet.simulator.volumes, len(fleet.simulator.asked(SIZE))) == ({"vol1": 150}, 1)
 
     run_virtually(story())
@@ -143,7 +143,7 @@ def test_a_plan_tells_of_it_and_asks_for_nothing() -> None:
 
             plan = await fleet.plane.fleet(POOL).plan(fleet.spawner)
 
-            assert any(line.startswith("ExpandVolume worker-0: vol1: 10 of 100 GB are free") for line in plan.actions)
+            assert any(line.startswith("ExpandVolume worker-0: vol1: 10 of 100 GB free") for line in plan.actions)
             assert [call for call in fleet.simulator.calls if "Volume" in call.operation] == []
 
     run_virtually(story())

@@ -156,7 +156,7 @@ async def test_a_pool_of_another_provider_only_shares_its_name_with_what_runs(ca
 
     assert scene.running()[FORGOTTEN] == [W0, W1, W2]
     assert await scene.store.beats.list(FORGOTTEN) == []
-    assert "of pool forgotten runs and may cost, and this store has no such worker" in caplog.text
+    assert "of pool forgotten runs and may cost money, but this store has no such worker" in caplog.text
 
 
 async def test_a_pool_that_has_left_its_provider_is_swept_for_the_workers_it_had_there() -> None:

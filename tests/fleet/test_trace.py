@@ -53,5 +53,5 @@ def test_what_is_no_trace_is_named(text: str, message: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"nothing\.csv, got: No such file"):
+    with pytest.raises(InvalidInput, match=r"nothing\.csv: No such file"):
         read_trace(tmp_path / "nothing.csv")

@@ -41,7 +41,7 @@ async def do(stage: Stage, *actions: Action) -> None:
 
 
 def release(worker_id: WorkerId = FIRST) -> TakeBackJobs:
-    return TakeBackJobs(worker_id=worker_id, reason="it is over and holds 1 job")
+    return TakeBackJobs(worker_id=worker_id, reason="the worker ended but still holds 1 job")
 
 
 async def test_a_lost_workers_job_is_ready_again_with_a_crash_counted(stage: Stage) -> None:
@@ -51,11 +51,11 @@ async def test_a_lost_workers_job_is_ready_again_with_a_crash_counted(stage: Sta
 
     ready = await stage.jobs(JobStatus.PENDING)
     assert [job.crashes for job in ready] == [1, 0, 0]
-    assert ready[0].last_error == "it is over and holds 1 job"
+    assert ready[0].last_error == "the worker ended but still holds 1 job"
 
 
 async def test_a_worker_that_was_heard_of_since_keeps_its_job(stage: Stage) -> None:
-    with pytest.raises(StaleWrite, match="it was heard of since"):
+    with pytest.raises(StaleWrite, match="it has sent a heartbeat since"):
         await do(stage, release())
 
     assert len(await stage.jobs(JobStatus.CLAIMED)) == 1

@@ -94,12 +94,12 @@ async def test_another_checker_that_takes_too_long_is_left_to_it() -> None:
     assert await stage.store.leases.acquire(POOL, "a slow one", timedelta(hours=1))
 
     async with asyncio.TaskGroup() as group:
-        check = group.create_task(stage.checker.check(POOL, patience=seconds(3)))
+        check = group.create_task(stage.checker.check(POOL, max_wait=seconds(3)))
         await stage.clock.advance(seconds(4))
 
     report = check.result()
     assert (report.led, report.error, kinds(report)) == (False, None, [])
-    assert beat_report(report)["why_not"] == "another checker is at it"
+    assert beat_report(report)["why_not"] == "another checker is running"
     assert stage.spawner.running(POOL) == []
 
 
@@ -110,7 +110,7 @@ async def test_where_the_lease_cannot_be_asked_for_the_stores_own_words_are_said
         raise StoreUnavailable("database or disk is full")
 
     monkeypatch.setattr(stage.store.leases, "acquire", acquire)
-    beat = beat_report(await stage.checker.check(POOL, patience=seconds(0)))
+    beat = beat_report(await stage.checker.check(POOL, max_wait=seconds(0)))
 
     assert (beat["led"], beat["why_not"], beat["error"]) == (False, None, "lease: database or disk is full")
 
@@ -343,7 +343,7 @@ async def test_the_reaper_may_be_stricter_than_the_pool() -> None:
 async def test_but_not_stricter_than_a_heartbeat() -> None:
     stage = await Stage().open()
 
-    with pytest.raises(InvalidInput, match="more than its 30 s between heartbeats, got 30 s"):
+    with pytest.raises(InvalidInput, match=f"more than the 30 s between heartbeats of pool {POOL}, got 30 s"):
         await stage.checker.reap(POOL, lost_after=seconds(30))
 
 
@@ -357,7 +357,7 @@ async def test_of_all_pools_one_that_cannot_be_judged_so_soon_keeps_its_own_limi
     reports = await stage.checker.reap(lost_after=seconds(45))
 
     assert {pool_id: kinds(report) for pool_id, report in reports.items()} == {POOL: ["MarkLost"], "slow": []}
-    assert "more than its 60 s between heartbeats, got 45 s; its own is kept" in caplog.text
+    assert "more than the 60 s between heartbeats of pool slow, got 45 s; using the pool's own threshold" in caplog.text
 
 
 async def test_a_paused_pool_starts_nobody_and_recovers() -> None:
@@ -436,7 +436,7 @@ async def test_every_beat_can_be_read_again() -> None:
     assert beat is not None
     assert beat.view is not None
     assert (beat.n, beat.view["demand"], beat.summary["spawned"]) == (1, {"": 1}, 1)
-    assert beat.actions[0]["reason"] == "1 job ready, 0 of 0 slots are free, 10 more workers may come"
+    assert beat.actions[0]["reason"] == "1 job ready, 0 of 0 slots are free, 10 more workers are allowed"
 
 
 async def test_every_beat_can_be_decided_again_from_its_row() -> None:

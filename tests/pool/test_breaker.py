@@ -120,9 +120,7 @@ async def test_it_is_said_in_the_beat_the_status_and_the_explanation() -> None:
     report = await stage.checker.check(POOL)
 
     assert report.summary["failing"] == 4
-    assert "the last 4 workers failed before they did anything (handler 'nope:f': cannot import 'nope'" in (
-        report.why_not or ""
-    )
+    assert "the last 4 workers failed before they ran a job (handler 'nope:f': cannot import 'nope'" in (report.why_not or "")
     assert BROKEN in ((await desk.status()).trouble or "")
     explained = await desk.explain(job.job_id)
     assert explained.why is Why.WORKERS_FAIL

@@ -171,7 +171,7 @@ def test_new_workers_take_new_names_and_the_lowest_free_slots() -> None:
 
     spawned = decide(seen).actions
 
-    reason = "4 jobs ready, 0 of 1 slots are free, 3 more workers may come"
+    reason = "4 jobs ready, 0 of 1 slots are free, 3 more workers are allowed"
     assert spawned == [
         SpawnJobWorker(worker_id=name(41 + n), slot=slot, group_count=4, reason=reason) for n, slot in enumerate((0, 2, 3))
     ]
@@ -224,7 +224,7 @@ def test_nobody_is_started_for_what_nobody_could_do(
         (view(*some(2), ready=1, busy=2, cap=2), "1 job ready, but 2 of at most 2 workers are here"),
         (
             view(demand={"gpu": 2, "tpu": 1}),
-            "no job is ready; of others, 2 need 'gpu', 1 need 'tpu', which no worker started here has",
+            "no job is ready; jobs that no worker started here can run: 2 need 'gpu', 1 need 'tpu'",
         ),
         (view(ready=3, paused_until=LATER), "paused until 2026-01-01 12:01:00: 3 jobs ready"),
     ],
@@ -234,7 +234,7 @@ def test_doing_nothing_is_explained(seen: PoolView, why: str) -> None:
 
 
 def test_a_reaper_that_finds_nothing_says_so() -> None:
-    assert decide_recovery(view(*some(2), ready=9)).why_not == "2 workers here and none is ill; no job is held by the dead"
+    assert decide_recovery(view(*some(2), ready=9)).why_not == "2 live workers, all healthy; no ended worker holds a job"
 
 
 def test_reaping_has_a_limit_per_beat() -> None:

@@ -68,20 +68,20 @@ CASES = [
         "claimed by w since 2026-01-01 12:00:00 UTC; its last heartbeat was 3.0 s",
     ),
     (facts(claimed(progress=0.25, progress_note="page 3"), worker("w")), Why.RUNNING, "25% done (page 3)"),
-    (facts(claimed(cancel_requested=True), worker("w")), Why.RUNNING, "asked to stop"),
+    (facts(claimed(cancel_requested=True), worker("w")), Why.RUNNING, "cancellation requested"),
     (facts(claimed(lease_until=LATER), worker("w", silent=90)), Why.STRANDED, "is silent: its last heartbeat was 90.0 s ago"),
     (facts(claimed(lease_until=NOW)), Why.STRANDED, "its lease has run out"),
     (
         facts(job(status=JobStatus.POISONED, failures=3, last_error="boom\nline 2")),
         Why.POISONED,
-        "it failed 3 times (limit 3); at last: boom;",
+        "it failed 3 times (limit 3); last error: boom;",
     ),
     (
         facts(job(status=JobStatus.POISONED, crashes=1, suspicions=2)),
         Why.POISONED,
         "3 workers died while it ran, the last time with no other job beside it (limit 3)",
     ),
-    (facts(job(status=JobStatus.POISONED, failures=1)), Why.POISONED, "cannot be mended by trying again"),
+    (facts(job(status=JobStatus.POISONED, failures=1)), Why.POISONED, "its failure was fatal: another attempt would fail too"),
     (facts(job(status=JobStatus.CANCELLED)), Why.CANCELLED, "it was cancelled"),
     (facts(job(status=JobStatus.DONE, finished_at=NOW)), Why.DONE, "it was done at 2026-01-01 12:00:00 UTC"),
 ]

@@ -51,9 +51,7 @@ async def test_a_check_starts_nobody_and_says_whose_the_workers_are() -> None:
     report = await stage.checker.check(POOL, max_workers=9)
 
     assert (kinds(report), stage.spawner.running(POOL)) == ([], [])
-    assert (
-        report.why_not == "workers of this pool are the fleet's, started and ended by: drumbeat fleet beat papers; 4 jobs ready"
-    )
+    assert report.why_not == "a fleet starts and ends the workers of this pool: drumbeat fleet beat papers; 4 jobs ready"
     assert (await stage.store.pools.get(POOL)).policy["max_workers"] == 4
 
 

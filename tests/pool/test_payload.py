@@ -61,13 +61,13 @@ def test_what_cannot_be_json_is_refused_by_name(value: Any, says: str) -> None:
 def test_what_is_small_at_a_glance_is_no_bigger_than_that(value: Any) -> None:
     written = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
-    assert payload._at_most(value) >= len(written) or payload._at_most(value) == 0
+    assert payload._max_bytes(value) >= len(written) or payload._max_bytes(value) == 0
     assert as_json(value) is value
 
 
 @pytest.mark.parametrize("value", [float("inf"), [1], {"a": [1]}, {1: "a"}, {"a": {}}, 2**63, object(), {"a": Box(inside=1)}])
 def test_what_needs_a_closer_look_gets_one(value: Any) -> None:
-    assert payload._at_most(value) == 0
+    assert payload._max_bytes(value) == 0
 
 
 def test_something_that_holds_itself_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_options_are_read() -> None:
     [
         ({"prio": 1}, "unknown option 'prio'; expected one of type, job_id, priority"),
         ({"priority": "high"}, "expected priority to be a whole number, got 'high'"),
-        ({"delay": -1}, "expected delay to be a timedelta or seconds, 0 or more and a hundred years at the most, got -1"),
+        ({"delay": -1}, "expected delay to be a timedelta or seconds, 0 or more and at most a hundred years, got -1"),
         ({"max_attempts": 0}, "expected max_attempts to be a whole number, 1 or more, got 0"),
         ({"run_at": "tomorrow"}, "expected run_at to be a datetime or an ISO time before the year 9000, got 'tomorrow'"),
         ({"group_rate": {"count": 3}}, "expected group_rate to be a RateLimit"),

@@ -53,7 +53,7 @@ async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
     await stage.join(name(0))
 
     assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
-    with pytest.raises(Refused, match="1 live workers of papers beat every 20 s and would be called silent after 4 s"):
+    with pytest.raises(Refused, match="1 live workers of papers send a heartbeat every 20 s and would seem silent after 4 s"):
         await desk.update(heartbeat=seconds(2))
     await stage.leave(name(0))
     assert (await desk.update(heartbeat=seconds(2))).thresholds.lost_after == seconds(8)

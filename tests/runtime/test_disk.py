@@ -15,7 +15,7 @@ from drumbeat.core.clock import ManualClock, SystemClock
 from drumbeat.core.pool import PRESETS, PoolKind, pool
 from drumbeat.core.worker import Worker
 from drumbeat.runtime import disk as disk_module
-from drumbeat.runtime.disk import LOOK_EVERY, DiskProbe, find_disk
+from drumbeat.runtime.disk import READ_EVERY, DiskProbe, find_disk
 from drumbeat.runtime.probe import Probe, Reading
 from drumbeat.runtime.snapshot import with_gpus
 from drumbeat.runtime.worker import WorkerLife
@@ -98,7 +98,7 @@ async def test_a_volume_that_cannot_be_read_is_not_told_of_until_it_can(mount: M
     told = []
     for mount.fails in (False, True, False):
         told.append(probe.read())
-        await clock.advance(LOOK_EVERY)
+        await clock.advance(READ_EVERY)
 
     assert told == [TOLD, None, TOLD]
 
@@ -115,7 +115,7 @@ async def test_a_mount_that_hangs_keeps_nobody_waiting_and_one_thread_at_the_mos
     probe = DiskProbe("/workspace", "vol1", clock)
     for _ in range(3):
         assert probe.read() is None
-        await clock.advance(LOOK_EVERY)
+        await clock.advance(READ_EVERY)
     comes_back.set()
     _join(probe)
 

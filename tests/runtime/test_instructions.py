@@ -17,11 +17,11 @@ from drumbeat.runtime.instructions import (
     Me,
     Stop,
     WorkerInstructions,
+    apply_due,
     at_start,
-    come_due,
     controller_gone,
     may_start,
-    next_appointment,
+    next_scheduled,
     obey,
     read_to,
     reconcile,
@@ -185,13 +185,13 @@ def test_an_order_that_makes_no_sense_is_refused(kind: EventType, payload: Mappi
     ],
 )
 def test_in_a_pool_that_lasts_old_stops_are_for_others(scope: str, said: datetime, born: datetime | None, obeyed: bool) -> None:
-    wanted = read(say.stop("enough"), me=replace(ME, born=born), created_at=said)
+    wanted = read(say.stop("enough"), me=replace(ME, created_at=born), created_at=said)
     assert (wanted.stop is not None) is obeyed
     assert wanted.read_to == 1
 
 
 def test_a_stop_for_us_alone_is_ours_however_old() -> None:
-    me = replace(ME, born=NOW + HOUR)
+    me = replace(ME, created_at=NOW + HOUR)
     assert read(say.stop("enough", worker_id=ME.worker_id), me=me).stop == STOPPED
 
 
@@ -199,18 +199,18 @@ def test_orders_for_later_wait_for_their_time() -> None:
     wanted = read(say.set_phase("WARMUP"), say.set_phase("MEASUREMENT", NOW + seconds(60)), target(9, at=NOW + seconds(30)))
 
     assert (wanted.phase, wanted.target, wanted.read_to) == ("WARMUP", 0, 3)
-    assert next_appointment(wanted) == NOW + seconds(30)
-    assert come_due(wanted, NOW + seconds(29)) == wanted
-    half = come_due(wanted, NOW + seconds(30))
+    assert next_scheduled(wanted) == NOW + seconds(30)
+    assert apply_due(wanted, NOW + seconds(29)) == wanted
+    half = apply_due(wanted, NOW + seconds(30))
     assert (half.phase, half.target, half.target_seq) == ("WARMUP", 9, 3)
-    whole = come_due(half, NOW + seconds(60))
+    whole = apply_due(half, NOW + seconds(60))
     assert (whole.phase, whole.later) == ("MEASUREMENT", ())
-    assert next_appointment(whole) is None
+    assert next_scheduled(whole) is None
 
 
 def test_a_target_for_later_does_not_undo_a_newer_one() -> None:
     wanted = read(target(9, at=NOW + HOUR), target(4))
-    assert come_due(wanted, NOW + HOUR).target == 4
+    assert apply_due(wanted, NOW + HOUR).target == 4
 
 
 AT_START: Mapping[str, tuple[WorkerInstructions, HeartbeatReply, tuple[str | None, int]]] = {
@@ -283,7 +283,7 @@ def test_reconciling_leaves_appointments_alone() -> None:
     wanted = read(target(9, at=NOW + HOUR), say.set_phase("MEASUREMENT", NOW + HOUR))
     after = reconcile(wanted, orders(target=9, target_seq=1, run_phase="MEASUREMENT"))
     assert (after.target, after.phase) == (0, None)
-    assert come_due(after, NOW + HOUR).phase == "MEASUREMENT"
+    assert apply_due(after, NOW + HOUR).phase == "MEASUREMENT"
 
 
 @pytest.mark.parametrize(

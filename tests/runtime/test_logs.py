@@ -203,7 +203,7 @@ async def test_what_the_store_refuses_is_dropped_and_the_rest_goes_on(
         logger.warning("fine")
         await world.passes(0)
         assert await messages(world) == ["fine"]
-    assert "1 log lines are dropped, the store refuses them: not storable" in caplog.text
+    assert "dropped 1 log lines, the store refused them: not storable" in caplog.text
 
 
 async def test_a_store_that_hangs_holds_nobody_up(
@@ -232,7 +232,7 @@ async def test_failing_to_ship_is_said_here_and_never_shipped(
             logger.warning("hello")
             await world.passes(3)
         await world.passes(30)
-    assert "1 log lines wait for the store" in caplog.text
+    assert "failed to store 1 log lines" in caplog.text
     assert await messages(world) == ["hello"]
 
 

@@ -88,7 +88,7 @@ async def test_a_pools_own_policy_counts_and_one_that_cannot_be_read_keeps_all(
 
     assert [job.payload for job in await store.jobs.list(PAPERS)] == [0]
     assert (await left(store, PAPERS), await left(store, PoolId("strange"))) == ((1, 1, 0), (2, 2, 1))
-    assert "nothing of pool strange is deleted: retention: expected an age" in caplog.text
+    assert "pool strange: nothing is deleted: retention: expected an age" in caplog.text
 
 
 async def test_what_is_set_in_one_process_counts_for_others_of_the_store(
@@ -215,7 +215,7 @@ async def test_a_store_that_is_away_is_no_error(
     monkeypatch.setattr(store.leases, "acquire", away)
 
     assert not await keeping.tidy()
-    assert "gone for lunch; trying again after a later beat" in caplog.text
+    assert "gone for lunch; retrying after a later beat" in caplog.text
 
 
 @pytest.mark.parametrize(

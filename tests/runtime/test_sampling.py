@@ -39,21 +39,21 @@ async def test_what_was_sent_waits_no_longer(world: World, workload: FakeWorkloa
         samples.take(None, 0, None)
     newest = samples.newest
     assert newest is not None
-    samples.sent([newest])
+    samples.mark_sent([newest])
     assert [sample.n for sample in samples.waiting] == [1, 2]
-    samples.sent(samples.waiting)
+    samples.mark_sent(samples.waiting)
     assert samples.newest is None
 
 
 async def test_beyond_the_bound_the_oldest_is_dropped_and_that_is_said(
     world: World, workload: FakeWorkload, caplog: pytest.LogCaptureFixture
 ) -> None:
-    samples = Sampling(workload, world.clock, most_kept=2)
+    samples = Sampling(workload, world.clock, max_pending=2)
     for _ in range(3):
         await world.passes(1)
         samples.take(None, 0, None)
     assert [sample.n for sample in samples.waiting] == [2, 3]
-    assert "sample 1 is dropped" in caplog.text
+    assert "dropped sample 1: " in caplog.text
 
 
 async def test_an_empty_moment_is_no_sample(world: World, workload: FakeWorkload) -> None:

@@ -21,7 +21,7 @@ async def insist(world: World, line: StoreConnection, tries: list[float]) -> str
         return await answer(world)
 
     try:
-        return await line.insist(attempt)
+        return await line.ask_until_answered(attempt)
     except StoreUnavailable:
         return "given up"
 
@@ -106,5 +106,5 @@ async def test_a_refusal_is_an_answer(world: World) -> None:
 )
 def test_three_moments_fit_between_giving_up_and_being_called_lost(world: World, thresholds: Thresholds, moment: float) -> None:
     line = StoreConnection(world.clock, thresholds)
-    assert line.moment == seconds(moment)
-    assert thresholds.give_up_after + 3 * line.moment <= thresholds.lost_after
+    assert line.call_timeout == seconds(moment)
+    assert thresholds.give_up_after + 3 * line.call_timeout <= thresholds.lost_after

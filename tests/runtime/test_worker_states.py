@@ -13,7 +13,7 @@ from drumbeat.core.event import EventType, NewEvent, Scope, WorkerTarget
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
 from drumbeat.runtime import instructions
-from drumbeat.runtime.instructions import WorkerInstructions, come_due
+from drumbeat.runtime.instructions import WorkerInstructions, apply_due
 from drumbeat.runtime.probe import Reading
 from runtime.given import BENCH, ME, POOL, FakeWorkload, World, seconds
 
@@ -313,9 +313,9 @@ async def test_an_appointment_is_waited_for_without_spinning(
 
     def look(wanted: WorkerInstructions, now: datetime) -> WorkerInstructions:
         looks.append(wanted)
-        return come_due(wanted, now)
+        return apply_due(wanted, now)
 
-    monkeypatch.setattr(instructions, "come_due", look)
+    monkeypatch.setattr(instructions, "apply_due", look)
     async with world.working(workload):
         await world.tell(event.set_phase("MEASUREMENT", world.clock.now() + seconds(30)))
         await world.passes(29)

@@ -23,18 +23,18 @@ Patch = pytest.MonkeyPatch
 
 def money_limit(patch: Patch) -> None:
     """However much is spent, more may be."""
-    patch.setattr(_module("fleet.decide.guard"), "affordable", lambda view, staying: (1_000_000_000, ""))
+    patch.setattr(_module("fleet.decide.limits"), "affordable", lambda view, staying: (1_000_000_000, ""))
 
 
 def reserve_for_new_workers(patch: Patch) -> None:
     """A worker that is about to be started costs nothing."""
-    patch.setattr(_module("fleet.money"), "_new_one", lambda at, ceiling, span: 0.0)
+    patch.setattr(_module("fleet.money"), "_cost_of_new", lambda rates, ceiling, span: 0.0)
 
 
 def reserve_for_starting_workers(patch: Patch) -> None:
     """A worker that was started and is not ready will cost no more than it has."""
-    ready, whole = {WorkerStatus.ACTIVE, WorkerStatus.DRAINING}, _module("fleet.money")._to_come
-    patch.setattr(_module("fleet.money"), "_to_come", lambda *told: whole(*told) if told[2].status in ready else 0.0)
+    ready, whole = {WorkerStatus.ACTIVE, WorkerStatus.DRAINING}, _module("fleet.money")._future_cost
+    patch.setattr(_module("fleet.money"), "_future_cost", lambda *told: whole(*told) if told[2].status in ready else 0.0)
 
 
 def next_period(patch: Patch) -> None:
@@ -74,20 +74,20 @@ def listing_before_a_retry(patch: Patch) -> None:
 def looking_twice(patch: Patch) -> None:
     """Every list is believed: what is not in it is not there."""
 
-    async def look(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Found]:
+    async def find_pods(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Found]:
         return await self._sorted(await self._listed(mine))
 
     def known(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Pod]:
         return {}
 
-    patch.setattr(Watch, "look", look)
+    patch.setattr(Watch, "find_pods", find_pods)
     patch.setattr(Watch, "known", known)
     patch.setattr(_module("fleet.decide.scale"), "unstarted", _believe_one_list)
-    patch.setattr(_module("fleet.decide.crew"), "_is_sure", lambda view, missing: True)
+    patch.setattr(_module("fleet.decide.classify"), "_may_drain", lambda view, missing: True)
 
 
-def _believe_one_list(view: FleetView, crew: Classified) -> Sequence[Worker]:
-    return never_started(view.sight, crew.starting)
+def _believe_one_list(view: FleetView, classified: Classified) -> Sequence[Worker]:
+    return never_started(view.snapshot, classified.starting)
 
 
 def _module(name: str) -> Any:

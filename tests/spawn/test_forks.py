@@ -224,7 +224,7 @@ def request(folder: Path) -> Request:
 
 def test_its_socket_is_its_users_alone_and_there_is_one_server_for_a_folder(folder: Path, server: psutil.Process) -> None:
     assert stat.S_IMODE((folder / SOCKET).stat().st_mode) == 0o600
-    with pytest.raises(AlreadyExists, match="one is there"), listening(folder):
+    with pytest.raises(AlreadyExists, match="one is already running"), listening(folder):
         pass
 
 
@@ -240,7 +240,7 @@ def test_a_socket_that_another_user_serves_is_not_trusted(
 def test_a_server_that_does_not_answer_leaves_it_open_whether_it_did(
     folder: Path, server: psutil.Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fork_client, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(fork_client, "TIMEOUT_SECONDS", 0.2)
     server.suspend()
     try:
         with pytest.raises(SpawnAmbiguous, match="fork server"):
@@ -251,7 +251,7 @@ def test_a_server_that_does_not_answer_leaves_it_open_whether_it_did(
 
 def test_what_is_no_request_harms_nobody(folder: Path, server: psutil.Process) -> None:
     for nonsense in (b"", b"\0\0\0\2{}", b"\xff\xff\xff\xff"):
-        with SocketDoor(folder).knock() as connection:
+        with SocketDoor(folder).connect() as connection:
             connection.sendall(nonsense)
 
     assert fork(SocketDoor(folder), request(folder), [1]).wait() == 0

@@ -214,7 +214,7 @@ class TestPushOnTheCallersConnection:
         with pytest.raises(NotFound):
             await store.jobs.get(job_id)
 
-    async def test_a_pool_that_is_not_there_is_said(self, connection: "asyncpg.Connection[Any]") -> None:
+    async def test_an_unknown_pool_is_named_in_the_error(self, connection: "asyncpg.Connection[Any]") -> None:
         with pytest.raises(NotFound):
             await push_on(connection, PoolId(unique("none")), [NewJob(payload=1)])
 

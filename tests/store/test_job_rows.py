@@ -1,4 +1,4 @@
-"""Rows of jobs become values field by field, and a claimer's floor rises only over what it has claimed."""
+"""Rows of jobs become values field by field, and a claimer's cursor rises only over what it has claimed."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.sql.claim_cursor import GROUND, LEAST, MOST, ClaimCursor, risen
+from drumbeat.store.sql.claim_cursor import LEAST, MOST, START, ClaimCursor, advanced
 from drumbeat.store.sql.job_rows import COLUMNS, job_of
 from drumbeat.store.sql.queries import migration_texts
 
@@ -122,32 +122,32 @@ def taken(*rows: tuple[int, int]) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("floor", "claimed", "priority", "number"),
+    ("cursor", "claimed", "priority", "number"),
     [
-        (GROUND, [(0, 3), (0, 5)], 0, 6),
-        (GROUND, [(9, 80), (0, 3), (0, 4)], 0, 5),
+        (START, [(0, 3), (0, 5)], 0, 6),
+        (START, [(9, 80), (0, 3), (0, 4)], 0, 5),
         (ClaimCursor(priority=0, number=6, until=9.0), [(0, 8), (0, 7)], 0, 9),
         (ClaimCursor(priority=0, number=6, until=9.0), [(4, 90)], 0, 6),
     ],
     ids=["from the ground", "the lowest priority counts", "further on", "a higher priority says nothing of the lower"],
 )
 def test_a_floor_rises_over_what_was_claimed(
-    floor: ClaimCursor, claimed: list[tuple[int, int]], priority: int, number: int
+    cursor: ClaimCursor, claimed: list[tuple[int, int]], priority: int, number: int
 ) -> None:
-    now = risen(floor, taken(*claimed), began=1.0, now=1.01)
+    now = advanced(cursor, taken(*claimed), began=1.0, now=1.01)
 
     assert (now.priority, now.number) == (priority, number)
 
 
 @pytest.mark.parametrize(("took", "holds"), [(0.001, LEAST), (0.1, 2.0), (5.0, MOST)])
 def test_the_whole_is_looked_at_again_in_time_for_what_a_look_costs(took: float, holds: float) -> None:
-    floor = risen(GROUND, taken((0, 1)), began=100.0, now=100.0 + took)
+    cursor = advanced(START, taken((0, 1)), began=100.0, now=100.0 + took)
 
-    assert floor.holds(100.0 + took + holds - 0.01)
-    assert not floor.holds(100.0 + took + holds + 0.01)
+    assert cursor.holds(100.0 + took + holds - 0.01)
+    assert not cursor.holds(100.0 + took + holds + 0.01)
 
 
 def test_a_floor_does_not_last_longer_by_being_used() -> None:
-    floor = risen(GROUND, taken((0, 1)), began=1.0, now=1.0)
+    cursor = advanced(START, taken((0, 1)), began=1.0, now=1.0)
 
-    assert risen(floor, taken((0, 2)), began=1.4, now=1.4).until == floor.until
+    assert advanced(cursor, taken((0, 2)), began=1.4, now=1.4).until == cursor.until

@@ -38,7 +38,7 @@ class TestPostgresStoreBehindPgBouncer(StoreContract):
 class TestPostgresPoolBehindPgBouncer(PoolContract):
     """Every promise about jobs; only news that are of no job are not heard, for nobody can listen behind it."""
 
-    async def test_whoever_waits_hears_that_somebody_shall_drain(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_drain_request_ends_a_wait(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
         await store.queue.claim(claiming(pool))
         await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)

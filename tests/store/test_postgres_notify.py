@@ -35,43 +35,43 @@ def lines() -> Lines:
 
 
 @pytest.fixture
-async def bell(lines: Lines) -> PostgresNotify:
+async def notifier(lines: Lines) -> PostgresNotify:
     return PostgresNotify(lines, "s")
 
 
 async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_later(
-    bell: PostgresNotify, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    notifier: PostgresNotify, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_notify, "QUIET", 60.0)
-    words = [bell.word(POOL) for _ in range(5)]
+    words = [notifier.channel_to_notify(POOL) for _ in range(5)]
 
-    await bell.close()
+    await notifier.close()
 
     assert words == [CHANNEL, None, None, None, None]
     assert lines.told == [CHANNEL]
 
 
 async def test_a_word_that_was_put_off_is_said_within_the_next_statement_after_its_moment(
-    bell: PostgresNotify, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    notifier: PostgresNotify, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_notify, "QUIET", 0.0)
-    first = bell.word(POOL)
+    first = notifier.channel_to_notify(POOL)
     monkeypatch.setattr(postgres_notify, "QUIET", 60.0)
-    again, put_off = bell.word(POOL), bell.word(POOL)
-    bell._next[CHANNEL] = 0.0
+    again, put_off = notifier.channel_to_notify(POOL), notifier.channel_to_notify(POOL)
+    notifier._next[CHANNEL] = 0.0
 
-    said = bell.word(POOL)
-    await bell.close()
+    said = notifier.channel_to_notify(POOL)
+    await notifier.close()
 
     assert (first, again, put_off, said) == (CHANNEL, CHANNEL, None, CHANNEL)
     assert lines.told == []
 
 
-async def test_what_a_failed_statement_was_to_say_is_said_after_all(bell: PostgresNotify, lines: Lines) -> None:
-    word = bell.word(POOL)
+async def test_what_a_failed_statement_was_to_say_is_said_after_all(notifier: PostgresNotify, lines: Lines) -> None:
+    word = notifier.channel_to_notify(POOL)
 
-    bell.unsaid(word)
-    bell.unsaid(None)
+    notifier.notify_later(word)
+    notifier.notify_later(None)
     async with asyncio.timeout(60):
         while not lines.told:
             await asyncio.sleep(0)

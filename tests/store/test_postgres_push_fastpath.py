@@ -256,7 +256,7 @@ class NoLines:
         self.written += 1
         return [[self.written]]
 
-    async def line(self, query: str) -> Any:
+    async def statement_connection(self, query: str) -> Any:
         self.asked += 1
         raise StoreUnavailable("too many connections")
 
@@ -266,10 +266,10 @@ class NoLines:
 
 async def test_without_a_line_a_query_goes_with_the_others() -> None:
     lines = NoLines()
-    express = PushFastpath(lines, "push_one", lambda: (OSError,))
+    fastpath = PushFastpath(lines, "push_one", lambda: (OSError,))
 
-    numbers = [await express.number({}) for _ in range(2 * OFTEN)]
-    express.close()
+    numbers = [await fastpath.number({}) for _ in range(2 * OFTEN)]
+    fastpath.close()
 
     assert numbers == [*range(1, 2 * OFTEN + 1)]
     assert lines.asked == 1

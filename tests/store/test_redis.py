@@ -36,13 +36,13 @@ from drumbeat.store.contract.given import (
     MINUTE,
     W1,
     W2,
+    event_types,
     heartbeat,
     joined,
     lost,
     new_pool,
     sample,
     taken,
-    told,
 )
 from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
 from drumbeat.store.contract.leases import LeasesContract
@@ -196,7 +196,7 @@ class TestRedisStore(
 
         await store.upkeep.prune(MINUTE)
 
-        assert await told(store, pool.pool_id) == [(1, "START")]
+        assert await event_types(store, pool.pool_id) == [(1, "START")]
 
     async def test_pruned_events_numbers_are_not_used_again(self, store: Store, elapse: Elapse) -> None:
         pool = await store.pools.create(new_pool())
@@ -206,7 +206,7 @@ class TestRedisStore(
 
         await store.events.append(pool.pool_id, [start(3)])
 
-        assert [number for number, _ in await told(store, pool.pool_id)] == [1, 2, 3]
+        assert [number for number, _ in await event_types(store, pool.pool_id)] == [1, 2, 3]
 
 
 class TestRedisQueue(QueueContract, JobsContract):
@@ -533,7 +533,7 @@ async def test_a_password_comes_from_the_url_or_the_environment(monkeypatch: pyt
     ("wrong", "error", "said"),
     [
         ("redis://:secret@127.0.0.1:1/0", StoreUnavailable, "127.0.0.1:1"),
-        ("redis://:secret@h/nought", InvalidSettings, "number of a database"),
+        ("redis://:secret@h/nought", InvalidSettings, "database number after the host"),
         ("redis://:secret@h/0?prefix=a%20b", InvalidSettings, "prefix"),
         ("redis://:secret@h/0?command_timeout=none", InvalidSettings, "command_timeout"),
         ("redis://:secret@h/0?sslmode=no", InvalidSettings, "unknown option"),

@@ -151,7 +151,7 @@ async def test_a_bell_leaves_alone_what_it_cannot_ring(tmp_path: Path) -> None:
     (folder / "no-pipe").mkdir(parents=True)
     os.mkfifo(folder / "nobody-reads")
 
-    await SqliteNotify(tmp_path / "jobs.db").ring(PoolId("p"))
+    await SqliteNotify(tmp_path / "jobs.db").notify(PoolId("p"))
 
     assert [each.name for each in folder.iterdir()] == ["no-pipe"]
 

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from drumbeat.store.sql.queue import Subscription, _rang
+from drumbeat.store.sql.queue import Subscription, _notified
 
 
 @pytest.mark.parametrize("turns", range(5))
 async def test_a_wait_that_is_cancelled_as_it_is_rung_is_cancelled(turns: int) -> None:
-    ear = Subscription(asyncio.Event(), live=True)
-    waiting = asyncio.get_running_loop().create_task(_rang(ear, 60))
+    subscription = Subscription(asyncio.Event(), live=True)
+    waiting = asyncio.get_running_loop().create_task(_notified(subscription, 60))
     for _ in range(3):
         await asyncio.sleep(0)
 
-    ear.heard.set()
+    subscription.notified.set()
     for _ in range(turns):
         await asyncio.sleep(0)
     told = waiting.cancel()
@@ -27,8 +27,8 @@ async def test_a_wait_that_is_cancelled_as_it_is_rung_is_cancelled(turns: int) -
 
 
 async def test_a_wait_ends_when_it_is_rung_or_in_time() -> None:
-    ear = Subscription(asyncio.Event(), live=True)
+    subscription = Subscription(asyncio.Event(), live=True)
 
-    assert not await _rang(ear, 0.01)
-    ear.heard.set()
-    assert await _rang(ear, 60)
+    assert not await _notified(subscription, 0.01)
+    subscription.notified.set()
+    assert await _notified(subscription, 60)

@@ -108,7 +108,7 @@ def test_a_line_runs_the_trigger_in_its_folder_whatever_the_folder_is_called(tmp
 
 
 def test_a_zone_that_cron_would_not_keep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match="cron goes by this machine's own"):
+    with pytest.raises(InvalidSettings, match="cron uses this machine's time zone"):
         lines([trigger(schedule="0 3 * * *", timezone="Europe/Vienna")], place(tmp_path))
 
 

@@ -101,7 +101,7 @@ async def test_a_delivery_whose_beat_failed_may_come_again(error: Exception, sta
 @pytest.mark.parametrize(
     ("beat", "status"),
     [
-        ({"led": False, "why_not": "another checker is at it"}, HTTPStatus.OK),
+        ({"led": False, "why_not": "another checker is running"}, HTTPStatus.OK),
         ({"led": True, "error": "observe: secret"}, HTTPStatus.SERVICE_UNAVAILABLE),
     ],
 )
@@ -235,7 +235,7 @@ async def test_an_error_nobody_expected_ends_no_server() -> None:
     async with serve(desk(MemoryStore(CLOCK), beats).answer, "127.0.0.1", 0) as (_, port):
         failed, again = await talk(port, request()), await talk(port, request())
 
-    assert failed == (500, {"error": "it failed; the log says why"})
+    assert failed == (500, {"error": "internal error; see the server's log"})
     assert again[0] == 200
 
 

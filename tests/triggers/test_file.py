@@ -82,9 +82,9 @@ BAD = [
         "input.pool: there is no such key; expected one of pool_id",
     ),
     ("a key of another kind", f"triggers: [{{{CRON}, secret_variable: X}}]", "secret_variable: there is no such key"),
-    ("no name", "triggers: [{type: in-loop}]", "name: expected it to be given"),
-    ("no schedule", "triggers: [{name: a, type: cron}]", "schedule: expected it to be given"),
-    ("no secret", "triggers: [{name: a, type: webhook}]", "secret_variable: expected it to be given"),
+    ("no name", "triggers: [{type: in-loop}]", "name: this key is required"),
+    ("no schedule", "triggers: [{name: a, type: cron}]", "schedule: this key is required"),
+    ("no secret", "triggers: [{name: a, type: webhook}]", "secret_variable: this key is required"),
     ("a wrong type", "triggers: [{name: a, type: crom}]", "type: expected one of cron, webhook, .*, got 'crom'"),
     ("no type", "triggers: [{name: a}]", "type: expected one of .*, got None"),
     (
@@ -108,7 +108,7 @@ BAD = [
         "machine: expected parallelization_checker, stale_worker_reaper or fleet_beat, or the file of a Flat.*got 'x'",
     ),
     ("a machine for no pool", f"triggers: [{{{CRON}, machine: x.yml}}]", "input.pool_id: expected the pool whose workers"),
-    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks: expected only beside the file of a Flat"),
+    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks: allowed only if machine is the file"),
     (
         "a wrong schedule",
         "triggers: [{name: a, type: cron, schedule: '61 * * * *'}]",
@@ -199,7 +199,7 @@ def test_a_triggers_own_pool_counts_most(own: str | None, given: str | None, fir
     ],
 )
 def test_who_hears_of_work_in_a_pool(kind: str, own: str | None, hears: bool) -> None:
-    assert Trigger(name="t", type=TriggerType(kind), pool_id=own).hears("p") is hears
+    assert Trigger(name="t", type=TriggerType(kind), pool_id=own).fires_on_push_to("p") is hears
 
 
 def test_a_trigger_may_beat_a_fleet() -> None:

@@ -56,7 +56,7 @@ async def test_a_beat_is_not_undone_by_a_note_that_cannot_be_written(store: Memo
 @pytest.mark.parametrize(
     ("beats", "says"),
     [
-        ({}, "there is no pool to look after"),
+        ({}, "no pool found"),
         ({"a": {"actions": [{}]}}, "a: 1 action"),
         ({"a": {"why_not": "paused"}, "b": {}}, "a: paused; b: nothing to do"),
         ({"a": {"error": "observe: gone", "actions": [{}]}}, "a: failed: observe: gone"),

@@ -45,7 +45,7 @@ async def test_every_machine_can_be_pulled(plane: ControlPlane) -> None:
     checked, reaped = await desk.fire("often"), await desk.fire("nightly")
 
     assert checked["papers"]["why_not"] == "2 jobs ready, but 0 of at most 0 workers are here"
-    assert reaped["papers"]["why_not"] == "0 workers here and none is ill; no job is held by the dead"
+    assert reaped["papers"]["why_not"] == "0 live workers, all healthy; no ended worker holds a job"
 
 
 async def test_a_process_that_keeps_triggers_fires_one_for_jobs_that_came_due(plane: ControlPlane) -> None:
@@ -199,7 +199,7 @@ async def test_no_password_gets_into_a_crontab(
     monkeypatch.setenv("PATH", str(tmp_path))
     there = ControlPlane(Settings(store=url, state_dir=tmp_path), plane.store, plane.clock)
 
-    with pytest.raises(Exception, match="the command crontab" if public else "which no crontab shall show"):
+    with pytest.raises(Exception, match="the command crontab" if public else "must not appear in a crontab"):
         await there.triggers().install()
 
     assert (public_url(url) == url) is public

@@ -306,7 +306,7 @@ class TestSessions:
         answer = await calling(LOCKED, clock).post("/login", data={"token": "<script>my-guess</script>"}, headers=PAGE)
 
         assert answer.status_code == 401
-        assert "That token is not right." in answer.text
+        assert "Wrong token." in answer.text
         assert "my-guess" not in answer.text
 
     async def test_where_somebody_wanted_to_go_is_written_safely(self, clock: ManualClock) -> None:

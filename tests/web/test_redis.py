@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.web.pages.overview import look_around
+from drumbeat.web.pages.overview import read_overview
 from drumbeat.web.settings import WebSettings
 from servers.places import memory_folder
 from servers.redis import RedisServer, Unavailable
@@ -21,9 +21,9 @@ async def test_a_server_over_redis_serves_pools_and_says_what_it_lacks(tmp_path:
             await made.plane.pool("mail").push({"n": 1})
             async with made.client() as client:
                 pools, runs, figures = [await client.get(path) for path in ("/api/v1/pools", "/api/v1/runs", "/metrics")]
-            sight = await look_around(made.house)
+            overview = await read_overview(made.house)
 
     assert (pools.status_code, [each["pool_id"] for each in pools.json()]) == (200, ["mail"])
     assert (runs.status_code, "Redis keeps no benchmarks" in runs.json()["detail"]) == (409, True)
     assert (figures.status_code, "drumbeat_jobs" in figures.text) == (200, True)
-    assert ([each.pool.pool_id for each in sight.pools], sight.runs) == (["mail"], ())
+    assert ([each.pool.pool_id for each in overview.pools], overview.runs) == (["mail"], ())

@@ -12,11 +12,11 @@ RUN = ("run_javascript", "add_head_html", "add_body_html", "html", "markdown", "
 KNOWN = {  #: made of our own constants alone, as their functions show
     "f'rail {colour}'",
     "f'worker {state}'",
-    "f'bubble {self._state(place, run, missed=missed)}'",
+    "f'bubble {self._state(position, run, missed=missed)}'",
     "size",
     "look()",
     "f\"<q-td :props='props'>{buttons}</q-td>\"",
-    "_CARD.replace('<!-- deeds -->', buttons)",
+    "_CARD.replace('<!-- actions -->', buttons)",
     "f'() => getElement({upload.id}).$refs.qRef.pickFiles()'",
 }
 

@@ -1,1 +1,1 @@
-"""Other people's interfaces, kept by our stores."""
+"""Adapters that make other tools run on Drumbeat's stores: FlatMachines and AWS Lambda."""

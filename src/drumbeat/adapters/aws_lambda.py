@@ -11,14 +11,14 @@ from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.pool import PoolId
 from drumbeat.settings import load_settings
 
-_SPARE = timedelta(seconds=5)  #: left of the function's time, to answer in
+_SPARE = timedelta(seconds=5)  #: reserved for the answer at the end of the function's time
 
 
 def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """Run the beat an event asks for: a direct call, EventBridge's, or a signed HTTP request to /triggers/NAME.
+    """Run the beat that an event asks for: a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
-    Processes end with the function, so it stays for the workers it started as long as it has time. Where jobs outlast that,
-    have it reap only, and check from where workers can live.
+    Processes end with the function, so it waits for the workers it started as long as it has time. If jobs take longer than
+    that, use the function only to reap, and run the checks on a machine where workers can keep running.
     """
     return asyncio.run(_answer(event, _time_left(context)))
 
@@ -31,11 +31,11 @@ async def _answer(event: Mapping[str, Any], time_left: timedelta) -> Mapping[str
 
 
 async def _stay(plane: ControlPlane, answer: Mapping[str, Any], time_left: timedelta) -> None:
-    told = json.loads(answer["body"]) if "statusCode" in answer else answer
-    for pool_id in told.get("beats", {}):
+    report = json.loads(answer["body"]) if "statusCode" in answer else answer
+    for pool_id in report.get("beats", {}):
         await plane.checker().stay(PoolId(pool_id), time_left)
 
 
 def _time_left(context: Any) -> timedelta:
-    ask = getattr(context, "get_remaining_time_in_millis", None)
-    return max(timedelta(milliseconds=ask()) - _SPARE, timedelta()) if ask else timedelta(minutes=10)
+    remaining = getattr(context, "get_remaining_time_in_millis", None)
+    return max(timedelta(milliseconds=remaining()) - _SPARE, timedelta()) if remaining else timedelta(minutes=10)

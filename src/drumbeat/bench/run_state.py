@@ -1,4 +1,4 @@
-"""What a run's rows keep for whoever conducts it or reads it: the plan it was made with, the state it has come to, examples."""
+"""Reads what is stored in a run's rows: its plan, the orchestrator's state and examples of failed operations."""
 
 from collections.abc import Sequence
 
@@ -9,43 +9,43 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Result, Run
 
 
-def kept_plan(run: Run) -> RunPlan:
-    """The plan a run was created with. Raises InvalidInput when its row keeps none that can be read."""
+def stored_plan(run: Run) -> RunPlan:
+    """The plan a run was created with. Raises InvalidInput when its row has none or an invalid one."""
     try:
         return msgspec.convert(run.config.get("plan"), RunPlan)
     except msgspec.ValidationError as exc:
-        raise InvalidInput(f"run {run.run_id}: expected a plan in its configuration, got: {exc}; create it anew") from exc
+        raise InvalidInput(f"run {run.run_id}: expected a plan in its configuration, got: {exc}; create the run again") from exc
 
 
-def plan_or_usual(run: Run) -> tuple[RunPlan, list[str]]:
-    """The plan a run was created with; the usual one, and a note, where its row keeps none that can be read."""
+def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
+    """The plan a run was created with; the default plan and a note when its row has none or an invalid one."""
     if run.config.get("plan") is None:
-        return RunPlan(), ["the run keeps no plan: limits, prices and load mode are not known"]
+        return RunPlan(), ["the run has no stored plan: limits, prices and load mode are unknown"]
     try:
-        return kept_plan(run), []
+        return stored_plan(run), []
     except InvalidInput as exc:
         return RunPlan(), [f"the run's plan cannot be read: {exc.__cause__}"]
 
 
 def whole_row(results: Sequence[Result]) -> Result | None:
-    """Of a run's results the one of the whole run."""
+    """The result row of the whole run: all workers and all kinds of operations together."""
     return next((row for row in results if row.worker_id is None and row.kind is None), None)
 
 
-def kept_failures(whole: Result | None) -> tuple[FailureExample, ...]:
-    """The examples of what failed that a result keeps; none where it keeps none that can be read."""
+def stored_failures(whole: Result | None) -> tuple[FailureExample, ...]:
+    """The examples of failed operations stored in a result; empty when there are none or they are invalid."""
     try:
         return msgspec.convert((whole.custom_metrics if whole else {}).get("failures") or (), tuple[FailureExample, ...])
     except msgspec.ValidationError:
         return ()
 
 
-def kept_state(run: Run) -> ControllerState:
-    """What an orchestrator left to remember."""
+def stored_state(run: Run) -> ControllerState:
+    """The state that the run's orchestrator stored last."""
     return msgspec.convert(run.controller_state or {}, ControllerState)
 
 
 def state_document(state: ControllerState) -> dict[str, object]:
-    """A state as a run's row keeps it."""
+    """An orchestrator's state as it is stored in a run's row."""
     plain: dict[str, object] = msgspec.to_builtins(state, str_keys=True)
     return plain

@@ -1,4 +1,4 @@
-"""drumbeat bench: load on a database."""
+"""drumbeat bench: benchmark a database."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from drumbeat.cli.worker import worker
 from drumbeat.composition import offline
 from drumbeat.composition.plane import until_stopped
 
-app = typer.Typer(no_args_is_help=True, help="Load on a database: prepare its tables, drive it, read how it bends.")
+app = typer.Typer(no_args_is_help=True, help="Benchmark a database: create tables, generate load, analyse results.")
 app.command("worker")(worker)
 app.add_typer(bench_templates.app, name="template")
 app.add_typer(bench_examples.app)
@@ -29,13 +29,13 @@ app.add_typer(bench_prices.app)
 
 _YEAR, _DAY = 31_536_000, 86_400  #: seconds
 _INTERRUPTED = 130
-_CAME_TO_NOTHING = 3  #: as of bench run
+_NOTHING_SUCCEEDED = 3  #: the same exit code as bench run
 
 
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The database under test, such as postgresql://host/db.")]
-WorkloadOption = Annotated[str, typer.Option("--workload", help="A standard workload, such as tpcb, ycsb-a or mixed.")]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="URL of the database under test, such as postgresql://host/db.")]
+WorkloadOption = Annotated[str, typer.Option("--workload", help="Standard workload, such as tpcb, ycsb-a or mixed.")]
 ScaleOption = Annotated[
-    float, typer.Option("--scale", callback=refuse_nan, min=0.001, max=1_000_000, help="The workload's scale factor.")
+    float, typer.Option("--scale", callback=refuse_nan, min=0.001, max=1_000_000, help="Scale factor of the workload.")
 ]
 
 
@@ -46,7 +46,7 @@ def prepare(
     scale: ScaleOption = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Drop the tables first.")] = False,
 ) -> None:
-    """Create and load a workload's tables. Goes on where it was interrupted."""
+    """Create and load the tables of a workload. Continues where an interrupted load stopped."""
     with _progress_bar() as bar:
         run(offline.prepare(url, workload, scale, fresh=fresh, on_progress=_advance(bar)))
     console.print(f"{workload} at scale {scale:g} is ready", highlight=False)
@@ -55,11 +55,11 @@ def prepare(
 @app.command("drive")
 def drive(
     url: UrlArgument,
-    connections: Annotated[int, typer.Option("--connections", "-c", min=1, max=20_000, help="How many to hold.")] = 8,
+    connections: Annotated[int, typer.Option("--connections", "-c", min=1, max=20_000, help="Number of connections.")] = 8,
     duration: Annotated[
         float, typer.Option("--duration", "-T", callback=refuse_nan, min=0.1, max=_YEAR, help="Seconds to measure.")
     ] = 30,
-    warmup: Annotated[float, typer.Option("--warmup", callback=refuse_nan, min=0, max=_YEAR, help="Seconds before that.")] = 2,
+    warmup: Annotated[float, typer.Option("--warmup", callback=refuse_nan, min=0, max=_YEAR, help="Seconds of warmup before the measurement.")] = 2,
     workload: WorkloadOption = "mixed",
     scale: ScaleOption = 1,
     rate: Annotated[
@@ -70,20 +70,20 @@ def drive(
             callback=refuse_nan,
             min=0.1,
             max=1_000_000_000,
-            help="Operations a second, whatever the database does (open loop).",
+            help="Operations per second, however fast the database answers (open loop).",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="For the same values again.")] = None,
-    record: Annotated[str | None, typer.Option("--record", help="A folder for every operation, as Parquet files.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Random seed, to repeat the same values.")] = None,
+    record: Annotated[str | None, typer.Option("--record", help="Record every operation in this folder, as Parquet files.")] = None,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", callback=refuse_nan, min=0.001, max=_DAY, help="Seconds until an operation is given up."),
+        typer.Option("--timeout", callback=refuse_nan, min=0.001, max=_DAY, help="Seconds until an operation times out."),
     ] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Drive a database from this process alone, and see what it takes. Ctrl-C ends it and shows what was measured so far.
+    """Generate load from this process alone and print throughput and latency. Ctrl-C stops it and prints the results so far.
 
-    Exit codes: 0 it was driven, 3 every operation failed or none ended, 130 it was interrupted.
+    Exit codes: 0 done, 3 every operation failed or none finished, 130 interrupted.
     """
     request = DriveRequest(
         workload=workload,
@@ -96,7 +96,7 @@ def drive(
         record=record,
         limit=timedelta(seconds=timeout),
     )
-    outcome, interrupted = _watched(url, request, quiet=as_json)
+    outcome, interrupted = _drive(url, request, quiet=as_json)
     if as_json:
         show_json(outcome.figures)
     else:
@@ -104,17 +104,17 @@ def drive(
     if interrupted:
         raise typer.Exit(_INTERRUPTED)
     if outcome.figures["errors"] >= outcome.figures["operations"]:
-        raise typer.Exit(_CAME_TO_NOTHING)
+        raise typer.Exit(_NOTHING_SUCCEEDED)
 
 
-def _watched(url: str, request: DriveRequest, *, quiet: bool) -> tuple[DriveOutcome, bool]:
-    """How it went, and whether it was ended before its time."""
+def _drive(url: str, request: DriveRequest, *, quiet: bool) -> tuple[DriveOutcome, bool]:
+    """Generate the load with a live view. Returns the outcome, and whether it was interrupted."""
     view = _View(request)
 
     async def work() -> tuple[DriveOutcome, bool]:
         stop = asyncio.Event()
         with until_stopped(stop):
-            return await offline.drive(url, request, view.note, _note, stop), stop.is_set()
+            return await offline.drive(url, request, view.update, _print_note, stop), stop.is_set()
 
     if quiet or not console.is_terminal:
         return run(work())
@@ -122,48 +122,48 @@ def _watched(url: str, request: DriveRequest, *, quiet: bool) -> tuple[DriveOutc
         return run(work())
 
 
-def _note(text: str) -> None:
+def _print_note(text: str) -> None:
     errors.print(f"note: {text}", style="yellow", highlight=False, soft_wrap=True)
 
 
 class _View:
-    """Throughput, percentiles and errors as they come."""
+    """Live view of throughput, latency percentiles and errors."""
 
     def __init__(self, request: DriveRequest) -> None:
         self._request = request
         self._rates: list[float] = []
         self._last: DriveProgress | None = None
 
-    def note(self, progress: DriveProgress) -> None:
+    def update(self, progress: DriveProgress) -> None:
         self._last = progress
         self._rates = [*self._rates, progress.operations_per_second][-60:]
 
     def draw(self) -> Text:
-        now = self._last
-        if now is None:
+        last = self._last
+        if last is None:
             return Text(f"opening {self._request.connections} connections …")
         return Text(
-            f"{now.phase or 'PREPARING':<11} {now.operations_per_second:>9,.0f} ops/s  p50 {ms(now.p50_ms)}  "
-            f"p95 {ms(now.p95_ms)}  p99 {ms(now.p99_ms)}  errors {now.errors}  connections {now.connections}\n"
+            f"{last.phase or 'PREPARING':<11} {last.operations_per_second:>9,.0f} ops/s  p50 {ms(last.p50_ms)}  "
+            f"p95 {ms(last.p95_ms)}  p99 {ms(last.p99_ms)}  errors {last.errors}  connections {last.connections}\n"
             f"{sparkline(self._rates)}"
         )
 
 
 def _print_outcome(outcome: DriveOutcome) -> None:
     found = outcome.figures
-    held, asked = found["held"], found["connections"]
+    opened, requested = found["held"], found["connections"]
     console.print(
         f"{found['throughput']:,.0f} ops/s over {found['seconds']:.1f} s "
-        f"on {held if held == asked else f'{held} of {asked}'} connections: "
+        f"on {opened if opened == requested else f'{opened} of {requested}'} connections: "
         f"{found['operations']:,} operations, {found['errors']:,} errors",
         style="bold",
         highlight=False,
         soft_wrap=True,
     )
-    everything = {"operations": found["operations"], "errors": found["errors"], **found["response"]}
-    console.print(table([*found["kinds"].items(), ("all", everything)], _columns()))
+    total = {"operations": found["operations"], "errors": found["errors"], **found["response"]}
+    console.print(table([*found["kinds"].items(), ("all", total)], _columns()))
     cost = found["client_cpu_us_per_op"]
-    console.print(f"client: {cost:.1f} µs of CPU per operation" if cost else "client: nothing was measured", highlight=False)
+    console.print(f"client: {cost:.1f} µs of CPU per operation" if cost else "client: CPU time was not measured", highlight=False)
     for warning in outcome.warnings:
         console.print(f"note: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
@@ -189,9 +189,9 @@ def _progress_bar() -> Progress:
 def _advance(bar: Progress) -> Callable[[str, int, int], None]:
     tasks: dict[str, TaskID] = {}
 
-    def advance(name: str, done: int, whole: int) -> None:
+    def advance(name: str, done: int, total: int) -> None:
         if name not in tasks:
-            tasks[name] = bar.add_task(name, total=whole)
+            tasks[name] = bar.add_task(name, total=total)
         bar.update(tasks[name], completed=done)
 
     return advance

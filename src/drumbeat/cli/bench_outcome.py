@@ -1,4 +1,4 @@
-"""What drumbeat bench prints before a run and after it, and the reports it writes."""
+"""Prints a benchmark's plan and its results, and writes its reports."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from drumbeat.core.run import Phase
 if TYPE_CHECKING:
     from drumbeat.composition.plane import BenchService
 
-_FORMS = {
+_FORMATS = {
     ".html": "html",
     ".htm": "html",
     ".md": "markdown",
@@ -21,41 +21,38 @@ _FORMS = {
     ".xml": "junit",
     ".prom": "prometheus",
 }
-
-
 _STYLES = {RunVerdict.PASSED: "bold green", RunVerdict.NO_OBJECTIVE: "bold", RunVerdict.PENDING: "bold"}
 _ESTIMATES = {
-    Phase.WARMUP: "longer until the throughput has settled",
-    Phase.MEASUREMENT: "less if the search ends early, more where it has to look at a level again",
+    Phase.WARMUP: "longer if the throughput takes longer to stabilise",
+    Phase.MEASUREMENT: "less if the search ends early, more if it has to measure a level again",
 }
 
 
 def form_of(path: str) -> str:
-    """Which form of report a file's ending asks for. Raises InvalidInput, also where there is no folder to write it into."""
-    found = _FORMS.get(Path(path).suffix.lower())
+    """The report format for a file name. Raises InvalidInput for an unknown extension or a missing folder."""
+    found = _FORMATS.get(Path(path).suffix.lower())
     if found is None:
-        raise InvalidInput(f"expected a report's file to end in one of {', '.join(_FORMS)}, got {path!r}")
+        raise InvalidInput(f"expected a report file that ends in one of {', '.join(_FORMATS)}, got {path!r}")
     if not Path(path).parent.is_dir():
-        raise InvalidInput(
-            f"expected a folder to write the report {path!r} into, got none at {str(Path(path).parent)!r}; make it"
-        )
+        raise InvalidInput(f"cannot write the report {path!r}: folder {str(Path(path).parent)!r} does not exist; create it")
     return found
 
 
 def write(path: str, content: str) -> None:
-    """Keep a report in a file. Raises InvalidInput."""
+    """Write a report to a file. Raises InvalidInput."""
     try:
         Path(path).write_text(content, encoding="utf-8")
     except OSError as exc:
-        raise InvalidInput(f"expected to write a report to {path!r}, got: {exc.strerror}") from exc
+        raise InvalidInput(f"cannot write the report {path!r}: {exc.strerror}") from exc
 
 
 def print_plan(found: Any) -> None:
-    """What a run would start."""
-    most = "as many as it takes" if found.most_workers is None else f"at most {found.most_workers}"
+    """Print the workers, connections, phases and warnings of a planned run."""
+    limit = "no maximum" if found.most_workers is None else f"at most {found.most_workers}"
     each = ", ".join(str(number) for number in found.connections[:10]) + (" …" if len(found.connections) > 10 else "")
-    say(f"{found.load_mode}: {found.workers} workers at first ({most}), holding {each} connections", style="bold")
-    say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
+    say(f"{found.load_mode}: {found.workers} workers initially ({limit}), with {each} connections", style="bold")
+    total = f"at most {found.most_connections}" if found.most_connections else "no maximum"
+    say(f"connections: at most {found.cap} per worker, {total} in total")
     for phase in found.phases:
         if phase.duration is not None:
             about, more = ("about ", f"; {_ESTIMATES[phase.phase]}") if phase.is_estimate else ("", "")
@@ -66,54 +63,53 @@ def print_plan(found: Any) -> None:
 
 
 def print_notes(found: Any) -> None:
-    """What to beware of, and what forbids it."""
+    """Print the warnings and errors of a plan."""
     for warning in found.warnings:
         say(f"note: {warning}", style="yellow")
     for error in found.errors:
         say(f"cannot run: {error}", style="red")
 
 
-def print_outcome(desk: "BenchService", record: RunRecord, reports: list[str]) -> None:
-    """How a run ended, and what it measured."""
-    ended, whole, judgement = record.run, record.whole, desk.judge(record)
+def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) -> None:
+    """Print how a run ended and what it measured."""
+    ended, total, judgement = record.run, record.whole, bench.judge(record)
     reason = f" ({ended.completion_reason})" if ended.completion_reason else ""
     say(f"{ended.run_id} {ended.status}{reason}", style="bold")
     say(f"verdict: {judgement.headline}", style=_STYLES.get(judgement.verdict, "bold red"))
     failure = record.result.failure_reason if record.result else None
     if failure:
         say(failure, style="red")
-    if whole.operations:
+    if total.operations:
         say(
-            f"{whole.qps:,.0f} ops/s over {whole.seconds:.1f} s: {whole.operations:,} operations, {whole.errors:,} errors",
+            f"{total.qps:,.0f} ops/s over {total.seconds:.1f} s: {total.operations:,} operations, {total.errors:,} errors",
             style="bold",
         )
-        console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
+        console.print(table([*record.kinds.items(), ("all", total)], _KINDS))
     _print_search(record)
-    _print_availability(desk, record)
-    _print_verdicts(desk, record)
-    for warning in desk.warnings(record):
+    _print_availability(bench, record)
+    _print_verdicts(bench, record)
+    for warning in bench.warnings(record):
         say(f"note: {warning}", style="yellow")
     for path in reports:
         say(f"report: {path}")
 
 
-def _print_availability(desk: "BenchService", record: RunRecord) -> None:
-    found, fair = desk.availability(record), desk.corrected(record)
+def _print_availability(bench: "BenchService", record: RunRecord) -> None:
+    found, corrected = bench.availability(record), bench.corrected(record)
     if found is not None and found.percent is not None:
         missing = f": {found.words}" if found.without_service else ""
         say(f"available {number(found.percent, 5)} % of the time{missing}", style="red" if missing else None)
-    if fair is not None:
-        shown = ", ".join(
-            f"{name} {number(ms, 4)} ms" for name, ms in (("p50", fair.p50_ms), ("p95", fair.p95_ms), ("p99", fair.p99_ms))
-        )
+    if corrected is not None:
+        latencies = (("p50", corrected.p50_ms), ("p95", corrected.p95_ms), ("p99", corrected.p99_ms))
+        shown = ", ".join(f"{name} {number(ms, 4)} ms" for name, ms in latencies)
         say(f"corrected for coordinated omission: {shown}")
 
 
-def _print_verdicts(desk: "BenchService", record: RunRecord) -> None:
-    if where := desk.judged_at(record):
+def _print_verdicts(bench: "BenchService", record: RunRecord) -> None:
+    if where := bench.judged_at(record):
         say(f"service levels, {where}")
-    for verdict in desk.verdicts(record):
-        found, limit = "nothing measured", number(verdict.limit, 4)
+    for verdict in bench.verdicts(record):
+        found, limit = "not measured", number(verdict.limit, 4)
         if verdict.found is not None:
             found, limit = told_apart(verdict.found, verdict.limit, 4)
         line = f"{verdict.subject} {verdict.measure}: {found}, limit {limit}: {verdict.standing}"
@@ -130,11 +126,11 @@ def _print_search(record: RunRecord) -> None:
         say(str(found.get("message")), style="bold yellow")
         return
     say(
-        f"most that is stable: {best} connections, {found.get('best_qps') or 0:,.0f} ops/s, "
+        f"highest stable level: {best} connections, {found.get('best_qps') or 0:,.0f} ops/s, "
         f"p95 {ms(found.get('best_p95_ms'))} ({found.get('max_type')})",
         style="bold green",
     )
-    say(f"why no more: {found.get('reason') or found.get('message')}")
+    say(f"why not higher: {found.get('reason') or found.get('message')}")
 
 
 _KINDS: Columns = {

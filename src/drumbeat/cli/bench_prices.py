@@ -1,4 +1,4 @@
-"""drumbeat bench prices: what an hour usually costs."""
+"""drumbeat bench prices: default hourly prices for cost estimates."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -16,25 +16,25 @@ app = typer.Typer()
 @app.command("prices")
 def prices(
     worker_hour: Annotated[
-        float | None, typer.Option("--worker-hour", callback=refuse_nan, min=0, help="What an hour of a worker costs.")
+        float | None, typer.Option("--worker-hour", callback=refuse_nan, min=0, help="Price of a worker per hour.")
     ] = None,
     target_hour: Annotated[
         float | None,
-        typer.Option("--target-hour", callback=refuse_nan, min=0, help="What an hour of the database under test costs."),
+        typer.Option("--target-hour", callback=refuse_nan, min=0, help="Price of the database under test per hour."),
     ] = None,
-    currency: Annotated[str | None, typer.Option("--currency", help="What they are counted in. At first: USD")] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="First forget those that were set.")] = False,
+    currency: Annotated[str | None, typer.Option("--currency", help="Currency of the prices. Default: USD")] = None,
+    forget: Annotated[bool, typer.Option("--forget", help="Reset the prices before setting new ones.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or set the usual prices, for runs whose template gives none. A run keeps those it was made with."""
+    """Show or set the default prices, for templates without prices. A run keeps the prices it was created with."""
     given = {"worker_hour": worker_hour, "target_hour": target_hour, "currency": currency}
     changes = {name: value for name, value in given.items() if value is not None}
 
     async def work(plane: ControlPlane) -> Prices:
-        desk = plane.bench()
-        kept = Prices() if forget else await desk.prices()
-        return await desk.set_prices(replace(kept, **changes)) if changes or forget else kept  # type: ignore[arg-type]
+        bench = plane.bench()
+        current = Prices() if forget else await bench.prices()
+        return await bench.set_prices(replace(current, **changes)) if changes or forget else current  # type: ignore[arg-type]
 
     found = with_control_plane(store, work, create=bool(changes))
     if as_json:
@@ -44,4 +44,4 @@ def prices(
 
 
 def _hourly(price: float | None, currency: str) -> str:
-    return "no price" if price is None else f"{price:g} {currency} an hour"
+    return "no price" if price is None else f"{price:g} {currency} per hour"

@@ -1,4 +1,4 @@
-"""drumbeat bench compare, regress and report: what runs came to, side by side and written down."""
+"""drumbeat bench report, compare, trend and regress: results of runs."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -31,38 +31,38 @@ _EXECUTION: Columns = {
     "error": lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None,
     "phase": lambda each: "warmup" if each.warmup else "",
 }
-_FORMS = ("html", "markdown", "csv", "json", "junit", "prometheus")
+_FORMATS = ("html", "markdown", "csv", "json", "junit", "prometheus")
 
 
 @app.command("report")
 def report(
     run_id: RunArgument,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="A self-contained page.")] = None,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")] = None,
     output: Annotated[
-        list[str] | None, typer.Option("--output", "-o", metavar="FILE", help="The ending says which form. Repeatable.")
+        list[str] | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report; the extension selects the format. Repeatable.")
     ] = None,
-    form: Annotated[str | None, typer.Option("--form", help=f"Print one of {', '.join(_FORMS)}.")] = None,
+    form: Annotated[str | None, typer.Option("--form", help=f"Print the report as one of {', '.join(_FORMATS)}.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Write a run down: HTML, Markdown, CSV, JSON, JUnit or Prometheus text. Without a file: Markdown on standard output."""
+    """Write a report of a run as HTML, Markdown, CSV, JSON, JUnit or Prometheus text. Without a file: print Markdown."""
     files = {path: form_of(path) for path in output or ()} | ({html: "html"} if html else {})
-    if form is not None and form not in _FORMS:
-        raise InvalidInput(f"expected one of {', '.join(_FORMS)} as --form, got {form!r}")
+    if form is not None and form not in _FORMATS:
+        raise InvalidInput(f"expected --form to be one of {', '.join(_FORMATS)}, got {form!r}")
 
     async def work(plane: ControlPlane) -> None:
-        desk = plane.bench()
+        bench = plane.bench()
         for path, each in files.items():
-            write(path, await desk.report(RunId(run_id), each))
+            write(path, await bench.report(RunId(run_id), each))
             say(f"report: {path}")
         if form is not None or not files:
-            print(await desk.report(RunId(run_id), form or "markdown"), end="")
+            print(await bench.report(RunId(run_id), form or "markdown"), end="")
 
     with_control_plane(store, work)
 
 
 @app.command("enrich")
 def enrich(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Try again to complete a run's result with its database's own totals."""
+    """Retry adding the database server's own totals to the result of a run."""
     found = with_control_plane(store, lambda plane: plane.bench().enrich(RunId(run_id)))
     if as_json:
         show_json({"status": found.enrichment_status, "error": found.enrichment_error, **found.custom_metrics["server"]})
@@ -73,20 +73,20 @@ def enrich(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
 @app.command("executions")
 def executions(
     run_id: RunArgument,
-    load: Annotated[bool, typer.Option("--load", help="First copy them into the store, from files on this host.")] = False,
+    load: Annotated[bool, typer.Option("--load", help="First copy the operations from files on this host into the store.")] = False,
     kind: Annotated[str | None, typer.Option("--kind", help="Only this kind of operation.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed operations.")] = False,
     error_class: Annotated[
-        str | None, typer.Option("--error-class", help="Only those that failed so: DATABASE_ERROR, QUERY_TIMEOUT, CONNECTION …")
+        str | None, typer.Option("--error-class", help="Only this error class: DATABASE_ERROR, QUERY_TIMEOUT, CONNECTION …")
     ] = None,
-    error: Annotated[str | None, typer.Option("--error", help="Only those that failed with this SQLSTATE.")] = None,
-    slowest: Annotated[bool, typer.Option("--slowest", help="The longest first, instead of the earliest.")] = False,
+    error: Annotated[str | None, typer.Option("--error", help="Only this SQLSTATE.")] = None,
+    slowest: Annotated[bool, typer.Option("--slowest", help="Sort by duration, longest first. Default: by start time")] = False,
     limit: LimitOption = 50,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Pass over so many.")] = 0,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Number of rows to skip.")] = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Single operations of a run, as they are in the store."""
+    """List single operations of a run that are in the store."""
 
     async def work(plane: ControlPlane) -> Any:
         await plane.store.runs.get(RunId(run_id))
@@ -114,30 +114,30 @@ def executions(
 
 async def _why_none(plane: ControlPlane, run_id: RunId) -> str:
     """Why no operation was found: none matches, none was copied, or none was recorded."""
-    if there := await plane.store.executions.count(run_id):
-        return f"none of the {there:,} operations in the store is like that; ask for less"
+    if count := await plane.store.executions.count(run_id):
+        return f"none of the {count:,} operations in the store matches; remove a filter"
     if files := await plane.store.results.list_files(run_id):
         rows = sum(file.rows for file in files)
-        return f"none are in the store, {rows:,} are in files of the workers; copy them with --load"
+        return f"no operations in the store, {rows:,} in files of the workers; copy them with --load"
     return f"{run_id} recorded no operations: it did none, or its recording.sampling is 0"
 
 
 @app.command("compare")
 def compare(
-    run_ids: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="Two to five runs; the first is the reference.")],
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="A self-contained page.")] = None,
+    run_ids: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="Two to five run ids; the first is the baseline.")],
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Runs side by side: what differs, and whether the difference is shown or only noise."""
+    """Compare runs: which figures differ, and whether the difference is significant or noise."""
 
     async def work(plane: ControlPlane) -> None:
-        desk = plane.bench()
-        found = await desk.compare([RunId(each) for each in run_ids])
+        bench = plane.bench()
+        found = await bench.compare([RunId(each) for each in run_ids])
         if html:
-            write(html, desk.compared(found, "html"))
+            write(html, bench.compared(found, "html"))
             say(f"report: {html}")
-        print(desk.compared(found, "json" if as_json else "markdown"), end="")
+        print(bench.compared(found, "json" if as_json else "markdown"), end="")
 
     with_control_plane(store, work)
 
@@ -145,17 +145,17 @@ def compare(
 @app.command("trend")
 def trend(
     run_id: RunArgument,
-    limit: Annotated[int, typer.Option("--limit", min=2, max=200, help="So many runs, the newest of them.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=2, max=200, help="Number of runs, newest first.")] = 20,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How the figures of a run went over the runs of its kind before it: of the same template, else the same configuration."""
+    """Show the trend of a run's figures over earlier runs of the same template, or else of the same configuration."""
     found = with_control_plane(store, lambda plane: plane.bench().trend(RunId(run_id), limit))
     if as_json:
         show_json(_trend_json(found))
         return
     if not found.points:
-        say(f"{run_id} and the runs before it measured nothing")
+        say(f"{run_id} and the runs before it have no measurements")
         return
     names = list(found.histories)
     console.print(table(found.points, {**_POINT, **{name: _figure_of(name) for name in names}}))
@@ -186,62 +186,62 @@ def _slope(found: Any) -> str:
 
 _POINT: Columns = {
     "run": lambda point: point.run.run_id,
-    "made": lambda point: point.run.created_at,
+    "created": lambda point: point.run.created_at,
     "verdict": lambda point: point.judgement.verdict,
 }
 _HISTORY: Columns = {
-    "figure": lambda row: row[0],
+    "metric": lambda row: row[0],
     "runs": lambda row: row[1].runs,
     "median": lambda row: number(row[1].median),
     "recent": lambda row: number(row[1].recent),
-    "from run to run": lambda row: _slope(row[1]),
+    "change per run": lambda row: _slope(row[1]),
     "r²": lambda row: f"{row[1].r_squared:.2f}",
-    "runs agree": lambda row: row[1].steadiness,
+    "stability": lambda row: row[1].steadiness,
 }
 
 
 @app.command("regress")
 def regress(
     run_id: RunArgument,
-    against: Annotated[str, typer.Option("--against", help="A run's id, or last-good: the newest good one of its kind.")] = (
+    against: Annotated[str, typer.Option("--against", help="Baseline: a run id, or last-good (the newest good run of the same kind).")] = (
         _LAST_GOOD
     ),
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Whether a run is worse than another, for CI.
+    """Check a run for a performance regression against a baseline, for CI.
 
-    Exit codes: 0 it is not, 3 the run did not complete or came to nothing, 5 it is, 6 nothing can be said (nothing
-    comparable, or too little).
+    Exit codes: 0 no regression, 3 the run did not complete or measured nothing, 5 regression, 6 inconclusive (no baseline, or
+    too few measurements).
     """
 
     async def work(plane: ControlPlane) -> int:
-        desk = plane.bench()
-        found: Any = await desk.regress(RunId(run_id), against)
+        bench = plane.bench()
+        found: Any = await bench.regress(RunId(run_id), against)
         if found is None:
-            _say_no_baseline(desk, await plane.store.runs.get(RunId(run_id)), as_json=as_json)
+            _say_no_baseline(bench, await plane.store.runs.get(RunId(run_id)), as_json=as_json)
         else:
             if not as_json:
-                _say_baseline(desk, found, against)
-            print(desk.compared((found,), "json" if as_json else "markdown"), end="")
-        return int(desk.regressed(found))
+                _say_baseline(bench, found, against)
+            print(bench.compared((found,), "json" if as_json else "markdown"), end="")
+        return int(bench.regressed(found))
 
     raise typer.Exit(with_control_plane(store, work))
 
 
-def _say_baseline(desk: "BenchService", found: Any, against: str) -> None:
+def _say_baseline(bench: "BenchService", found: Any, against: str) -> None:
     after, before = found.after.run, found.before.run
-    chosen = f"the newest good run of the same {desk.same_what(after)}" if against == _LAST_GOOD else "as asked"
+    chosen = f"the newest good run of the same {bench.same_what(after)}" if against == _LAST_GOOD else "given with --against"
     say(f"{after.run_id} against {before.run_id}, {chosen}", style="bold")
     print()
 
 
-def _say_no_baseline(desk: "BenchService", run: Run, *, as_json: bool) -> None:
-    """On standard error where a program reads the other."""
-    before = f"no good run of the same {desk.same_what(run)} was made in the 30 days before {run.run_id}"
-    told = f"inconclusive: {before}; name one with --against"
+def _say_no_baseline(bench: "BenchService", run: Run, *, as_json: bool) -> None:
+    """Say that there is no baseline; with ``as_json`` on standard error, because standard output is JSON."""
+    missing = f"no good run of the same {bench.same_what(run)} was created in the 30 days before {run.run_id}"
+    message = f"inconclusive: {missing}; name a run with --against"
     if as_json:
         show_json([])
-        errors.print(told, style="yellow", highlight=False, soft_wrap=True)
+        errors.print(message, style="yellow", highlight=False, soft_wrap=True)
     else:
-        say(told, style="yellow")
+        say(message, style="yellow")

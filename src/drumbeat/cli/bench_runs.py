@@ -1,4 +1,4 @@
-"""drumbeat bench run and its kin: plan, start, watch, stop, list, show, run again, remove."""
+"""drumbeat bench plan, run, watch, stop, list, show, rerun and rm: benchmark runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ import typer
 from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
 from drumbeat.cli.bench_templates import SetOption, read_document
 from drumbeat.cli.live import watched
-from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, control_plane, run, with_control_plane
+from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.composition.plane import ControlPlane, on_stop_signals, until_stopped
 from drumbeat.core.errors import StoreUnavailable
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="TEMPLATE|FILE", help="A template by name or id, or a YAML or JSON file (- is standard input).")
+    str, typer.Argument(metavar="TEMPLATE|FILE", help="Template name or id, or a YAML or JSON file (- for standard input).")
 ]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run id.")]
 ReportOption = Annotated[
-    list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the ending says which.")
+    list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the extension selects the format.")
 ]
 ExitStatusOption = Annotated[
     bool,
-    typer.Option("--exit-status", help="End with the exit code that bench run would have ended with, 6 if it has not ended."),
+    typer.Option("--exit-status", help="Use the exit code of bench run: 6 if the run has not ended."),
 ]
 _FILES = (".yml", ".yaml", ".json")
 
@@ -49,7 +49,7 @@ _RUN: Columns = {
     "operations": lambda row: f"{row[0].operations:,}",
     "errors": lambda row: row[0].errors,
     "ops/s": lambda row: f"{row[0].qps:,.0f}",
-    "made": lambda row: row[0].created_at,
+    "created": lambda row: row[0].created_at,
 }
 
 
@@ -57,19 +57,19 @@ def is_file(source: str) -> bool:
     return source == "-" or source.endswith(_FILES) or Path(source).is_file()
 
 
-async def read_source(desk: "BenchService", source: str, settings: list[str] | None) -> Any:
+async def read_source(bench: "BenchService", source: str, settings: list[str] | None) -> Any:
     if is_file(source):
-        return await desk.document(read_document(source), settings or (), is_text=True)
-    return await desk.document(source, settings or ())
+        return await bench.document(read_document(source), settings or (), is_text=True)
+    return await bench.document(source, settings or ())
 
 
 @app.command("plan")
 def plan(source: SourceArgument, settings: SetOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """What would be started, and what to beware of, without starting it."""
+    """Show what a run would start, with warnings, without starting it."""
 
     async def work(plane: ControlPlane) -> Any:
-        desk = plane.bench()
-        return await desk.plan(await read_source(desk, source, settings))
+        bench = plane.bench()
+        return await bench.plan(await read_source(bench, source, settings))
 
     found = with_control_plane(store, work, create=True)
     if as_json:
@@ -85,124 +85,125 @@ def run_benchmark(
     source: SourceArgument,
     settings: SetOption = None,
     reports: ReportOption = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it and leave it to: drumbeat bench orchestrate.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Start the run and exit; drumbeat bench orchestrate runs it.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a benchmark and watch it. Ctrl-C stops it cleanly; a second one leaves it to another orchestrator.
+    """Run a benchmark and watch it. Ctrl-C stops it cleanly; a second Ctrl-C leaves it to another orchestrator.
 
-    Exit codes: 0 completed and nothing missed that was asked of it, 3 the run failed, was cancelled or came to nothing (every
-    operation failed, nothing was measured, no stable level), 4 an objective or the target throughput was missed (bounds
-    reached) or not measured, 6 it has not ended: it was left to another orchestrator. With --detach: 0 once it is started;
-    bench watch --exit-status tells the rest.
+    Exit codes: 0 completed with all objectives met, 3 the run failed, was cancelled or has no result (every operation failed,
+    nothing was measured, no stable level), 4 an objective or the target throughput was missed or not measured, 6 the run has
+    not ended: it was left to another orchestrator. With --detach: 0 once the run is started; see bench watch --exit-status
+    for the rest.
     """
     forms = {path: form_of(path) for path in reports or ()}
 
     async def work() -> int:
-        async with control_plane(store, create=True) as plane:
-            desk = plane.bench()
-            document = await read_source(desk, source, settings)
-            made, ahead = await desk.create(document, None if is_file(source) else source)
+        async with open_plane(store, create=True) as plane:
+            bench = plane.bench()
+            document = await read_source(bench, source, settings)
+            created, planned = await bench.create(document, None if is_file(source) else source)
             if not as_json:
-                print_notes(ahead)
-            return await _started(plane, desk, made, detach=detach, as_json=as_json, reports=forms)
+                print_notes(planned)
+            return await _start(plane, bench, created, detach=detach, as_json=as_json, reports=forms)
 
     raise typer.Exit(run(work()))
 
 
-async def _started(
-    plane: ControlPlane, desk: "BenchService", made: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
+async def _start(
+    plane: ControlPlane, bench: "BenchService", created: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
 ) -> int:
-    await desk.start(made.run_id)
+    run_id = created.run_id
+    await bench.start(run_id)
     if detach:
-        show_json({"run_id": made.run_id}) if as_json else say(f"{made.run_id} will be run by: drumbeat bench orchestrate")
+        show_json({"run_id": run_id}) if as_json else say(f"started {run_id}; run it with: drumbeat bench orchestrate")
         return 0
     if not as_json:
-        say(f"{made.name} is {made.run_id}")
-    await conducted(plane, desk, made.run_id, quiet=as_json)
-    return await concluded(desk, made.run_id, as_json=as_json, reports=reports)
+        say(f"started {run_id}: {created.name}")
+    await orchestrate_and_watch(plane, bench, run_id, quiet=as_json)
+    return await finish(bench, run_id, as_json=as_json, reports=reports)
 
 
-async def conducted(plane: ControlPlane, desk: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
-    """Orchestrate a run and show it, until it has ended."""
+async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
+    """Orchestrate a run and show it live, until it has ended."""
     leave = asyncio.Event()
-    async with _signals(desk, run_id, leave), watched(plane.store, run_id, quiet=quiet):
-        return await desk.conduct(run_id, leave)
+    async with _stop_on_signals(bench, run_id, leave), watched(plane.store, run_id, quiet=quiet):
+        return await bench.conduct(run_id, leave)
 
 
 @asynccontextmanager
-async def _signals(desk: "BenchService", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
-    """The first signal stops the run, the second leaves it."""
-    asked = asyncio.Event()
+async def _stop_on_signals(bench: "BenchService", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
+    """The first signal stops the run; the second leaves it to another orchestrator."""
+    signalled = asyncio.Event()
 
-    def heard(_: str) -> None:
-        if asked.is_set():
+    def on_signal(_: str) -> None:
+        if signalled.is_set():
             leave.set()
-        asked.set()
+        signalled.set()
 
-    async def stop_when_asked() -> None:
-        while await asked.wait():
-            errors.print("stopping: workers finish what they have begun …", style="yellow")
+    async def stop_run() -> None:
+        while await signalled.wait():
+            errors.print("stopping: workers finish their current operations …", style="yellow")
             try:
-                await desk.stop(run_id)
+                await bench.stop(run_id)
                 return
             except StoreUnavailable as exc:
-                errors.print(f"not stopped: {exc}; interrupt again to try again", style="red", soft_wrap=True)
-                asked.clear()
+                errors.print(f"could not stop the run: {exc}; interrupt again to retry", style="red", soft_wrap=True)
+                signalled.clear()
 
-    with on_stop_signals(heard):
+    with on_stop_signals(on_signal):
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(stop_when_asked())
+            task = group.create_task(stop_run())
             try:
                 yield
             finally:
                 task.cancel()
 
 
-async def concluded(desk: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
-    """Print how a run ended, write its reports, and answer with its exit code."""
-    record = await desk.record(run_id)
+async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
+    """Print how a run ended and write its reports. Returns its exit code."""
+    record = await bench.record(run_id)
     for path, form in reports.items():
-        write(path, await desk.report(run_id, form))
+        write(path, await bench.report(run_id, form))
     if as_json:
-        print(await desk.report(run_id, "json"), end="")
+        print(await bench.report(run_id, "json"), end="")
     else:
-        print_outcome(desk, record, list(reports))
-    return int(desk.judge(record).gate)
+        print_outcome(bench, record, list(reports))
+    return int(bench.judge(record).gate)
 
 
 @app.command("orchestrate")
 def orchestrate(
-    once: Annotated[bool, typer.Option("--once", help="Leave when no run is left that nobody orchestrates.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when no run is left without an orchestrator.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Take over every run that is under way and that nobody orchestrates, until interrupted."""
+    """Orchestrate every started run that has no orchestrator, until interrupted."""
 
     async def work() -> None:
-        async with control_plane(store, create=not once) as plane:
-            desk, leave = plane.bench(), asyncio.Event()
+        async with open_plane(store, create=not once) as plane:
+            bench, leave = plane.bench(), asyncio.Event()
             with until_stopped(leave):
-                await desk.orchestrate(leave, once=once, on_run=lambda found: say(f"{found.run_id}: orchestrated from here"))
+                await bench.orchestrate(leave, once=once, on_run=lambda found: say(f"orchestrating {found.run_id}"))
 
     run(work())
 
 
 @app.command("status")
 def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """How a run stands, by the store alone."""
+    """Show the status of a run and its workers."""
     found = with_control_plane(store, lambda plane: plane.bench().status(RunId(run_id)))
     if as_json:
         show_json(found)
         return
-    kept = found.run
-    led = found.led_by or ("nobody (it would be taken over by: drumbeat bench orchestrate)" if found.is_orphan else "nobody")
-    say(f"{kept.name} · {kept.run_id} · {kept.status} · {kept.phase or 'not begun'}", style="bold")
-    say(f"orchestrated by {led}; {kept.operations:,} operations, {kept.errors:,} errors, {kept.qps:,.0f} ops/s")
+    row = found.run
+    orchestrator = found.led_by or ("none (start one with: drumbeat bench orchestrate)" if found.is_orphan else "none")
+    say(f"{row.name} · {row.run_id} · {row.status} · {row.phase or 'not started'}", style="bold")
+    say(f"orchestrator: {orchestrator}; {row.operations:,} operations, {row.errors:,} errors, {row.qps:,.0f} ops/s")
     columns: Columns = {
         "worker": lambda worker: worker.worker_id,
         "status": lambda worker: worker.status,
         "target": lambda worker: worker.target,
-        "holds": lambda worker: worker.applied_target,
+        "connections": lambda worker: worker.applied_target,
         "operations": lambda worker: f"{worker.operations:,}",
         "errors": lambda worker: worker.errors,
         "error": lambda worker: worker.error,
@@ -213,17 +214,17 @@ def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
 
 @app.command("watch")
 def watch(run_id: RunArgument, exit_status: ExitStatusOption = False, store: StoreOption = None) -> None:
-    """A run as it goes, until it has ended.
+    """Watch a run until it has ended.
 
     Exit codes: 0, or with --exit-status those of bench run.
     """
 
     async def work() -> int:
-        async with control_plane(store) as plane:
+        async with open_plane(store) as plane:
             await plane.store.runs.get(RunId(run_id))
             async with watched(plane.store, RunId(run_id)) as screen:
                 await screen.ended.wait()
-            code = await concluded(plane.bench(), RunId(run_id), as_json=False, reports={})
+            code = await finish(plane.bench(), RunId(run_id), as_json=False, reports={})
         return code if exit_status else 0
 
     raise typer.Exit(run(work()))
@@ -232,36 +233,36 @@ def watch(run_id: RunArgument, exit_status: ExitStatusOption = False, store: Sto
 @app.command("stop")
 def stop(
     run_id: RunArgument,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until every worker has left.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every worker has ended.")] = True,
     store: StoreOption = None,
 ) -> None:
-    """Cancel a run. If nobody orchestrates it any more, this command sees to its end."""
+    """Cancel a run. If it has no orchestrator, this command stops its workers."""
 
     async def work(plane: ControlPlane) -> RunStatus:
-        desk = plane.bench()
-        found = await desk.stop(RunId(run_id))
-        return await desk.conduct(RunId(run_id), asyncio.Event()) if wait and found not in RUN_ENDED else found
+        bench = plane.bench()
+        found = await bench.stop(RunId(run_id))
+        return await bench.conduct(RunId(run_id), asyncio.Event()) if wait and found not in RUN_ENDED else found
 
     say(f"{run_id} is {with_control_plane(store, work)}")
 
 
 @app.command("list")
 def list_runs(
-    search: Annotated[str | None, typer.Option("--search", help="Part of a run's name.")] = None,
+    search: Annotated[str | None, typer.Option("--search", help="Part of the run's name.")] = None,
     statuses: Annotated[
-        list[RunStatus] | None, typer.Option("--status", case_sensitive=False, help="Only these. Repeatable.")
+        list[RunStatus] | None, typer.Option("--status", case_sensitive=False, help="Only runs with this status. Repeatable.")
     ] = None,
     template: Annotated[str | None, typer.Option("--template", help="Only runs of this template.")] = None,
-    load_mode: Annotated[str | None, typer.Option("--load-mode", help="CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
-    scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="AUTO, BOUNDED or FIXED.")] = None,
-    since: Annotated[datetime | None, typer.Option("--since", help="Made at this time (UTC) or later.")] = None,
-    until: Annotated[datetime | None, typer.Option("--until", help="Made before this time (UTC).")] = None,
+    load_mode: Annotated[str | None, typer.Option("--load-mode", help="Only this load mode: CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
+    scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="Only this scaling mode: AUTO, BOUNDED or FIXED.")] = None,
+    since: Annotated[datetime | None, typer.Option("--since", help="Created at this time (UTC) or later.")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="Created before this time (UTC).")] = None,
     limit: LimitOption = 50,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Pass over so many.")] = 0,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Number of rows to skip.")] = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Runs, newest first."""
+    """List benchmark runs with their verdicts, newest first."""
 
     async def work(plane: ControlPlane) -> Any:
         template_id = (await plane.store.templates.get(template)).template_id if template else None
@@ -283,11 +284,11 @@ def list_runs(
     if as_json:
         show_json([_listed(*row) for row in rows])
     else:
-        show(rows, _RUN, as_json=False, nothing="no such runs; try: drumbeat bench run FILE")
+        show(rows, _RUN, as_json=False, nothing="no matching runs; start one with: drumbeat bench run FILE")
 
 
 def _listed(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
-    """A row of the list for programs: the run's own fields, and its verdict."""
+    """A row of the JSON list: the fields of the run, and its verdict."""
     row: dict[str, Any] = msgspec.to_builtins(run, str_keys=True)
     return row | {"verdict": judgement.verdict, "verdict_reason": judgement.reason}
 
@@ -302,13 +303,13 @@ def _utc(moment: datetime | None) -> datetime | None:
 def show_run(
     run_id: RunArgument, exit_status: ExitStatusOption = False, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """What a run measured and how it ended.
+    """Show the results of a run and how it ended.
 
     Exit codes: 0, or with --exit-status those of bench run.
     """
 
     async def work(plane: ControlPlane) -> int:
-        return await concluded(plane.bench(), RunId(run_id), as_json=as_json, reports={})
+        return await finish(plane.bench(), RunId(run_id), as_json=as_json, reports={})
 
     code = with_control_plane(store, work)
     raise typer.Exit(code if exit_status else 0)
@@ -319,28 +320,28 @@ def rerun(
     run_id: RunArgument,
     settings: SetOption = None,
     reports: ReportOption = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it and leave it to: drumbeat bench orchestrate.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Start the run and exit; drumbeat bench orchestrate runs it.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the same again, or with some settings changed."""
+    """Run a benchmark again, optionally with changed settings."""
     forms = {path: form_of(path) for path in reports or ()}
 
     async def work() -> int:
-        async with control_plane(store) as plane:
-            desk = plane.bench()
-            made, ahead = await desk.recreate(RunId(run_id), settings or ())
+        async with open_plane(store) as plane:
+            bench = plane.bench()
+            created, planned = await bench.recreate(RunId(run_id), settings or ())
             if not as_json:
-                print_notes(ahead)
-            return await _started(plane, desk, made, detach=detach, as_json=as_json, reports=forms)
+                print_notes(planned)
+            return await _start(plane, bench, created, detach=detach, as_json=as_json, reports=forms)
 
     raise typer.Exit(run(work()))
 
 
 @app.command("rm")
 def remove(run_id: RunArgument, store: StoreOption = None) -> None:
-    """Remove a run, everything that was measured in it, and the files of its operations on this machine."""
+    """Remove a run, its results, and the files of its recorded operations on this machine."""
     removed = with_control_plane(store, lambda plane: plane.bench().remove(RunId(run_id)))
     say(f"removed {run_id}" + (f" and {removed.files} files" if removed.files else ""))
-    for place in removed.left:
-        say(f"not deleted: {place}")
+    for path in removed.left:
+        say(f"not deleted: {path}")

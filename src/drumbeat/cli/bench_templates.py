@@ -1,4 +1,4 @@
-"""drumbeat bench template: documents that runs are made from."""
+"""drumbeat bench template: templates of benchmark runs."""
 
 import json
 import os
@@ -20,12 +20,12 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Template
 
-app = typer.Typer(no_args_is_help=True, help="Templates: documents that runs are made from.")
+app = typer.Typer(no_args_is_help=True, help="Manage benchmark templates (YAML or JSON documents that runs are created from).")
 
-NameArgument = Annotated[str, typer.Argument(metavar="TEMPLATE", help="A template's name or id.")]
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A YAML or JSON file; - is standard input.")]
+NameArgument = Annotated[str, typer.Argument(metavar="TEMPLATE", help="Template name or id.")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON file; - for standard input.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting, such as scaling.max_workers=4. Repeatable.")
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a setting, such as scaling.max_workers=4. Repeatable.")
 ]
 
 _TEMPLATE: Columns = {
@@ -41,44 +41,44 @@ _TEMPLATE: Columns = {
 
 
 def read_document(file: str) -> str:
-    """The text of a file, or of standard input. Raises InvalidInput."""
+    """The text of a file, or of standard input for ``-``. Raises InvalidInput."""
     if file == "-":
         return sys.stdin.read()
     try:
         return Path(file).read_text(encoding="utf-8")
     except OSError as exc:
-        raise InvalidInput(f"expected a template in the file {file!r}, got: {exc.strerror}") from exc
+        raise InvalidInput(f"cannot read the template {file!r}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"expected the file {file!r} to be text in UTF-8, got a byte that is not at {exc.start}") from exc
+        raise InvalidInput(f"expected the file {file!r} to be UTF-8 text, got an invalid byte at offset {exc.start}") from exc
 
 
 @app.command("add")
 def add(
     file: FileArgument,
-    name: Annotated[str | None, typer.Option("--name", help="Instead of the name in the document.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Template name. Default: the name in the document")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Keep a template, checked whole."""
+    """Validate a template and save it."""
     text = read_document(file)
     made = with_control_plane(store, lambda plane: plane.bench().add_template(text, name), create=True)
-    say(f"kept {made.name} as {made.template_id}; run it with: drumbeat bench run {shlex.quote(made.name)}")
+    say(f"saved {made.name} as {made.template_id}; run it with: drumbeat bench run {shlex.quote(made.name)}")
 
 
 @app.command("list")
 def list_templates(
     search: Annotated[str | None, typer.Option("--search", help="Part of a name or description.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Only those with this tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only templates with this tag.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Templates, by name."""
+    """List templates by name."""
     rows = with_control_plane(store, lambda plane: plane.store.templates.list(search, tag))
-    show(rows, _TEMPLATE, as_json=as_json, nothing="no templates; keep one with: drumbeat bench template add FILE")
+    show(rows, _TEMPLATE, as_json=as_json, nothing="no templates; add one with: drumbeat bench template add FILE")
 
 
 @app.command("show")
 def show_template(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """One template, whole."""
+    """Show a template."""
     template = with_control_plane(store, lambda plane: plane.store.templates.get(name))
     if as_json:
         show_json(template)
@@ -90,15 +90,15 @@ def show_template(name: NameArgument, store: StoreOption = None, as_json: JsonOp
 @app.command("edit")
 def edit(
     name: NameArgument,
-    file: Annotated[str | None, typer.Option("--file", help="The new document; without it, --set or your $EDITOR.")] = None,
+    file: Annotated[str | None, typer.Option("--file", help="File with the new document. Without --file and --set, $EDITOR is opened.")] = None,
     settings: SetOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Change a template. One that has been used is read-only: copy it."""
+    """Change a template. A template that a run was created from is read-only: copy it instead."""
     text = read_document(file) if file else None
     if text is None and not settings:
-        kept = with_control_plane(store, lambda plane: plane.store.templates.get(name))
-        text = _edited(_document(kept))
+        template = with_control_plane(store, lambda plane: plane.store.templates.get(name))
+        text = _edited(_document(template))
     made = with_control_plane(store, lambda plane: plane.bench().change_template(name, text, settings or ()))
     say(f"changed {made.name}")
 
@@ -106,29 +106,29 @@ def edit(
 @app.command("copy")
 def copy(
     name: NameArgument,
-    new: Annotated[str, typer.Argument(metavar="NEW_NAME")],
+    new: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Name of the copy.")],
     settings: SetOption = None,
     store: StoreOption = None,
 ) -> None:
-    """A new template like another."""
+    """Copy a template."""
     made = with_control_plane(store, lambda plane: plane.bench().copy_template(name, new, settings or ()))
-    say(f"kept {made.name} as {made.template_id}")
+    say(f"saved {made.name} as {made.template_id}")
 
 
 @app.command("rm")
 def remove(name: NameArgument, store: StoreOption = None) -> None:
-    """Remove a template; runs made from it stay."""
+    """Remove a template. Runs created from it stay."""
     with_control_plane(store, lambda plane: plane.bench().remove_template(name))
     say(f"removed {name}")
 
 
 @app.command("sql")
 def show_sql(name: NameArgument, settings: SetOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """The SQL a run of a template would have its workers run, made for its table. Nothing is run."""
+    """Show the SQL that workers would run for a template. Nothing is executed."""
 
     async def work(plane: ControlPlane) -> Sequence[Any]:
-        desk = plane.bench()
-        return await desk.preview(await desk.document(name, settings or ()))
+        bench = plane.bench()
+        return await bench.preview(await bench.document(name, settings or ()))
 
     found = with_control_plane(store, work)
     if as_json:
@@ -144,7 +144,7 @@ def show_sql(name: NameArgument, settings: SetOption = None, store: StoreOption 
 
 @app.command("schema")
 def schema() -> None:
-    """The JSON Schema of templates, for editors."""
+    """Print the JSON Schema of templates, for editors."""
     show_json(template_schema())
 
 
@@ -156,10 +156,10 @@ def _document(template: Template) -> str:
 def _edited(text: str) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
-        raise InvalidInput("expected --file, --set or an editor in $EDITOR to change the template with")
+        raise InvalidInput("expected --file, --set or $EDITOR to change the template, got none of them")
     with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
         path = Path(folder) / "template.json"
         path.write_text(text, encoding="utf-8")
         if subprocess.run([*editor.split(), str(path)], check=False).returncode:
-            raise InvalidInput(f"{editor} did not end well; the template is as it was")
+            raise InvalidInput(f"{editor} exited with an error; the template is unchanged")
         return path.read_text(encoding="utf-8")

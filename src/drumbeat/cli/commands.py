@@ -1,4 +1,4 @@
-"""Every command, under its name: where the command line is put together."""
+"""Builds the command line from its groups and commands."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-#: the groups of commands, each as module:name in this folder
+#: command groups, each as module:attribute in this package
 GROUPS: Mapping[str, str] = {
     "store": "store:app",
     "bench": "bench:app",
@@ -29,41 +29,41 @@ COMMANDS: Mapping[str, str] = {"worker": "worker:worker", "serve": "serve:serve"
 
 
 @cache
-def whole() -> typer.Typer:
-    """The whole command line."""
-    return _with((*GROUPS, *COMMANDS))
+def full_app() -> typer.Typer:
+    """The application with every command."""
+    return _app_with((*GROUPS, *COMMANDS))
 
 
-def asked(words: Sequence[str]) -> typer.Typer:
-    """As much of it as these words need: a group or command that is named at once is all that is loaded."""
-    return _with(words[:1]) if words and words[0] in {*GROUPS, *COMMANDS} else whole()
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """The application for these arguments: only the group or command named first is imported, else all of them."""
+    return _app_with(words[:1]) if words and words[0] in {*GROUPS, *COMMANDS} else full_app()
 
 
-def _with(names: Sequence[str]) -> typer.Typer:
+def _app_with(names: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="drumbeat",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        help="Keeps a fleet of workers in step through one database.",
-        epilog="Exit codes: 0 done, 1 it cannot be done (bad input, nothing of that name, the store is not ready), "
-        "2 the store did not answer, 130 interrupted. A worker has its own: see drumbeat worker --help.",
+        help="Run job queues, worker fleets and database benchmarks, coordinated through one database.",
+        epilog="Exit codes: 0 done, 1 bad input, unknown name or store not ready, 2 the store did not answer, 130 interrupted. "
+        "Workers have other exit codes: see drumbeat worker --help.",
     )
     app.callback()(root)
     for name in names:
         if name in GROUPS:
-            app.add_typer(_at(GROUPS[name]), name=name)
+            app.add_typer(_load(GROUPS[name]), name=name)
         else:
-            app.command(name)(_at(COMMANDS[name]))
+            app.command(name)(_load(COMMANDS[name]))
     return app
 
 
-def _at(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
     return getattr(import_module(f"drumbeat.cli.{module}"), name)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(enabled: bool) -> None:
+    if enabled:
         from drumbeat import __version__
 
         print(f"drumbeat {__version__}")
@@ -72,24 +72,24 @@ def _print_version(wanted: bool) -> None:
 
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What every command has in common."""
+    """Options of the program itself."""
 
 
 def run() -> tuple[int, str]:
-    """Do what the command line asks; its exit code, and what is wrong with its arguments."""
+    """Run the command in ``sys.argv``. Returns its exit code, and a message if its arguments are wrong."""
     try:
-        command = get_command(asked(sys.argv[1:]))  # an app that is called itself would take over sys.excepthook
+        command = get_command(app_for(sys.argv[1:]))  # calling the app directly would replace sys.excepthook
         return int(command(prog_name="drumbeat", standalone_mode=False) or 0), ""
     except typer.TyperException as exc:
-        return 1, _usage(exc)
+        return 1, _usage_error(exc)
     except typer.Abort:
         raise KeyboardInterrupt from None
 
 
-def _usage(exc: typer.TyperException) -> str:
-    """What is wrong with the arguments, and where to read on; nothing where help was shown already."""
+def _usage_error(exc: typer.TyperException) -> str:
+    """What is wrong with the arguments, and the help to read; empty if the help was already printed."""
     message, context = exc.format_message().strip(), getattr(exc, "ctx", None)
     return f"{message} See: {context.command_path} --help" if message and context else message

@@ -1,4 +1,4 @@
-"""drumbeat connection: databases under test by name, their passwords sealed."""
+"""drumbeat connection: named database connections for benchmarks, with encrypted passwords."""
 
 import sys
 from getpass import getpass
@@ -11,57 +11,57 @@ from drumbeat.cli.render import Columns, say, show, show_json
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import InvalidInput
 
-app = typer.Typer(no_args_is_help=True, help="Connections: databases under test by name, their passwords sealed.")
+app = typer.Typer(no_args_is_help=True, help="Manage named connections to databases under test, with encrypted passwords.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A connection's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Connection name.")]
 PasswordOption = Annotated[
-    bool, typer.Option("--password", help="Ask for the password; where nobody can be asked, read a line of standard input.")
+    bool, typer.Option("--password", help="Prompt for the password; without a terminal, read one line of standard input.")
 ]
-DescriptionOption = Annotated[str | None, typer.Option("--description", help="What it is, in a few words.")]
+DescriptionOption = Annotated[str | None, typer.Option("--description", help="Short description.")]
 
 _CONNECTION: Columns = {
     "connection": lambda each: each.name,
     "url": lambda each: each.url,
-    "password": lambda each: f"sealed with key {each.secret.key_id}" if each.secret else None,
+    "password": lambda each: f"encrypted with key {each.secret.key_id}" if each.secret else None,
     "default": lambda each: "yes" if each.is_default else "",
-    "changed": lambda each: each.updated_at,
+    "updated": lambda each: each.updated_at,
     "description": lambda each: each.description,
 }
 
 
 def public(connection: StoredConnection) -> dict[str, Any]:
-    """What anybody may see of a connection."""
+    """The fields of a connection that are not secret."""
     secret = connection.secret
-    told = {
+    fields = {
         name: getattr(connection, name) for name in ("name", "url", "description", "is_default", "created_at", "updated_at")
     }
-    return {**told, "has_password": secret is not None, "key_id": secret.key_id if secret else None}
+    return {**fields, "has_password": secret is not None, "key_id": secret.key_id if secret else None}
 
 
 @app.command()
 def add(
     name: NameArgument,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where the database is, without a password.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Database URL, without a password.")],
     password: PasswordOption = False,
     description: DescriptionOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Keep a connection; templates name it as target.connection. Its password is sealed with a key in DRUMBEAT_KEY."""
+    """Add a connection. Templates refer to it as target.connection. Its password is encrypted with the key in DRUMBEAT_KEY."""
     secret = _password() if password else None
     made = with_control_plane(store, lambda plane: plane.connections().add(name, url, secret, description), create=True)
-    say(f"kept {made.name}: {made.url}" + (", password sealed" if made.secret else ""))
+    say(f"added {made.name}: {made.url}" + (", password encrypted" if made.secret else ""))
 
 
 @app.command()
 def change(
     name: NameArgument,
-    url: Annotated[str | None, typer.Option("--url", help="Another URL; a password must be given again for it.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="New URL; a stored password must then be given again.")] = None,
     password: PasswordOption = False,
     description: DescriptionOption = None,
-    default: Annotated[bool, typer.Option("--default", help="Have it offered first.")] = False,
+    default: Annotated[bool, typer.Option("--default", help="Make it the default connection.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Change a connection. Runs that were made with another URL do not go on with the new one."""
+    """Change a connection. Runs created with the old URL do not continue on the new one."""
     secret = _password() if password else None
 
     async def work(plane: Any) -> StoredConnection:
@@ -69,22 +69,22 @@ def change(
         return await plane.store.connections.set_default(name) if default else made
 
     made = with_control_plane(store, work)
-    say(f"changed {made.name}: {made.url}" + (", offered first" if made.is_default else ""))
+    say(f"changed {made.name}: {made.url}" + (", the default" if made.is_default else ""))
 
 
 @app.command("list")
 def list_connections(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Connections by name. No password is ever shown."""
+    """List connections. Passwords are never shown."""
     rows = with_control_plane(store, lambda plane: plane.store.connections.list())
     if as_json:
         show_json([public(each) for each in rows])
     else:
-        show(rows, _CONNECTION, as_json=False, nothing="no connections; keep one with: drumbeat connection add NAME URL")
+        show(rows, _CONNECTION, as_json=False, nothing="no connections; add one with: drumbeat connection add NAME URL")
 
 
 @app.command("test")
-def try_out(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Ask the database whether it is there. Exit code 1 when it is not."""
+def check_connection(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Test a connection. Exit code 1 if the database does not answer."""
     found = with_control_plane(store, lambda plane: plane.connections().test(name))
     if as_json:
         show_json(found)
@@ -97,11 +97,11 @@ def try_out(name: NameArgument, store: StoreOption = None, as_json: JsonOption =
 @app.command()
 def tables(
     name: NameArgument,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="A table, to see its columns.")] = None,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Show the columns of this table.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The tables of a connection's database, or one table's columns."""
+    """List the tables of a connection's database, or the columns of one table."""
     if table is None:
         rows = with_control_plane(store, lambda plane: plane.connections().tables(name))
         columns: Columns = {"schema": lambda each: each.schema, "table": lambda each: each.name, "rows": lambda each: each.rows}
@@ -118,7 +118,7 @@ def tables(
 
 @app.command("rm")
 def remove(name: NameArgument, store: StoreOption = None) -> None:
-    """Remove a connection; templates and runs that name it cannot be run any more."""
+    """Remove a connection. Templates and runs that use it can no longer be run."""
 
     async def work(plane: Any) -> None:
         await plane.store.connections.get(name)
@@ -130,14 +130,14 @@ def remove(name: NameArgument, store: StoreOption = None) -> None:
 
 @app.command()
 def reseal(store: StoreOption = None) -> None:
-    """Seal every password with the first key of DRUMBEAT_KEY; after that the others may be taken away."""
+    """Encrypt every password with the first key in DRUMBEAT_KEY; the other keys can then be removed."""
     done = with_control_plane(store, lambda plane: plane.connections().reseal())
-    say(f"resealed: {', '.join(done)}" if done else "all passwords are sealed with the first key already")
+    say(f"re-encrypted: {', '.join(done)}" if done else "all passwords are already encrypted with the first key")
 
 
 def _password() -> str:
-    """Asked for, so that it is in no history and no list of processes."""
-    said = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
-    if not said:
+    """Prompt for the password, which keeps it out of the shell history and the process list."""
+    password = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    if not password:
         raise InvalidInput("expected a password, got none")
-    return said
+    return password

@@ -1,4 +1,4 @@
-"""Rows of CSV with long fields. The limit of Python's own reader can be set for the whole process only, so this is another."""
+"""A CSV reader for long fields. ``csv.field_size_limit`` would change the limit for the whole process."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ from drumbeat.core.errors import InvalidInput
 
 
 class CsvRows:
-    """Iterates over the rows that ``csv.reader`` finds. Raises InvalidInput for a field of more than ``longest`` characters."""
+    """Yields the same rows as ``csv.reader``. Raises InvalidInput for a field of more than ``longest`` characters."""
 
     def __init__(self, lines: Iterator[str], longest: int) -> None:
-        """``lines`` have their ends, as those of a file that was opened with newline=""."""
+        """``lines`` must keep their line ends, as in a file opened with newline=""."""
         self._lines = lines
         self._longest = longest
-        self.line_number = 0  #: of the line that was read last
+        self.line_number = 0  #: number of the last line read
 
     def __iter__(self) -> Iterator[list[str]]:
         while line := self._next():
@@ -30,7 +30,7 @@ class CsvRows:
             raise InvalidInput(f"field larger than {self._longest} characters")
 
     def _fields(self, line: str) -> Iterator[str]:
-        """The fields of the row that begins with this line."""
+        """The fields of the row that starts on this line."""
         at, comma = 0, 0
         while comma >= 0:
             quoted = ""
@@ -41,7 +41,7 @@ class CsvRows:
             at = comma + 1
 
     def _quoted(self, line: str, at: int) -> tuple[str, str, int]:
-        """The text in quotation marks that begins here, the line where it ends, and where in that line. Lines may be in it."""
+        """A quoted text, which may span lines. Returns it with the line it ends on and the position after it."""
         parts, length = [], 0
         while line:
             mark = line.find('"', at)

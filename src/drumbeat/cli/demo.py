@@ -1,4 +1,4 @@
-"""drumbeat demo: what it is about, in a minute, on this machine alone."""
+"""drumbeat demo: a one-minute demonstration on this machine."""
 
 import shlex
 from enum import StrEnum
@@ -18,10 +18,10 @@ FOLDER = Path("drumbeat-demo")
 
 
 class Story(StrEnum):
-    """What there is to see."""
+    """Which demo to run."""
 
-    BENCH = "bench"  #: how much load a database takes
-    FLEET = "fleet"  #: workers that come, go and are replaced
+    BENCH = "bench"  #: how many connections a database can serve
+    FLEET = "fleet"  #: workers are started, killed, replaced and drained
 
 
 def demo(
@@ -29,45 +29,45 @@ def demo(
         Story,
         typer.Argument(
             metavar="[bench|fleet]",
-            help="bench: find how many connections a database takes. fleet: start, retarget, kill, replace, drain.",
+            help="bench: find the maximum number of connections. fleet: start, retarget, kill, replace and drain workers.",
         ),
     ] = Story.BENCH,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=20, help="How many; two for the bench, three for the fleet.")
+        int | None, typer.Option("--workers", min=1, max=20, help="Number of workers. Default: 2 for bench, 3 for fleet")
     ] = None,
-    report: Annotated[Path, typer.Option("--report", help="Where the bench's report goes.")] = REPORT,
-    folder: Annotated[Path, typer.Option("--folder", help="Where its store and the database under test are kept.")] = FOLDER,
+    report: Annotated[Path, typer.Option("--report", help="File for the benchmark report.")] = REPORT,
+    folder: Annotated[Path, typer.Option("--folder", help="Folder for the store and the database under test.")] = FOLDER,
     store: Annotated[
-        str | None, typer.Option("--store", help="A store to use instead of a SQLite file in that folder.", show_default=False)
+        str | None, typer.Option("--store", help="Store URL. Default: a SQLite file in that folder", show_default=False)
     ] = None,
 ) -> None:
-    """Watch Drumbeat for a minute: real worker processes, one database, and why each decision was made.
+    """Run a one-minute demo with real worker processes, and show why each decision was made.
 
-    Everything is kept, and can be looked at in the dashboard afterwards.
+    The data is kept, and can be viewed in the dashboard afterwards.
     """
-    place = _made(folder.absolute())
-    settings = Settings(store=absolute(store or f"sqlite:///{place}/drumbeat.db"), state_dir=place / "state")
+    path = _create_folder(folder.absolute())
+    settings = Settings(store=absolute(store or f"sqlite:///{path}/drumbeat.db"), state_dir=path / "state")
     if story is Story.FLEET:
-        found = play_fleet(settings, workers or 3)
+        page = play_fleet(settings, workers or 3)
     else:
-        found = play_bench(settings, workers or 2, place, report.absolute())
-    say_where(settings.store, found, place)
+        page = play_bench(settings, workers or 2, path, report.absolute())
+    say_where(settings.store, page, path)
 
 
-def _made(folder: Path) -> Path:
+def _create_folder(folder: Path) -> Path:
     """Raises InvalidInput."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise InvalidInput(
-            f"expected to keep the demo in {str(folder)!r}, got: {exc.strerror}; name another place with --folder"
+            f"cannot create the demo folder {str(folder)!r}: {exc.strerror}; choose another one with --folder"
         ) from exc
     return folder
 
 
 def say_where(store: str, page: str, folder: Path) -> None:
-    """How to open it in the dashboard. A store's password is not told."""
+    """Print how to open the demo in the dashboard, without the password of the store."""
     say("\nOpen it in the dashboard:", style="bold")
     say(f"  drumbeat serve --store {shlex.quote(public_url(store) or 'STORE')}")
     say(f"  then http://127.0.0.1:8321{page}")
-    say(f"Everything is kept in {folder}; remove the folder when you have seen enough.")
+    say(f"The data is in {folder}; delete that folder when you no longer need it.")

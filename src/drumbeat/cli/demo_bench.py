@@ -1,4 +1,4 @@
-"""The bench's demo: a real search for how many connections an embedded database takes, by real worker processes."""
+"""The bench demo: real worker processes search for the maximum number of connections of a SQLite database."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from drumbeat.bench.model import RunRecord
 from drumbeat.cli.bench_outcome import print_outcome, write
-from drumbeat.cli.bench_runs import conducted
+from drumbeat.cli.bench_runs import orchestrate_and_watch
 from drumbeat.cli.options import run
 from drumbeat.cli.render import console, say
 from drumbeat.composition import offline
@@ -23,7 +23,7 @@ _WIDTH = 44
 
 
 def demo_template(target: str, workers: int) -> dict[str, Any]:
-    """Each connection pauses 10 ms between operations, as an application's would; so the knee is at dozens of connections."""
+    """The template of the demo. A think time of 10 ms puts the knee at dozens of connections."""
     return {
         "name": "demo",
         "target": {"url": target},
@@ -44,46 +44,46 @@ def demo_template(target: str, workers: int) -> dict[str, Any]:
 
 
 def play_bench(settings: Settings, workers: int, folder: Path, report: Path) -> str:
-    """Play it. Answers with the path of its page."""
+    """Run the bench demo. Returns the path of its dashboard page."""
     return run(_play(settings, workers, f"sqlite:///{folder}/under-test.db", report))
 
 
 async def _play(settings: Settings, workers: int, target: str, report: Path) -> str:
     async with open_control_plane(settings, create=True) as plane:
-        say("• a SQLite database under test gets its table")
-        await offline.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, whole: None)
-        desk = plane.bench()
-        document = await desk.document(json.dumps(demo_template(target, workers)), is_text=True)
-        made, _ = await desk.create(document)
-        await desk.start(made.run_id)
-        say(f"• {workers} worker processes step up their load until it no longer pays")
-        status = await conducted(plane, desk, made.run_id, quiet=False)
-        record = await desk.record(made.run_id)
-        print_outcome(desk, record, [])
+        say("• creating the table in a SQLite database under test")
+        await offline.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, total: None)
+        bench = plane.bench()
+        document = await bench.document(json.dumps(demo_template(target, workers)), is_text=True)
+        created, _ = await bench.create(document)
+        await bench.start(created.run_id)
+        say(f"• {workers} worker processes increase the load until throughput stops growing")
+        status = await orchestrate_and_watch(plane, bench, created.run_id, quiet=False)
+        record = await bench.record(created.run_id)
+        print_outcome(bench, record, [])
         if status is not RunStatus.COMPLETED:
-            raise DrumbeatError(f"the demo's run ended as {status}; its decisions say why")
+            raise DrumbeatError(f"the run of the demo ended as {status}; the decisions above say why")
         draw_steps(record)
-        write(str(report), await desk.report(made.run_id, "html"))
-        say(f"\nA report with plots, workers and every decision: {report}", style="bold")
-        return f"/runs/{made.run_id}"
+        write(str(report), await bench.report(created.run_id, "html"))
+        say(f"\nReport with plots, workers and every decision: {report}", style="bold")
+        return f"/runs/{created.run_id}"
 
 
 def draw_steps(record: RunRecord) -> None:
-    """The search as a plot: throughput by connections, the best level marked."""
-    levels = best_looks(record.steps)
-    most = max((step.qps or 0.0 for step in levels), default=0.0) or 1.0
+    """Print a bar chart of the search: throughput by connections, with the best level marked."""
+    levels = last_steps(record.steps)
+    highest = max((step.qps or 0.0 for step in levels), default=0.0) or 1.0
     best = record.find_max_result.get("best_connections")
     say("\nThroughput by connections (p95 at the right)", style="bold")
     for step in levels:
-        bar = "█" * max(1, round((step.qps or 0.0) / most * _WIDTH))
+        bar = "█" * max(1, round((step.qps or 0.0) / highest * _WIDTH))
         style = "green" if step.outcome == "STABLE" else "red"
-        mark = "  ◀ the most that is stable" if step.to_target == best else ""
+        mark = "  ◀ highest stable level" if step.to_target == best else ""
         drawn = Text(f"{step.to_target:>5} ")
         drawn.append(f"{bar:<{_WIDTH}}", style=style)
         drawn.append(f" {step.qps or 0:>9,.0f}/s  {step.p95_ms or 0:>8.3g} ms{mark}")
         console.print(drawn, soft_wrap=True)
 
 
-def best_looks(steps: Sequence[Step]) -> list[Step]:
-    """The last look at each level, lowest first: a level's verdict is on its last row."""
+def last_steps(steps: Sequence[Step]) -> list[Step]:
+    """The last step at each level, lowest first: the verdict of a level is on its last row."""
     return sorted({step.to_target: step for step in steps}.values(), key=lambda step: step.to_target)

@@ -1,4 +1,4 @@
-"""The fleet's demo: workers join, start, change targets; one is killed and replaced; all drain."""
+"""The fleet demo: workers start and change targets; one is killed and replaced; all drain."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ from drumbeat.fleet.model import FleetPolicy
 from drumbeat.settings import Settings
 
 _EVERY = timedelta(milliseconds=500)
-_PATIENCE = timedelta(seconds=30)  #: for one step of the story
-_REDRAWN_EVERY = 0.25
+_STEP_TIMEOUT = timedelta(seconds=30)
+_REFRESH_SECONDS = 0.25
 
 _COLOURS = {
     WorkerStatus.SPAWNING: "cyan",
@@ -42,7 +42,7 @@ _COLOURS = {
 
 
 def demo_thresholds() -> Thresholds:
-    """Faster than usual, so that a silence shows within seconds; no worker gives up because the machine is busy."""
+    """Short heartbeats, so that a silent worker shows within seconds; long timeouts, in case the machine is busy."""
     return Thresholds(
         heartbeat_every=timedelta(milliseconds=500),
         stale_after=timedelta(seconds=3),
@@ -55,26 +55,26 @@ def demo_thresholds() -> Thresholds:
 
 
 def play_fleet(settings: Settings, workers: int) -> str:
-    """Watch a fleet for half a minute: start, retarget, kill -9, replace, drain; then read why. Answers with its page."""
+    """Run the fleet demo: start, retarget, kill -9, replace, drain. Returns the path of its dashboard page."""
     return run(_play(settings, workers))
 
 
 @dataclass(slots=True)
-class _Stage:
-    """What is on the screen."""
+class _Screen:
+    """The state of the demo as read from the store, and how it is drawn."""
 
     plane: ControlPlane
     pool: PoolRow
     began: datetime
-    chapter: str = ""
-    told: list[str] = field(default_factory=list)
+    step: str = ""
+    messages: list[str] = field(default_factory=list)
     workers: Sequence[Worker] = ()
     beats: list[Beat] = field(default_factory=list)
     latest: dict[str, StoredSample] = field(default_factory=dict)
     now: datetime | None = None
 
-    async def look(self) -> None:
-        """Read everything from the store again: the screen shows nothing else."""
+    async def refresh(self) -> None:
+        """Read everything from the store again."""
         store, pool_id = self.plane.store, self.pool.pool_id
         self.now = await store.now()
         self.workers = await store.workers.list(pool_id)
@@ -82,17 +82,17 @@ class _Stage:
         for sample in await store.samples.list(pool_id, since=self.now - timedelta(seconds=3)):
             self.latest[sample.worker_id] = sample
 
-    def say(self, chapter: str) -> None:
-        self.chapter = chapter
-        self.told.append(chapter)
+    def say(self, step: str) -> None:
+        self.step = step
+        self.messages.append(step)
         if not console.is_terminal:
-            say(f"• {chapter}")
+            say(f"• {step}")
 
     def decisions(self) -> list[str]:
         return [f"{text(beat.at)[11:]}  {sentence(action)}" for beat in self.beats for action in beat.actions]
 
     def draw(self) -> RenderableType:
-        heading = Text(f"drumbeat demo · {self.chapter}", style="bold")
+        heading = Text(f"drumbeat demo · {self.step}", style="bold")
         recent = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.decisions()[-8:]]
         return Group(heading, Text(), table(self.workers, self._columns()), Text(), Text("decisions", style="bold"), *recent)
 
@@ -104,7 +104,7 @@ class _Stage:
             "health": self._health,
             "last beat": self._silence,
             "target": lambda worker: worker.target,
-            "holds": lambda worker: worker.active,
+            "active": lambda worker: worker.active,
             "ticks/s": lambda worker: self._sample(worker, lambda sample: f"{sample.qps:.0f}"),
             "p99 lag": lambda worker: self._sample(worker, lambda sample: sample.latency.percentile(99)),
             "cpu %": lambda worker: worker.cpu_percent if worker.is_live else None,
@@ -124,16 +124,16 @@ class _Stage:
 async def _play(settings: Settings, workers: int) -> str:
     async with open_control_plane(settings, create=True) as plane, plane.local_spawner() as spawner:
         pool = await plane.fleets.create(f"demo-{uuid4().hex[:6]}", FleetPolicy(workers=workers, target=2), demo_thresholds())
-        stage = _Stage(plane, pool, await plane.store.now())
+        screen = _Screen(plane, pool, await plane.store.now())
         failure: DrumbeatError | None = None
-        async with _running(plane.fleets.loop(pool.pool_id, spawner, _EVERY).run), _screen(stage):
+        async with _running(plane.fleets.loop(pool.pool_id, spawner, _EVERY).run), _live_view(screen):
             try:
-                await _story(stage, workers)
+                await _story(screen, workers)
             except DrumbeatError as exc:
                 failure = exc
         if failure is None:
-            await stage.look()  # the last beat is written once its deeds are done
-        _conclude(stage)
+            await screen.refresh()  # the last beat is written after its actions are done
+        _conclude(screen)
         if failure is not None:
             raise failure
         return f"/fleet/{pool.pool_id}"
@@ -141,7 +141,7 @@ async def _play(settings: Settings, workers: int) -> str:
 
 @asynccontextmanager
 async def _running(run: Callable[[asyncio.Event], Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """A controller that beats for as long as the block lasts."""
+    """Run a controller during the block."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(run(stop))
@@ -152,31 +152,31 @@ async def _running(run: Callable[[asyncio.Event], Coroutine[object, object, None
 
 
 @asynccontextmanager
-async def _screen(stage: _Stage) -> AsyncIterator[None]:
-    """A live view on a terminal; plain lines elsewhere."""
+async def _live_view(screen: _Screen) -> AsyncIterator[None]:
+    """A live view on a terminal; plain lines without one."""
     if not console.is_terminal:
         yield
         return
-    with Live(get_renderable=stage.draw, console=console, refresh_per_second=4, transient=True):
+    with Live(get_renderable=screen.draw, console=console, refresh_per_second=4, transient=True):
         yield
 
 
-async def _story(stage: _Stage, workers: int) -> None:
-    plane, pool_id = stage.plane, stage.pool.pool_id
-    stage.say(f"a controller starts {workers} workers; each row exists before its process")
-    await _until(stage, lambda: _active(stage) == workers and all(worker.active == 2 for worker in _living(stage)))
-    stage.say("they joined, got START and beat; now each is told to hold 5 instead of 2, over 2 seconds")
+async def _story(screen: _Screen, workers: int) -> None:
+    plane, pool_id = screen.plane, screen.pool.pool_id
+    screen.say(f"the controller starts {workers} workers; each is in the store before its process starts")
+    await _until(screen, lambda: _active(screen) == workers and all(worker.active == 2 for worker in _live_workers(screen)))
+    screen.say("all workers are active; their target is raised from 2 to 5 over 2 seconds")
     await plane.fleets.set_policy(pool_id, FleetPolicy(workers=workers, target=5, ramp=timedelta(seconds=2)))
-    await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
-    victim = _living(stage)[-1]
-    stage.say(f"kill -9 of {victim.worker_id} (pid {victim.pid})")
+    await _until(screen, lambda: all(worker.active == 5 for worker in _live_workers(screen)))
+    victim = _live_workers(screen)[-1]
+    screen.say(f"kill -9 of {victim.worker_id} (pid {victim.pid})")
     _kill(victim)
-    await _until(stage, lambda: victim.worker_id not in _names(stage) and _active(stage) == workers)
-    await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
-    stage.say(f"noticed, closed and replaced by {_living(stage)[-1].worker_id}; now all are told to drain")
+    await _until(screen, lambda: victim.worker_id not in _names(screen) and _active(screen) == workers)
+    await _until(screen, lambda: all(worker.active == 5 for worker in _live_workers(screen)))
+    screen.say(f"the controller replaced it with {_live_workers(screen)[-1].worker_id}; now all workers drain")
     await plane.fleets.set_policy(pool_id, FleetPolicy(workers=0, target=5))
-    await _until(stage, lambda: not _living(stage) and all(worker.reaped_at for worker in stage.workers))
-    stage.say("all have left; no process is left behind")
+    await _until(screen, lambda: not _live_workers(screen) and all(worker.reaped_at for worker in screen.workers))
+    screen.say("all workers have exited; no process is left")
 
 
 def _kill(victim: Worker) -> None:
@@ -185,40 +185,40 @@ def _kill(victim: Worker) -> None:
             os.kill(victim.pid, signal.SIGKILL)
 
 
-async def _until(stage: _Stage, happened: Callable[[], bool]) -> None:
-    """Look until it has happened. Raises DrumbeatError when it does not."""
-    deadline = asyncio.get_running_loop().time() + _PATIENCE.total_seconds()
+async def _until(screen: _Screen, condition: Callable[[], bool]) -> None:
+    """Refresh until the condition holds. Raises DrumbeatError after a timeout."""
+    deadline = asyncio.get_running_loop().time() + _STEP_TIMEOUT.total_seconds()
     while True:
         try:
-            await stage.look()
+            await screen.refresh()
         except DrumbeatError as exc:
-            stage.told.append(f"could not look: {exc}")
-        if happened():
+            screen.messages.append(f"could not read the store: {exc}")
+        if condition():
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise DrumbeatError(f"the demo waited {text(_PATIENCE)} in vain after: {stage.chapter}; its decisions say more")
-        await asyncio.sleep(_REDRAWN_EVERY)
+            raise DrumbeatError(f"the demo timed out after {text(_STEP_TIMEOUT)} in: {screen.step}; see its decisions")
+        await asyncio.sleep(_REFRESH_SECONDS)
 
 
-def _living(stage: _Stage) -> list[Worker]:
-    return [worker for worker in stage.workers if worker.is_live]
+def _live_workers(screen: _Screen) -> list[Worker]:
+    return [worker for worker in screen.workers if worker.is_live]
 
 
-def _names(stage: _Stage) -> set[str]:
-    return {worker.worker_id for worker in _living(stage)}
+def _names(screen: _Screen) -> set[str]:
+    return {worker.worker_id for worker in _live_workers(screen)}
 
 
-def _active(stage: _Stage) -> int:
-    return sum(worker.status is WorkerStatus.ACTIVE for worker in stage.workers)
+def _active(screen: _Screen) -> int:
+    return sum(worker.status is WorkerStatus.ACTIVE for worker in screen.workers)
 
 
-def _conclude(stage: _Stage) -> None:
+def _conclude(screen: _Screen) -> None:
     if console.is_terminal:
-        for chapter in stage.told:
-            say(f"• {chapter}")
+        for message in screen.messages:
+            say(f"• {message}")
     say("\nWhat the controller decided, and why", style="bold")
-    for line in stage.decisions():
+    for line in screen.decisions():
         say(f"  {line}")
-    quiet = [beat for beat in stage.beats if not beat.actions]
+    quiet = [beat for beat in screen.beats if not beat.actions]
     last = f" ({quiet[-1].why_not})" if quiet else ""
-    say(f"\n{len(stage.beats)} beats; in {len(quiet)} of them nothing was to be done{last}.")
+    say(f"\n{len(screen.beats)} beats; in {len(quiet)} of them nothing had to be done{last}.")

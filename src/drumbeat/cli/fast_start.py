@@ -1,26 +1,26 @@
-"""The short way to commands that must start fast: their options are read here, and a fraction of the imports is saved.
+"""Fast start for worker commands: parses their options here, without importing Typer and Rich.
 
-Only what is spelt plainly is read. For anything else (help, a mistake, an unusual spelling) the whole command line is loaded,
-and says what it has to say. A test holds the tables below against the commands' own options.
+Only plain spellings are parsed. For anything else (help, a mistake, an unusual spelling) the full command line is loaded and
+handles it. A test compares the tables below with the options of the commands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-class _Unclear(Exception):
-    """Not spelt plainly."""
+class _UseFullParser(Exception):
+    """These arguments need the full command line."""
 
 
 def _text(value: str) -> str:
     if value.startswith("-"):
-        raise _Unclear
+        raise _UseFullParser
     return value
 
 
 def _positive(value: str) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < 1:
-        raise _Unclear
+        raise _UseFullParser
     return int(value)
 
 
@@ -30,11 +30,11 @@ def _index(value: str) -> int:
 
 def _executor(value: str) -> str:
     if value not in ("async", "threads", "processes"):
-        raise _Unclear
+        raise _UseFullParser
     return value
 
 
-Readers = Mapping[str, tuple[str, Callable[[str], Any] | None]]  #: an option's name, and how its value is read; None: a flag
+Readers = Mapping[str, tuple[str, Callable[[str], Any] | None]]  #: parameter name and value parser by option; None: a flag
 
 WORKER: Readers = {
     "--run-id": ("run_id", _text),
@@ -58,12 +58,12 @@ POOL_WORK: Readers = {
     "--store": ("store", _text),
     "--json": ("as_json", None),
 }
-_MANY = frozenset({"handlers", "capabilities"})
-_NOT_THE_PLANS = ("once", "drain", "grace", "worker_id", "store", "as_json")
+_REPEATABLE = frozenset({"handlers", "capabilities"})
+_NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "store", "as_json")
 
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:
-    """What the words ask for, if it is one of these commands and spelt plainly."""
+    """The function that runs these arguments; None if they need the full command line."""
     if list(words) == ["--version"]:
         return _version
     try:
@@ -71,7 +71,7 @@ def command(words: Sequence[str]) -> Callable[[], int] | None:
             return _worker(words[1:])
         if list(words[:2]) == ["pool", "work"]:
             return _pool_work(words[2:])
-    except _Unclear:
+    except _UseFullParser:
         return None
     return None
 
@@ -86,45 +86,45 @@ def _version() -> int:
 def _worker(words: Sequence[str]) -> Callable[[], int]:
     found, rest = read(words, WORKER)
     if rest or len(found) < len(WORKER):
-        raise _Unclear
+        raise _UseFullParser
 
-    def live() -> int:
-        from drumbeat.cli.run_worker import be_worker
+    def start() -> int:
+        from drumbeat.cli.run_worker import run_spawned_worker
 
-        return be_worker(**found)
+        return run_spawned_worker(**found)
 
-    return live
+    return start
 
 
 def _pool_work(words: Sequence[str]) -> Callable[[], int]:
     found, rest = read(words, POOL_WORK)
     if len(rest) != 1:
-        raise _Unclear
-    more = {name: found.pop(name) for name in _NOT_THE_PLANS if name in found}
+        raise _UseFullParser
+    more = {name: found.pop(name) for name in _NOT_IN_PLAN if name in found}
 
-    def live() -> int:
-        from drumbeat.cli.run_worker import be_job_worker
+    def start() -> int:
+        from drumbeat.cli.run_worker import run_job_worker
 
-        return be_job_worker(rest[0], found, **more)
+        return run_job_worker(rest[0], found, **more)
 
-    return live
+    return start
 
 
 def read(words: Sequence[str], readers: Readers) -> tuple[dict[str, Any], list[str]]:
-    """Options by name, and what is left. Raises _Unclear."""
+    """Options by parameter name, and the positional arguments. Raises _UseFullParser."""
     found: dict[str, Any] = {}
     rest: list[str] = []
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         option, equals, value = word.partition("=")
         if not word.startswith("-"):
             rest.append(word)
             continue
         name, reader = readers.get(option, (None, None))
-        if name is None or (name in found and name not in _MANY) or (reader is None and equals):
-            raise _Unclear
-        given = True if reader is None else reader(value if equals else next(left, "-"))
-        if name in _MANY:
+        if name is None or (name in found and name not in _REPEATABLE) or (reader is None and equals):
+            raise _UseFullParser
+        given = True if reader is None else reader(value if equals else next(remaining, "-"))
+        if name in _REPEATABLE:
             found.setdefault(name, []).append(given)
         else:
             found[name] = given

@@ -1,7 +1,7 @@
-"""The short way to one beat, for processes that a push starts: python -m drumbeat.cli.fire FIRING, which is JSON.
+"""Runs one beat in a process that a push starts: python -m drumbeat.cli.fire FIRING, where FIRING is JSON.
 
-It has none of the command line's imports: from a push to the worker's start there is little else than these. Workers are forked
-from a process of its own, which loads what they need while the beat looks and decides.
+It does not import the command line, because import time dominates the delay between a push and the start of a worker. Workers
+are forked from a separate fork server, which imports their modules while the beat reads the store and decides.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from drumbeat.cli.forked import become_command, worker_modules
+from drumbeat.cli.forked import run_command, worker_modules
 from drumbeat.cli.session import run
 from drumbeat.composition.plane import forking, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import DrumbeatError
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the beat with a fork server of its own."""
+    """Run the beat with a private fork server."""
     try:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:
-        return _complain(exc)
-    with forking(become_command, worker_modules(settings.store)) as door:
+        return _print_error(exc)
+    with forking(run_command, worker_modules(settings.store)) as door:
         return fire(sys.argv[1], door)
 
 
 def fire(firing: str, door: "Door | None" = None) -> int:
-    """Run the beat, tell what it came to, as JSON; exit code 1 when it could not be run."""
+    """Run the beat and print its result as JSON. Returns the exit code: 1 if the beat could not be run."""
     try:
         with logging_to_stderr(logging.WARNING):
             run(_fire(firing_of(firing), door))
     except DrumbeatError as exc:
-        return _complain(exc)
+        return _print_error(exc)
     return 0
 
 
-def _complain(exc: DrumbeatError) -> int:
+def _print_error(exc: DrumbeatError) -> int:
     print(f"drumbeat: {exc}", file=sys.stderr)
     return 1
 
 
 def firing_of(text: str) -> Firing:
-    """What ``Firing.to_json`` wrote."""
+    """Parse the JSON written by ``Firing.to_json``."""
     return Firing.from_json(json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""drumbeat fleet: how many workers a pool has, why, and what they cost."""
+"""drumbeat fleet: autoscaling of a pool's workers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drumbeat.cli import fleet_beats, fleet_reasons, fleet_simulate, fleet_watch, fleet_workers
-from drumbeat.cli.fleet_beats import UNSEEN
+from drumbeat.cli.fleet_beats import INTERNAL_FIELDS
 from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
@@ -20,7 +20,7 @@ from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetConfigured, FleetStatus
 
-app = typer.Typer(no_args_is_help=True, help="Workers of a pool: the right number, and why.")
+app = typer.Typer(no_args_is_help=True, help="Autoscale the workers of a pool: create, run, explain, simulate, drain, kill, spend.")
 app.add_typer(fleet_beats.app)
 app.add_typer(fleet_workers.app)
 app.add_typer(fleet_reasons.app)
@@ -35,16 +35,16 @@ def create(
         str | None,
         typer.Option(
             "--policy",
-            help="lag_aware, queue_cover, queue_ratio (seed 004), or fixed: --set workers=N, without a queue unless there is "
-            "a --handler. At first: the file's, or lag_aware",
+            help="Scaling policy: lag_aware, queue_cover, queue_ratio, or fixed with --set workers=N (no job queue unless "
+            "--handler is given). Default: the policy in the file, or lag_aware",
         ),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("--provider", help="Where its workers run: local (this machine) or runpod. At first: local")
+        str | None, typer.Option("--provider", help="Where workers run: local (this machine) or runpod. Default: local")
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="How patient it is: jobs or gpu. At first: gpu with runpod, else as the pool is"),
+        typer.Option("--preset", help="Timeouts: jobs or gpu. Default: gpu with runpod, else those of the pool"),
     ] = None,
     file: FileOption = None,
     settings: SetOption = None,
@@ -53,41 +53,41 @@ def create(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a pool scaled by a policy: a pool of jobs that is there, or a new one. A fleet that is there is changed.
+    """Create or change a fleet: scale an existing pool of jobs, or a new pool, by a policy.
 
-    A new fleet heeds seed 004's variables; what is set here counts more than they, they more than the file. A fleet that is
-    there changes only in what is given, and says in what; with --file the file is the whole. Another provider is refused
-    while workers of the old one are there, a money ceiling while nothing has a price. In fleet run, beat and plan variables
-    count more than what is kept.
+    For a new fleet, options override the environment variables of the earlier RunPod orchestrator, and these override the
+    file. For an existing fleet, only the given fields change, and the changes are printed; with --file, the file replaces the
+    policy. The provider cannot change while workers of the old provider run, and a spending limit needs a price. In fleet
+    run, beat and plan, environment variables override the stored policy.
     """
     options = (("policy", policy), ("provider", provider), ("expected_service", expected_service))
     chosen = {name: value for name, value in options if value is not None}
-    told = plan_changes({"handlers": handler})
+    handlers = plan_changes({"handlers": handler}).get("handlers")
     given = chosen | parse_settings(settings)
 
-    async def keep(plane: ControlPlane) -> "FleetConfigured":
-        return await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=told.get("handlers"))
+    async def configure(plane: ControlPlane) -> "FleetConfigured":
+        return await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=handlers)
 
-    kept = with_control_plane(store, keep, create=True)
+    configured = with_control_plane(store, configure, create=True)
     if as_json:
-        show_json(kept.pool)
+        show_json(configured.pool)
     else:
-        _print_kept(kept)
+        _print_configured(configured)
 
 
-def _print_kept(kept: "FleetConfigured") -> None:
-    made = kept.pool
-    if kept.is_new:
-        say(f"pool {made.pool_id}: " + ", ".join(f"{name} {value}" for name, value in made.policy.items()))
+def _print_configured(configured: "FleetConfigured") -> None:
+    row = configured.pool
+    if configured.is_new:
+        say(f"pool {row.pool_id}: " + ", ".join(f"{name} {value}" for name, value in row.policy.items()))
     else:
-        say(f"pool {made.pool_id}, changed: {', '.join(kept.changed) or 'nothing'}")
-    if kept.overruled:
-        say(f"variables of this environment count more in fleet run, beat and plan: {', '.join(kept.overruled)}")
+        say(f"pool {row.pool_id}, changed: {', '.join(configured.changed) or 'nothing'}")
+    if configured.overruled:
+        say(f"in fleet run, beat and plan, environment variables override: {', '.join(configured.overruled)}")
 
 
 @app.command()
 def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """How a fleet stands: its workers, and what the last beat saw, wanted and did."""
+    """Show the status of a fleet: its workers, and the last beat."""
     found = with_control_plane(store, lambda plane: plane.fleet(pool).status())
     if as_json:
         show_json(_status_json(found))
@@ -98,7 +98,7 @@ def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = 
 def _status_json(found: "FleetStatus") -> dict[str, Any]:
     last = found.last
     beat = None if last is None else {"n": last.n, "at": last.at, "why_not": last.why_not, "error": last.error}
-    summary = {name: value for name, value in (last.summary if last else {}).items() if name not in UNSEEN}
+    summary = {name: value for name, value in (last.summary if last else {}).items() if name not in INTERNAL_FIELDS}
     workers = [_worker_json(each, judge(each, found.now, found.pool.thresholds)) for each in found.workers]
     return {"pool_id": found.pool.pool_id, "policy": found.pool.policy, "workers": workers, "beat": beat, "summary": summary}
 
@@ -112,13 +112,13 @@ def _print_status(found: "FleetStatus") -> None:
     live = f"{len(found.workers)} live workers" + (f", {leaving} of them terminating" if leaving else "")
     say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {live}")
     for each in found.workers:
-        by = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""
-        counts = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
+        deadline = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""
+        exempt = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
         health = judge(each, found.now, found.pool.thresholds)
-        say(f"  {each.worker_id} {each.standing} ({health}, {each.active} jobs{by}{counts})")
+        say(f"  {each.worker_id} {each.standing} ({health}, {each.active} jobs{deadline}{exempt})")
     last = found.last
     if last is None:
-        say(f"no beat yet; make one with: drumbeat fleet beat {found.pool.pool_id}")
+        say(f"no beat yet; run one with: drumbeat fleet beat {found.pool.pool_id}")
         return
     say(f"last beat {last.n} at {text(last.at)} UTC wanted {last.summary.get('wanted', '–')}")
     for alarm in last.summary.get("alarms", ()):
@@ -133,7 +133,7 @@ _WORKER: Columns = {
     "worker": lambda row: row[0].worker_id,
     "status": lambda row: row[0].standing,
     "health": lambda row: row[1],
-    "made": lambda row: row[0].created_at,
+    "created": lambda row: row[0].created_at,
     "ready": lambda row: row[0].ready_at,
     "jobs": lambda row: row[0].active,
     "leaves by": lambda row: row[0].drain_deadline,
@@ -145,16 +145,16 @@ _WORKER: Columns = {
 @app.command("workers")
 def list_workers(
     pool: PoolArgument,
-    everyone: Annotated[bool, typer.Option("--all", help="Those that have ended too.")] = False,
+    everyone: Annotated[bool, typer.Option("--all", help="Include workers that have ended.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Each worker: since when it is there, whether it is well, what it does."""
+    """List the workers of a fleet with their status, health and jobs."""
 
     async def read(plane: ControlPlane) -> Sequence[tuple[Worker, str | None]]:
-        home, now = await plane.store.pools.get(PoolId(pool)), await plane.store.now()
-        rows = await plane.store.workers.list(home.pool_id, live=not everyone)
-        return [(each, judge(each, now, home.thresholds) if each.is_live else None) for each in rows]
+        row, now = await plane.store.pools.get(PoolId(pool)), await plane.store.now()
+        workers = await plane.store.workers.list(row.pool_id, live=not everyone)
+        return [(each, judge(each, now, row.thresholds) if each.is_live else None) for each in workers]
 
     rows = with_control_plane(store, read)
     if as_json:
@@ -166,11 +166,11 @@ def list_workers(
 @app.command()
 def events(
     pool: PoolArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many of the last beats that did something.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of beats that took an action.")] = 50,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What beats of the last day did, newest last."""
+    """List the actions of the last day, newest last."""
     rows = with_control_plane(store, lambda plane: plane.fleet(pool).deeds())
     latest = rows[-limit:]
     if as_json:
@@ -179,4 +179,4 @@ def events(
         for action in each.actions:
             say(f"{text(each.at)}  {sentence(action)}")
     if not latest and not as_json:
-        say(f"no beat of {pool} did anything in the last day")
+        say(f"pool {pool} had no actions in the last day")

@@ -1,4 +1,4 @@
-"""drumbeat fleet run and beat: the same beat, until told to stop or once; each tells its cycle's summary (seed 004)."""
+"""drumbeat fleet run and beat: run the controller of a fleet, continuously or once."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 log = logging.getLogger(__name__)
 
-UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
+INTERNAL_FIELDS = frozenset({"state"})  #: fields of a beat's summary that only the next beat reads
 
 
 @app.command()
@@ -33,56 +33,56 @@ def run(
     every: Annotated[
         str | None,
         typer.Option(
-            "--every", help="Between two beats; kept in the policy. At first: ORCHESTRATOR_POLL_SEC, or the policy's, 30s"
+            "--every", help="Time between beats; saved in the policy. Default: ORCHESTRATOR_POLL_SEC, or the policy's, 30s"
         ),
     ] = None,
     provider: ProviderOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Beat until told to stop, and at once when a job is pushed to an empty queue. Any number may run: one leads.
+    """Run the autoscaler of a fleet until it is stopped. Several may run: one leads, the others stand by.
 
-    Prints each cycle's summary as a line of JSON; where nobody reads them it beats on, and the next line that can be written
-    says how many were ``missed``. Workers outlive it.
+    A job pushed to an empty queue causes a beat at once. Each beat prints its summary as a line of JSON; if the output is not
+    read, lines are dropped and the next line says how many were ``missed``. Workers keep running when this command ends.
 
-    What is set in seed 004's variables, and over them here, is first written into the pool's
-    policy, if it may be: another provider may not while workers of the old one are there. A policy that is changed meanwhile
-    is followed, its provider and its pace too.
+    The options, and the environment variables of the earlier RunPod orchestrator, are first saved in the policy of the pool;
+    options take precedence. The provider cannot change while workers of the old provider run. Later changes of the policy
+    take effect, including its provider and interval.
     """
     settings = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
-        policy, stop, teller = await plane.fleets.apply_environment(pool, **settings), asyncio.Event(), _Teller()
-        turned = await _beat_by(plane, pool, policy, teller, stop)
-        while turned is not None and not stop.is_set():
-            turned = await _beat_on(plane, pool, turned, teller, stop)
+        policy, stop, printer = await plane.fleets.apply_environment(pool, **settings), asyncio.Event(), _BeatPrinter()
+        changed = await _run_loop(plane, pool, policy, printer, stop)
+        while changed is not None and not stop.is_set():
+            changed = await _run_changed(plane, pool, changed, printer, stop)
 
     with logging_to_stderr(logging.INFO, NonBlockingHandler(NonBlockingOutput(sys.stderr))):
         with_control_plane(store, work)
 
 
-async def _beat_on(
-    plane: ControlPlane, pool: str, policy: "FleetPolicy", teller: "_Teller", stop: asyncio.Event
+async def _run_changed(
+    plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """The same for a policy that came later: one that cannot be followed from here is waited out, for it may be mended."""
+    """Run the loop with a changed policy. If that fails, wait one interval and return the policy as it is then."""
     try:
-        return await _beat_by(plane, pool, policy, teller, stop)
+        return await _run_loop(plane, pool, policy, printer, stop)
     except DrumbeatError as exc:
-        log.error("%s; nothing is decided until that is mended", exc)
+        log.error("cannot apply the changed policy of pool %s: %s; retrying in %s", pool, exc, policy.every)
     with until_stopped(stop), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(policy.every.total_seconds()):
             await stop.wait()
     return await plane.fleet(pool).policy()
 
 
-async def _beat_by(
-    plane: ControlPlane, pool: str, policy: "FleetPolicy", teller: "_Teller", stop: asyncio.Event
+async def _run_loop(
+    plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Beat until told to stop; or until the pool's policy wants another provider or pace, and then answers with it."""
-    course = _Course(policy.provider, policy.every)
+    """Run the loop until it is stopped, or until the policy has another provider or interval. Returns that policy."""
+    watch = _PolicyWatch(policy.provider, policy.every)
     async with plane.fleets.spawner(pool, policy.provider) as spawner, plane.watching():
-        with until_stopped(stop, course.over):
-            await plane.fleets.run(pool, spawner, policy.every, course.over, teller.tell, course.heed)
-    return course.turned
+        with until_stopped(stop, watch.over):
+            await plane.fleets.run(pool, spawner, policy.every, watch.over, printer.print_report, watch.check)
+    return watch.changed
 
 
 @app.command()
@@ -90,11 +90,11 @@ def beat(
     pool: PoolArgument,
     provider: ProviderOption = None,
     store: StoreOption = None,
-    _as_json: Annotated[bool, typer.Option("--json", help="It prints JSON in any case.")] = False,
+    _as_json: Annotated[bool, typer.Option("--json", help="No effect: the output is always JSON.")] = False,
 ) -> None:
-    """Look, decide and act once, as ``run`` does each time; prints the cycle's summary as JSON (seed 004).
+    """Run the autoscaler once and print the summary as JSON.
 
-    Exit code 1 when something could not be done. Variables of seed 004 and --provider are kept as ``run`` keeps them.
+    Exit code 1 when an action failed. Environment variables and --provider are saved in the policy, as in fleet run.
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:
@@ -107,52 +107,52 @@ def beat(
 
 
 def beat_settings(provider: str | None, every: str | None = None) -> dict[str, Any]:
-    """What of a beat's command is a field of the policy. Raises InvalidInput."""
-    spans = {"every": parse_age(every).total_seconds()} if every else {}
-    return spans | ({"provider": provider} if provider else {})
+    """The options of a beat that are fields of the policy. Raises InvalidInput."""
+    interval = {"every": parse_age(every).total_seconds()} if every else {}
+    return interval | ({"provider": provider} if provider else {})
 
 
 def beat_summary(report: "BeatReport") -> dict[str, Any]:
-    """A cycle's summary, and what came of it."""
-    summary = {name: value for name, value in report.summary.items() if name not in UNSEEN}
+    """The summary of a beat, with its actions and errors."""
+    summary = {name: value for name, value in report.summary.items() if name not in INTERNAL_FIELDS}
     return {**summary, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
 
 
 @dataclass(slots=True)
-class _Course:
-    """What a loop was begun with, and the policy that no longer goes with it."""
+class _PolicyWatch:
+    """Ends a loop when the policy gets another provider or interval."""
 
     provider: str
     every: timedelta
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    turned: "FleetPolicy | None" = None
+    changed: "FleetPolicy | None" = None
 
-    def heed(self, policy: "FleetPolicy") -> None:
-        """Raises InvalidSettings where nothing may be done any more: workers would be started in the wrong place."""
+    def check(self, policy: "FleetPolicy") -> None:
+        """Raises InvalidSettings if the provider changed, so that this beat starts no workers at the old provider."""
         if (policy.provider, policy.every) == (self.provider, self.every):
             return
-        self.turned = policy
+        self.changed = policy
         self.over.set()
         if policy.provider != self.provider:
-            raise InvalidSettings(f"the provider is {policy.provider} now, it was {self.provider}; beating anew")
+            raise InvalidSettings(f"the provider changed from {self.provider} to {policy.provider}; restarting the loop")
 
 
 @dataclass(slots=True)
-class _Teller:
-    """Says what came of each beat; while standing by, only what is new."""
+class _BeatPrinter:
+    """Prints the result of each beat; while standing by, only when the reason changes."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None
 
-    def tell(self, report: "BeatReport") -> None:
-        news = None if report.led else report.why_not or report.error
-        if report.led or news != self.last:
+    def print_report(self, report: "BeatReport") -> None:
+        reason = None if report.led else report.why_not or report.error
+        if report.led or reason != self.last:
             self._write(beat_summary(report))
-        self.last = news
+        self.last = reason
 
-    def _write(self, cycle: Mapping[str, Any]) -> None:
-        """A reader who does not read is not waited for."""
+    def _write(self, summary: Mapping[str, Any]) -> None:
+        """Write without blocking; a line that does not fit is dropped."""
         missed = self.out.missed
-        went = self.out.write(to_json({**cycle, "missed": missed} if missed else cycle))
-        if not went and not missed:
-            log.warning("nobody reads what is printed: cycles are left out until somebody does")
+        written = self.out.write(to_json({**summary, "missed": missed} if missed else summary))
+        if not written and not missed:
+            log.warning("standard output is not read: beat summaries are dropped until it is")

@@ -1,4 +1,4 @@
-"""Options the fleet's commands share."""
+"""Options shared by the fleet commands."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,23 +8,23 @@ import typer
 
 from drumbeat.core.errors import InvalidInput
 
-PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool's name.")]
-FileOption = Annotated[Path | None, typer.Option("--file", help="A policy as a fleet.yml: its fields, times like 90s or 10m.")]
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="Policy file (fleet.yml): fields of the policy, durations such as 90s or 10m.")]
 ProviderOption = Annotated[
-    str | None, typer.Option("--provider", help="Where its workers run: local or runpod. At first: as the policy says")
+    str | None, typer.Option("--provider", help="Where workers run: local or runpod. Default: the provider of the policy")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy, such as max_workers=6.")
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Set a policy field, such as max_workers=6. Repeatable.")
 ]
 
 ExpectedServiceOption = Annotated[
     str | None,
-    typer.Option("--expected-service", help="How long a job takes, such as 90s: lag_aware uses it until it has seen one end."),
+    typer.Option("--expected-service", help="Expected job duration, such as 90s; lag_aware uses it until a job has finished."),
 ]
 
 
 def parse_settings(given: Sequence[str] | None) -> dict[str, str | None]:
-    """Fields of a policy as they were typed; ``none`` is nothing. Raises InvalidInput."""
+    """Policy fields as typed; ``none`` becomes None. Raises InvalidInput."""
     settings: dict[str, str | None] = {}
     for each in given or ():
         name, equals, value = each.partition("=")

@@ -1,4 +1,4 @@
-"""drumbeat fleet explain, plan and replay: why, what next, and what otherwise."""
+"""drumbeat fleet explain, plan and replay: past, next and alternative decisions."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,21 +24,21 @@ app = typer.Typer()
 def explain(
     pool: PoolArgument,
     at: Annotated[
-        str | None, typer.Option("--at", help="The last beat before this moment, as 2026-01-31T12:00:00 (UTC).")
+        str | None, typer.Option("--at", help="Explain the last beat before this time, such as 2026-01-31T12:00:00 (UTC).")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Why a beat did what it did: what it saw, what each rule wanted, which limit bound it, why nothing."""
+    """Explain the last scaling decision: what the beat saw, what each rule wanted, and which limits applied."""
     when = parse_moment(at) if at else None
-    _tell(with_control_plane(store, lambda plane: plane.fleet(pool).explain(when)), as_json=as_json)
+    _print_explanation(with_control_plane(store, lambda plane: plane.fleet(pool).explain(when)), as_json=as_json)
 
 
 @app.command()
 def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """What a beat with this environment would do now: variables of seed 004 count as in ``beat``. Nothing is written.
+    """Show what a beat would do now, without doing it. Environment variables apply as in fleet beat.
 
-    Exit code 1 when the provider fails: it gives no list of its instances, or it has refused workers and is left alone.
+    Exit code 1 when the provider cannot list its instances, or has refused workers and is not asked again yet.
     """
 
     async def work(plane: ControlPlane) -> "BeatExplanation":
@@ -47,25 +47,25 @@ def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption
             return await plane.fleet(pool).plan(spawner, policy)
 
     found = with_control_plane(store, work)
-    _tell(found, as_json=as_json, deeds="to do:")
+    _print_explanation(found, as_json=as_json, heading="to do:")
     if found.provider_error is not None:
         raise typer.Exit(1)
 
 
-def _tell(found: "BeatExplanation", *, as_json: bool, deeds: str = "done:") -> None:
+def _print_explanation(found: "BeatExplanation", *, as_json: bool, heading: str = "done:") -> None:
     if as_json:
         show_json(found)
         return
-    for line in sentences(found, deeds):
+    for line in sentences(found, heading):
         say(line)
 
 
 def parse_moment(given: str) -> datetime:
-    """A moment; without an offset it is UTC. Raises InvalidInput."""
+    """A time in ISO format, in UTC unless it has an offset. Raises InvalidInput."""
     try:
         found = datetime.fromisoformat(given.strip())
     except ValueError as exc:
-        raise InvalidInput(f"expected a moment such as 2026-01-31T12:00:00, got {given!r}") from exc
+        raise InvalidInput(f"expected a time such as 2026-01-31T12:00:00, got {given!r}") from exc
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -77,9 +77,9 @@ def replay(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide recorded beats again, under their own policy or another, and list what would differ.
+    """Replay recorded beats with their own or a changed policy, and list decisions that differ.
 
-    Without --set everything must be the same: then exit code 1 tells of a difference.
+    Without --set, every decision must be the same: exit code 1 when one differs.
     """
     changes = parse_settings(settings)
     found = with_control_plane(store, lambda plane: plane.fleet(pool).replay(parse_age(since), changes))

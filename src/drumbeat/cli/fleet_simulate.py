@@ -1,4 +1,4 @@
-"""drumbeat fleet simulate: a trace's jobs under a policy, on virtual time."""
+"""drumbeat fleet simulate: simulate a scaling policy on a trace of jobs, in virtual time."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,34 +17,34 @@ app = typer.Typer()
 @app.command()
 def simulate(
     trace: Annotated[
-        Path, typer.Option("--trace", help="CSV with the header arrival,duration (seconds), or an Azure LLM trace as it is.")
+        Path, typer.Option("--trace", help="Trace of jobs: CSV with the header arrival,duration (seconds), or an Azure LLM trace.")
     ],
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="lag_aware, queue_cover, queue_ratio or fixed. Default: the file's, or lag_aware"),
+        typer.Option("--policy", help="Scaling policy: lag_aware, queue_cover, queue_ratio or fixed. Default: that of the file, or lag_aware"),
     ] = None,
-    spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="From asking for a worker to its being ready.")] = "120s",
+    spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="Time from a spawn request until the worker is ready.")] = "120s",
     jitter: Annotated[
-        float, typer.Option("--jitter", callback=refuse_nan, min=0, max=0.99, help="A start takes 1 ± this many lags.")
+        float, typer.Option("--jitter", callback=refuse_nan, min=0, max=0.99, help="Random variation of the spawn lag: 0.2 means ± 20 %.")
     ] = 0.0,
-    granule: Annotated[str, typer.Option("--granule", help="Paid time is rounded up to this.")] = "1s",
-    price: Annotated[float, typer.Option("--price", callback=refuse_nan, min=0, help="Money per worker and hour.")] = 0.0,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed, another course of chance.")] = 0,
+    granule: Annotated[str, typer.Option("--granule", help="Billing granularity: paid time is rounded up to this.")] = "1s",
+    price: Annotated[float, typer.Option("--price", callback=refuse_nan, min=0, help="Price per worker and hour.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
     settings: SetOption = None,
     expected_service: ExpectedServiceOption = None,
     file: FileOption = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it: a file that ends in .html or .svg.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write a plot to this .html or .svg file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a policy would cost on a trace, and how long jobs would wait, beside an oracle that knows what comes.
+    """Simulate a policy on a trace: its cost and the waiting time of jobs, compared with an oracle that knows the future.
 
-    Unless set, the seed's policy has its own bounds (2 to 10 workers), the others none. Cost is paid worker-hours; the oracle
-    serves every job at once, so a policy that lets jobs wait can cost less than it. Cold: the fleet begins without workers and
-    has learnt nothing. Warm: the same jobs when they come a second time, right after the first.
+    By default, queue_ratio runs 2 to 10 workers, and the other policies have no bounds. Cost is paid worker-hours. The oracle
+    serves every job at once, so a policy that lets jobs wait can cost less. Cold: the fleet starts without workers and
+    without learned values. Warm: the same jobs repeated right after the cold pass.
     """
-    around = {"spawn_lag": parse_age(spawn_lag), "jitter": jitter, "granule": parse_age(granule), "price_per_hour": price}
+    conditions = {"spawn_lag": parse_age(spawn_lag), "jitter": jitter, "granule": parse_age(granule), "price_per_hour": price}
     hint = {"expected_service": expected_service} if expected_service is not None else {}
-    found = simulate_trace(trace, policy, hint | parse_settings(settings), file, seed=seed, **around)
+    found = simulate_trace(trace, policy, hint | parse_settings(settings), file, seed=seed, **conditions)
     if plot is not None:
         found.draw(plot)
     if as_json:
@@ -57,12 +57,12 @@ def simulate(
 
 
 def _table(figures: Mapping[str, Any]) -> Iterator[str]:
-    """The cold and the warm figures beside each other."""
+    """The cold and the warm figures side by side."""
     warm = figures["warm"] or {}
     yield f"{'':>14}  {'cold':>12}  {'warm':>12}"
     for name in [name for name in figures if name != "warm"]:
-        yield f"{name:>14}  {_shown(figures[name]):>12}  {_shown(warm.get(name, '-')):>12}"
+        yield f"{name:>14}  {_text(figures[name]):>12}  {_text(warm.get(name, '-')):>12}"
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,6 +1,7 @@
 """The fork server of a state folder: python -m drumbeat.cli.fork_server [IDLE_SECONDS], or drumbeat pool forkserver.
 
-It has loaded what workers and checkers need, and forks one on request. It ends when nobody has asked for IDLE_SECONDS.
+It has imported the modules of workers and checkers, and forks a process on request. It exits after IDLE_SECONDS without a
+request.
 """
 
 import os
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
-from drumbeat.cli.forked import become_command, worker_modules
+from drumbeat.cli.forked import run_command, worker_modules
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import load_settings
 from drumbeat.triggers.model import FIRE
@@ -17,23 +18,23 @@ from drumbeat.triggers.model import FIRE
 _CHECKER = ("drumbeat.cli.fire", "drumbeat.pool.checker", "drumbeat.spawn.local", "drumbeat.triggers.detached")
 
 
-def become(words: Sequence[str]) -> int:
-    """Run one beat of a trigger, or a command, in this process."""
+def run_request(words: Sequence[str]) -> int:
+    """Run the requested beat or command in this process."""
     if list(words[:1]) != [FIRE]:
-        return become_command(words)
+        return run_command(words)
     from drumbeat.cli.fire import fire
 
     return fire(words[1])
 
 
 def serve(store: str | None, idle: timedelta | None) -> None:
-    """Run the fork server until told to stop, or until idle. Raises AlreadyExists."""
+    """Run the fork server until SIGTERM, or until it was idle for ``idle``. Raises AlreadyExists."""
     from drumbeat.composition.plane import serve_forks
 
     settings = load_settings(os.environ, store=store)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        serve_forks(settings, become, (*worker_modules(settings.store), *_CHECKER), idle)
+        serve_forks(settings, run_request, (*worker_modules(settings.store), *_CHECKER), idle)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -1,4 +1,4 @@
-"""What a forked process is: a worker, with the modules it needs loaded before the fork."""
+"""What a forked process runs, and the modules to import before the fork."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ _SPELLINGS = {"postgres": "postgresql", "rediss": "redis"}
 
 
 def worker_modules(store: str) -> Sequence[str]:
-    """The modules that a worker on a store imports."""
+    """The modules that a worker imports for this store."""
     scheme = store.partition(":")[0]
     return (*_STORES.get(_SPELLINGS.get(scheme, scheme), ()), *_WORKER)
 
 
-def become_command(words: Sequence[str]) -> int:
+def run_command(words: Sequence[str]) -> int:
     """Run the command ``python -m drumbeat WORDS`` in this process. Raises SystemExit as that command does."""
     from drumbeat.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The reading commands: what is in the store, as tables or JSON."""
+"""Commands that list what is in the store, as tables or JSON."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
@@ -17,20 +17,20 @@ from drumbeat.store.interface import Store
 
 T = TypeVar("T")
 
-pools = typer.Typer(no_args_is_help=True, help="Pools: named sets of workers.")
-workers = typer.Typer(no_args_is_help=True, help="Workers, their states and their health.")
-events = typer.Typer(no_args_is_help=True, help="Events: what workers were told, and what became of them.")
-beats = typer.Typer(no_args_is_help=True, help="Beats: what controllers saw, decided and did, and why.")
-runs = typer.Typer(no_args_is_help=True, help="Runs: benchmark executions.")
-samples = typer.Typer(no_args_is_help=True, help="Samples: what workers measured.")
-logs = typer.Typer(no_args_is_help=True, help="Log lines of workers.")
+pools = typer.Typer(no_args_is_help=True, help="List pools (named sets of workers).")
+workers = typer.Typer(no_args_is_help=True, help="List workers with their status and health.")
+events = typer.Typer(no_args_is_help=True, help="List events: commands sent to workers, and status changes of workers.")
+beats = typer.Typer(no_args_is_help=True, help="List and show beats: what controllers saw, decided and did, and why.")
+runs = typer.Typer(no_args_is_help=True, help="List benchmark runs.")
+samples = typer.Typer(no_args_is_help=True, help="List samples: throughput, latency and errors measured by workers.")
+logs = typer.Typer(no_args_is_help=True, help="List log lines of workers.")
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _POOL: Columns = {
     "pool": lambda pool: pool.pool_id,
     "kind": lambda pool: pool.kind,
-    "made": lambda pool: pool.created_at,
+    "created": lambda pool: pool.created_at,
     "paused until": lambda pool: pool.paused_until,
     "policy": lambda pool: ", ".join(f"{name} {value}" for name, value in pool.policy.items()),
 }
@@ -38,15 +38,15 @@ _EVENT: Columns = {
     "n": lambda event: event.sequence_id,
     "at": lambda event: event.created_at,
     "type": lambda event: event.type,
-    "for": lambda event: event.worker_id or (event.scope if event.slot is None else f"slot {event.slot}"),
-    "says": lambda event: ", ".join(f"{name} {value}" for name, value in event.payload.items()),
+    "recipient": lambda event: event.worker_id or (event.scope if event.slot is None else f"slot {event.slot}"),
+    "payload": lambda event: ", ".join(f"{name} {value}" for name, value in event.payload.items()),
 }
 _BEAT: Columns = {
     "n": lambda beat: beat.n,
     "at": lambda beat: beat.at,
     "epoch": lambda beat: beat.epoch,
     "took": lambda beat: beat.duration,
-    "did": lambda beat: "\n".join(sentence(action) for action in beat.actions) or f"nothing: {beat.why_not}",
+    "actions": lambda beat: "\n".join(sentence(action) for action in beat.actions) or f"nothing: {beat.why_not}",
     "error": lambda beat: beat.error,
 }
 _RUN: Columns = {
@@ -57,7 +57,7 @@ _RUN: Columns = {
     "reason": lambda run: run.completion_reason,
     "operations": lambda run: run.operations,
     "qps": lambda run: run.qps,
-    "made": lambda run: run.created_at,
+    "created": lambda run: run.created_at,
 }
 _SAMPLE: Columns = {
     "at": lambda sample: sample.at,
@@ -80,7 +80,7 @@ _LOG: Columns = {
 
 @pools.command("list")
 def list_pools(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """All pools, oldest first."""
+    """List all pools, oldest first."""
     rows = with_control_plane(store, lambda plane: plane.store.pools.list())
     show(rows, _POOL, as_json=as_json, nothing="no pools yet; try: drumbeat demo")
 
@@ -88,18 +88,18 @@ def list_pools(store: StoreOption = None, as_json: JsonOption = False) -> None:
 @workers.command("list")
 def list_workers(
     pool: PoolArgument,
-    live: Annotated[bool, typer.Option("--live", help="Only those that have not ended.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Only workers that have not ended.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The workers of a pool, with their health by the store's clock."""
+    """List the workers of a pool with their status, health and load."""
 
     async def work(plane: ControlPlane) -> None:
-        home = await plane.store.pools.get(PoolId(pool))
+        row = await plane.store.pools.get(PoolId(pool))
         now = await plane.store.now()
 
         def health(worker: Worker) -> Health | None:
-            return judge(worker, now, home.thresholds) if worker.is_live else None
+            return judge(worker, now, row.thresholds) if worker.is_live else None
 
         columns: Columns = {
             "worker": lambda worker: worker.worker_id,
@@ -115,11 +115,11 @@ def list_workers(
             "exit": lambda worker: worker.exit_code,
             "error": lambda worker: worker.error,
         }
-        rows = await plane.store.workers.list(home.pool_id, live=live)
+        found = await plane.store.workers.list(row.pool_id, live=live)
         if as_json:
-            show_json([asdict(worker) | {"health": health(worker)} for worker in rows])
+            show_json([asdict(worker) | {"health": health(worker)} for worker in found])
         else:
-            show(rows, columns, as_json=False, nothing=f"pool {pool} has no workers")
+            show(found, columns, as_json=False, nothing=f"pool {pool} has no workers")
 
     with_control_plane(store, work)
 
@@ -127,42 +127,42 @@ def list_workers(
 @events.command("list")
 def list_events(
     pool: PoolArgument,
-    after: Annotated[int, typer.Option("--after", min=0, help="Only events numbered above this.")] = 0,
+    after: Annotated[int, typer.Option("--after", min=0, help="Only events with a higher number.")] = 0,
     limit: LimitOption = 100,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """A pool's events, in order."""
-    rows = _of_pool(store, pool, lambda kept, home: kept.events.read(home, after, limit))
+    """List the events of a pool, oldest first."""
+    rows = _of_pool(store, pool, lambda db, pool_id: db.events.read(pool_id, after, limit))
     show(rows, _EVENT, as_json=as_json, nothing=f"pool {pool} has no events after {after}")
 
 
 @beats.command("list")
 def list_beats(
     pool: PoolArgument,
-    after: Annotated[int, typer.Option("--after", min=0, help="Only beats numbered above this.")] = 0,
+    after: Annotated[int, typer.Option("--after", min=0, help="Only beats with a higher number.")] = 0,
     limit: LimitOption = 100,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a pool's controllers did, and why."""
-    rows = _of_pool(store, pool, lambda kept, home: kept.beats.list(home, after=after, limit=limit))
-    show(rows, _BEAT, as_json=as_json, nothing=f"pool {pool} has had no beat yet")
+    """List the beats of a pool: what its controllers did, and why."""
+    rows = _of_pool(store, pool, lambda db, pool_id: db.beats.list(pool_id, after=after, limit=limit))
+    show(rows, _BEAT, as_json=as_json, nothing=f"pool {pool} has no beats yet")
 
 
 @beats.command("show")
 def show_beat(
     pool: PoolArgument,
-    n: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The beat's number; the last one if left out.")] = None,
+    n: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="Number of the beat. Default: the last one")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One beat whole: what it saw, what it decided, why, or why not."""
+    """Show one beat: what the controller saw, what it decided, and why."""
 
-    async def find(kept: Store, home: PoolId) -> Beat | None:
+    async def find(db: Store, pool_id: PoolId) -> Beat | None:
         if n is None:
-            return await kept.beats.last(home)
-        return next((beat for beat in await kept.beats.list(home, after=n - 1, limit=1) if beat.n == n), None)
+            return await db.beats.last(pool_id)
+        return next((beat for beat in await db.beats.list(pool_id, after=n - 1, limit=1) if beat.n == n), None)
 
     beat = _of_pool(store, pool, find)
     if beat is None:
@@ -175,7 +175,7 @@ def show_beat(
 
 def _print_beat(beat: Beat) -> None:
     say(f"beat {beat.n} at {text(beat.at)} UTC by {beat.owner}, epoch {beat.epoch}, took {text(beat.duration)}")
-    say(f"saw: {_seen(beat.summary)}")
+    say(f"saw: {_counts(beat.summary)}")
     for wish in beat.summary.get("wishes") or ():
         say(f"rule {wish['rule']} wanted {wish['workers']}: {wish['reason']}")
     for limit in beat.summary.get("limits") or ():
@@ -188,14 +188,14 @@ def _print_beat(beat: Beat) -> None:
         say(f"failed: {beat.error}", style="red")
 
 
-def _seen(summary: Mapping[str, Any]) -> str:
-    """The counts of a beat's summary; what they lead to is told line by line, the rest only as JSON."""
+def _counts(summary: Mapping[str, Any]) -> str:
+    """The numbers in a beat's summary. Rules and limits have their own lines; the rest is only in the JSON."""
     return ", ".join(f"{name} {value}" for name, value in summary.items() if isinstance(value, int | float))
 
 
 @runs.command("list")
 def list_runs(limit: LimitOption = 100, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Runs, newest first."""
+    """List benchmark runs, newest first."""
     rows = with_control_plane(store, lambda plane: plane.store.runs.list(limit=limit))
     show(rows, _RUN, as_json=as_json, nothing="no runs yet")
 
@@ -203,37 +203,37 @@ def list_runs(limit: LimitOption = 100, store: StoreOption = None, as_json: Json
 @samples.command("list")
 def list_samples(
     pool: PoolArgument,
-    worker: Annotated[str | None, typer.Option("--worker", help="Only this worker's.")] = None,
+    worker: Annotated[str | None, typer.Option("--worker", help="Only this worker.")] = None,
     limit: LimitOption = 100,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a pool's workers measured, oldest first."""
+    """List the samples measured by the workers of a pool, oldest first."""
     name = WorkerId(worker) if worker else None
-    rows = _of_pool(store, pool, lambda kept, home: kept.samples.list(home, worker_id=name, limit=limit))
-    show(rows, _SAMPLE, as_json=as_json, nothing=f"nothing was measured in pool {pool} yet")
+    rows = _of_pool(store, pool, lambda db, pool_id: db.samples.list(pool_id, worker_id=name, limit=limit))
+    show(rows, _SAMPLE, as_json=as_json, nothing=f"pool {pool} has no samples yet")
 
 
 @logs.command("list")
 def list_logs(
     pool: PoolArgument,
-    worker: Annotated[str | None, typer.Option("--worker", help="Only this worker's.")] = None,
-    level: Annotated[str | None, typer.Option("--level", help="This level and up, such as WARNING.")] = None,
+    worker: Annotated[str | None, typer.Option("--worker", help="Only this worker.")] = None,
+    level: Annotated[str | None, typer.Option("--level", help="Minimum level, such as WARNING.")] = None,
     limit: LimitOption = 1000,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Log lines of a pool's workers, oldest first."""
+    """List the log lines of the workers of a pool, oldest first."""
     if level is not None and level.upper() not in _LEVELS:
         raise InvalidInput(f"expected --level to be one of {', '.join(_LEVELS)}, got {level!r}")
 
     name, least = WorkerId(worker) if worker else None, level.upper() if level else None
-    rows = _of_pool(store, pool, lambda kept, home: kept.logs.list(home, worker_id=name, level=least, limit=limit))
+    rows = _of_pool(store, pool, lambda db, pool_id: db.logs.list(pool_id, worker_id=name, level=least, limit=limit))
     show(rows, _LOG, as_json=as_json, nothing=f"no log lines in pool {pool}")
 
 
 def _of_pool(store: str | None, pool: str, read: Callable[[Store, PoolId], Awaitable[T]]) -> T:
-    """Read something of a pool that is there. Raises NotFound when it is not."""
+    """Read something that belongs to a pool. Raises NotFound if the pool does not exist."""
 
     async def work(plane: ControlPlane) -> T:
         return await read(plane.store, (await plane.store.pools.get(PoolId(pool))).pool_id)

@@ -1,4 +1,4 @@
-"""A run as it goes, on a terminal: phases, workers, figures, steps and decisions, all of it read from the store."""
+"""A live view of a run, read from the store: phases, workers, figures, steps and decisions."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -23,9 +23,9 @@ from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.store.interface import Store
 
 SPARKS = " ▁▂▃▄▅▆▇█"
-LOOKED_EVERY = 0.5
+_REFRESH_SECONDS = 0.5
 _RECENT = timedelta(seconds=2.5)
-_QUIET = frozenset({"Remember"})  #: actions nobody needs to be told of
+_HIDDEN = frozenset({"Remember"})  #: actions that are not shown
 _HEALTH = {Health.HEALTHY: "green", Health.STALE: "yellow", Health.LOST: "red"}
 _PHASES = (Phase.PREPARING, Phase.WARMUP, Phase.MEASUREMENT, Phase.COOLDOWN, Phase.PROCESSING)
 
@@ -37,7 +37,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 @dataclass(slots=True)
 class RunScreen:
-    """What is on the screen. ``look`` reads everything anew."""
+    """The state of a run as read from the store, and how it is drawn."""
 
     store: Store
     run_id: RunId
@@ -49,12 +49,12 @@ class RunScreen:
     beats: list[Beat] = field(default_factory=list)
     latest: dict[str, StoredSample] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
-    told: int = 0  #: the last beat whose decisions were printed, where there is no screen
-    said: dict[str, datetime] = field(default_factory=dict)  #: when each decision was last made
-    said_phase: str | None = None
+    last_printed: int = 0  #: number of the last beat whose decisions were printed, without a terminal
+    last_made: dict[str, datetime] = field(default_factory=dict)  #: when each decision was last made
+    printed_phase: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         store, pool_id = self.store, PoolId(self.run_id)
         self.now = await store.now()
         self.run = await store.runs.get(self.run_id)
@@ -70,16 +70,16 @@ class RunScreen:
             self.rates = [*self.rates, self.run.qps][-60:]
 
     def decisions(self) -> list[tuple[str, int]]:
-        """Each with how often it was made in a row."""
-        made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _QUIET]
-        told = collapsed(made, lambda each: each[1], lambda each: each[0])
-        return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in told]
+        """Each decision with the number of times it was made in a row."""
+        made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _HIDDEN]
+        grouped = collapsed(made, lambda each: each[1], lambda each: each[0])
+        return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in grouped]
 
     def draw(self) -> RenderableType:
         run = self.run
         if run is None:
-            return Text("looking …")
-        lines: list[RenderableType] = [self._heading(run), self._bubbles(run), Text(self._figures(run)), Text()]
+            return Text("loading …")
+        lines: list[RenderableType] = [self._heading(run), self._phases(run), Text(self._figures(run)), Text()]
         if banner := (run.custom_metrics.get("soft_guardrails") or {}).get("state", "normal").replace("normal", ""):
             lines.append(Text(f"guardrails: {banner}", style="yellow"))
         lines += [Text(sparkline(self.rates), style="cyan"), Text(), table(self.workers, self._columns())]
@@ -94,11 +94,11 @@ class RunScreen:
         since = f" · {(self.now - run.started_at).total_seconds():.0f} s" if self.now and run.started_at else ""
         return Text(f"{run.name} · {run.run_id} · {run.status}{since}" + (f" · {bounds}" if bounds else ""), style="bold")
 
-    def _bubbles(self, run: Run) -> Text:
+    def _phases(self, run: Run) -> Text:
         drawn = Text()
         reached = _PHASES.index(Phase(run.phase)) if run.phase in _PHASES else -1
-        for place, phase in enumerate(_PHASES):
-            mark, style = ("●", "green") if place < reached else ("◉", "bold cyan") if place == reached else ("○", "dim")
+        for index, phase in enumerate(_PHASES):
+            mark, style = ("●", "green") if index < reached else ("◉", "bold cyan") if index == reached else ("○", "dim")
             drawn.append(f"{mark} {phase}   ", style=style)
         return drawn
 
@@ -123,7 +123,7 @@ class RunScreen:
             "status": lambda worker: worker.status,
             "health": self._health,
             "target": lambda worker: worker.target,
-            "holds": lambda worker: worker.applied_target,
+            "connections": lambda worker: worker.applied_target,
             "ops/s": lambda worker: self._sample(worker, lambda sample: f"{sample.qps:,.0f}"),
             "p99": lambda worker: self._sample(worker, lambda sample: sample.latency.percentile(99)),
             "errors": lambda worker: worker.errors,
@@ -140,24 +140,24 @@ class RunScreen:
         sample = self.latest.get(worker.worker_id)
         return read(sample) if sample and worker.is_live else None
 
-    def tell_news(self) -> None:
-        """Without a screen: what is new, a line each."""
-        if self.run is not None and self.run.phase != self.said_phase:
-            self.said_phase = self.run.phase
+    def print_changes(self) -> None:
+        """Print a new phase and new decisions, one per line."""
+        if self.run is not None and self.run.phase != self.printed_phase:
+            self.printed_phase = self.run.phase
             say(f"• {self.run.phase}")
-        for line in self.news():
+        for line in self.new_decisions():
             say(f"  {line}")
 
-    def news(self) -> Iterator[str]:
-        """Decisions that were not told before; one that is made again and again is told once."""
+    def new_decisions(self) -> Iterator[str]:
+        """Decisions since the last call; one that is repeated at every beat is yielded once."""
         for beat in self.beats:
-            if beat.n <= self.told:
+            if beat.n <= self.last_printed:
                 continue
-            self.told = beat.n
+            self.last_printed = beat.n
             for action in beat.actions:
                 line = sentence(action)
-                last, self.said[line] = self.said.get(line), beat.at
-                if action["type"] not in _QUIET and (last is None or beat.at - last > SOON):
+                last, self.last_made[line] = self.last_made.get(line), beat.at
+                if action["type"] not in _HIDDEN and (last is None or beat.at - last > SOON):
                     yield f"{text(beat.at)[11:]}  {line}"
 
 
@@ -171,7 +171,7 @@ STEPS: Columns = {
     "errors": lambda step: f"{step.error_rate * 100:.2f} %",
     "outcome": lambda step: step.outcome,
     "probe": lambda step: "probe" if step.is_probe else "",
-    "why": lambda step: step.reason,
+    "reason": lambda step: step.reason,
 }
 
 
@@ -181,10 +181,10 @@ def _percent(value: float | None) -> str:
 
 @asynccontextmanager
 async def watched(store: Store, run_id: RunId, *, quiet: bool = False) -> AsyncIterator[RunScreen]:
-    """A screen of a run for as long as the block lasts; plain lines where there is no terminal, nothing if ``quiet``."""
+    """Show a run during the block: live on a terminal, plain lines without one, nothing if ``quiet``."""
     screen = RunScreen(store, run_id)
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(_keep_looking(screen, quiet=quiet))
+        task = group.create_task(_keep_refreshing(screen, quiet=quiet))
         try:
             if quiet or not console.is_terminal:
                 yield screen
@@ -195,12 +195,12 @@ async def watched(store: Store, run_id: RunId, *, quiet: bool = False) -> AsyncI
             task.cancel()
 
 
-async def _keep_looking(screen: RunScreen, *, quiet: bool) -> None:
+async def _keep_refreshing(screen: RunScreen, *, quiet: bool) -> None:
     while not quiet:
         try:
-            await screen.look()
+            await screen.refresh()
         except StoreError as exc:
-            say(f"could not look: {exc}", style="yellow")
+            say(f"could not read the store: {exc}; retrying", style="yellow")
         if not console.is_terminal:
-            screen.tell_news()
-        await asyncio.sleep(LOOKED_EVERY)
+            screen.print_changes()
+        await asyncio.sleep(_REFRESH_SECONDS)

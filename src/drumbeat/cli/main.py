@@ -1,4 +1,4 @@
-"""The command line's front door: the short way or the whole, and how errors become one line and an exit code."""
+"""Entry point of the command line: runs a command and turns its errors into one line and an exit code."""
 
 import io
 import logging
@@ -11,43 +11,43 @@ from typing import Any
 from drumbeat.cli import fast_start
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 
-EXIT_INPUT = 1  #: what was asked cannot be done: bad input, nothing of that name, a store that is not ready
+EXIT_INPUT = 1  #: bad input, an unknown name, or a store that is not ready
 EXIT_STORE = 2  #: the store did not answer
 EXIT_INTERRUPTED = 130
 
 
 def __getattr__(name: str) -> Any:
-    """``app``: the whole command line, put together when somebody asks for it."""
+    """``app``: the complete Typer application, built on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from drumbeat.cli.commands import whole
+    from drumbeat.cli.commands import full_app
 
-    return whole()
+    return full_app()
 
 
 def main() -> None:
-    """Run the command line. Never shows a traceback for what the user can mend."""
+    """Run the command line. Errors the user can fix are shown without a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no word for a dash shall not end the command
-    with _quiet_logger(), _modules_of_this_folder():
+            stream.reconfigure(errors="replace")  # a terminal that cannot encode a character shows ? instead of failing
+    with _quiet_logger(), _working_folder_on_path():
         sys.exit(_run())
 
 
 @contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """Log lines that nobody asked for are not printed: what fails in a beat is in its row, and a worker sets up its logging."""
-    ours, nothing = logging.getLogger("drumbeat"), logging.NullHandler()
-    ours.addHandler(nothing)
+    """Suppress log output: a failed beat is recorded in its row, and workers configure logging themselves."""
+    logger, handler = logging.getLogger("drumbeat"), logging.NullHandler()
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        ours.removeHandler(nothing)
+        logger.removeHandler(handler)
 
 
 @contextmanager
-def _modules_of_this_folder() -> Iterator[None]:
-    """Handlers are found in the folder the command is run in, and so is what they import later: as with ``python -m``."""
+def _working_folder_on_path() -> Iterator[None]:
+    """Let handlers, and modules they import later, be found in the working folder, as with ``python -m``."""
     before = list(sys.path)
     if not {"", os.getcwd()} & set(before):
         sys.path.insert(0, os.getcwd())
@@ -59,20 +59,20 @@ def _modules_of_this_folder() -> Iterator[None]:
 
 def _run() -> int:
     try:
-        code, complaint = _do()
+        code, message = _execute()
         sys.stdout.flush()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return _nobody_reads()
+        return _output_closed()
     except StoreUnavailable as exc:
-        return _complain(str(exc), EXIT_STORE)
+        return _print_error(str(exc), EXIT_STORE)
     except DrumbeatError as exc:
-        return _complain(str(exc), EXIT_INPUT)
-    return _complain(complaint, code)
+        return _print_error(str(exc), EXIT_INPUT)
+    return _print_error(message, code)
 
 
-def _do() -> tuple[int, str]:
+def _execute() -> tuple[int, str]:
     if (command := fast_start.command(sys.argv[1:])) is not None:
         return command(), ""
     from drumbeat.cli.commands import run
@@ -80,7 +80,7 @@ def _do() -> tuple[int, str]:
     return run()
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     line = " ".join(message.split())
     if line:
         from drumbeat.cli.render import errors
@@ -89,7 +89,7 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _nobody_reads() -> int:
-    """Whoever read our output has left: be as quiet as if it were all read."""
+def _output_closed() -> int:
+    """The reader closed our standard output: discard the rest without an error message."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_INPUT

@@ -1,11 +1,11 @@
-"""Options that many commands share, and what becomes of them."""
+"""Options that many commands share."""
 
 from math import isnan
 from typing import Annotated
 
 import typer
 
-from drumbeat.cli.session import control_plane, parse_age, run, settings_for, with_control_plane
+from drumbeat.cli.session import open_plane, parse_age, run, settings_for, with_control_plane
 from drumbeat.settings import STORE_VARIABLE
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "LimitOption",
     "PoolArgument",
     "StoreOption",
-    "control_plane",
+    "open_plane",
     "parse_age",
     "refuse_nan",
     "run",
@@ -25,18 +25,18 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help=f"The store's URL: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Better kept in {STORE_VARIABLE} if it "
-        "holds a password. Default: sqlite:///drumbeat.db",
+        help=f"Store URL: sqlite:///FILE or postgresql://USER@HOST/DATABASE. If it holds a password, set {STORE_VARIABLE} "
+        "instead. Default: sqlite:///drumbeat.db",
         show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, help="How many rows at the most.")]
-PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool's name, or a run's id.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")]
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name or run id.")]
 
 
 def refuse_nan(value: float | None) -> float | None:
-    """Callback for options that take a number: Typer lets ``nan`` pass any bounds. Raises BadParameter."""
+    """Option callback: reject ``nan``, which Typer's min and max let through. Raises BadParameter."""
     if value is not None and isnan(value):
         raise typer.BadParameter("expected a number, got nan")
     return value

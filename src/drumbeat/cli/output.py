@@ -1,4 +1,4 @@
-"""Lines for a reader who may not read: what cannot be written at once is left out and counted, and nobody waits for it."""
+"""Non-blocking output: lines that cannot be written at once are dropped and counted."""
 
 import logging
 import os
@@ -7,65 +7,65 @@ from typing import TextIO
 
 
 class NonBlockingOutput:
-    """A stream of lines that never blocks whoever writes, nor changes the file it shares with others.
+    """Writes lines to a stream without ever blocking, and without setting O_NONBLOCK on the shared file.
 
-    A pipe that is ready takes so many bytes at once (PIPE_BUF) without waiting, so a line goes out in such pieces, each after
-    asking. A line that was begun is finished before the next, however long that takes: none is torn.
+    A pipe that ``select`` reports as writable accepts PIPE_BUF bytes without blocking, so a line is written in such pieces. A
+    line that was started is finished before the next one: no line is cut.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._fd = _descriptor(stream)
-        self._rest = b""  #: of a line that was begun
-        self.missed = 0  #: lines left out since the last that was written
+        self._rest = b""  #: unwritten bytes of a line that was started
+        self.missed = 0  #: lines dropped since the last one that was written
 
     def write(self, line: str) -> bool:
-        """Whether the line is on its way; False: it is left out, and counted."""
+        """Write a line. Returns False if it was dropped (and counted)."""
         if self._fd is None:
             print(line, file=self._stream, flush=True)
             return True
-        whole = f"{line}\n".encode(errors="backslashreplace")
-        went = self._push(self._fd) and self._begin(self._fd, whole)
-        self.missed = 0 if went else self.missed + 1
-        return went
+        encoded = f"{line}\n".encode(errors="backslashreplace")
+        written = self._push(self._fd) and self._begin(self._fd, encoded)
+        self.missed = 0 if written else self.missed + 1
+        return written
 
-    def _begin(self, fd: int, whole: bytes) -> bool:
-        self._rest = whole
-        if self._push(fd) or 0 < len(self._rest) < len(whole):
+    def _begin(self, fd: int, encoded: bytes) -> bool:
+        self._rest = encoded
+        if self._push(fd) or 0 < len(self._rest) < len(encoded):
             return True
         self._rest = b""
         return False
 
     def _push(self, fd: int) -> bool:
-        """Write what is left of a line as far as there is room; whether all of it went."""
+        """Write as much of the pending line as fits. Returns whether all of it was written."""
         try:
             while self._rest and select.select([], [fd], [], 0)[1]:
                 self._rest = self._rest[os.write(fd, self._rest[: select.PIPE_BUF]) :]
         except BlockingIOError:
             return False
         except OSError:
-            self._rest = b""  # nobody is there to read the end of it
+            self._rest = b""  # the reader is gone
             return False
         return not self._rest
 
 
 class NonBlockingHandler(logging.Handler):
-    """Log lines that never block; the first after a gap says how many are missing."""
+    """Log handler that never blocks; the first line after a gap says how many were dropped."""
 
-    def __init__(self, outlet: NonBlockingOutput) -> None:
+    def __init__(self, output: NonBlockingOutput) -> None:
         super().__init__()
-        self._outlet = outlet
+        self._output = output
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            missed, line = self._outlet.missed, self.format(record)
-            self._outlet.write(f"({missed} lines that nobody read are left out)\n{line}" if missed else line)
+            missed, line = self._output.missed, self.format(record)
+            self._output.write(f"({missed} lines were dropped: the output was not read)\n{line}" if missed else line)
         except Exception:
             self.handleError(record)
 
 
 def _descriptor(stream: TextIO) -> int | None:
-    """The file beneath a stream; None for one that is only in memory, which never blocks."""
+    """The file descriptor of a stream; None for an in-memory stream, which never blocks."""
     try:
         return stream.fileno()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""drumbeat pool: pools of jobs, made, watched and stopped for a while; what their workers do."""
+"""drumbeat pool create, status, pause and resume: pools of jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -31,7 +31,7 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbea
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
 
-app = typer.Typer(no_args_is_help=True, help="Pools of jobs: push, work, look, decide.")
+app = typer.Typer(no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs.")
 app.add_typer(pool_jobs.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
@@ -44,7 +44,7 @@ def create(
     handler: HandlerOption = None,
     mode: Annotated[
         Mode | None,
-        typer.Option("--mode", help="When workers that are started for it leave: once, drain or loop. At first: drain"),
+        typer.Option("--mode", help="When started workers exit: once (after one job), drain (queue empty) or loop (never). Default: drain"),
     ] = None,
     concurrency: ConcurrencyOption = None,
     executor: ExecutorOption = None,
@@ -54,35 +54,34 @@ def create(
     max_jobs: MaxJobsOption = None,
     max_memory: MaxMemoryOption = None,
     max_workers: Annotated[
-        int | None, typer.Option("--max-workers", min=0, help="How many workers a checker may start. At first: 10")
+        int | None, typer.Option("--max-workers", min=0, help="Maximum number of workers. Default: 10")
     ] = None,
     heartbeat: Annotated[
-        str | None, typer.Option("--heartbeat", help="How often workers beat; silent for 4 of them, one is lost. At first: 30s")
+        str | None, typer.Option("--heartbeat", help="Heartbeat interval of workers; after 4 missed heartbeats a worker is lost. Default: 30s")
     ] = None,
     remove_handler: Annotated[
         list[str] | None,
         typer.Option(
             "--remove-handler",
             metavar="TYPE",
-            help="With --update: remove the handler of this type; '' is the one for every other type. May be given more than "
-            "once.",
+            help="With --update: remove the handler of this job type ('' is the handler for all other types). Repeatable.",
         ),
     ] = None,
     retention: Annotated[
         str | None,
-        typer.Option("--retention", help="How long it keeps what is over, such as jobs=30d,logs=1d,poisoned=never, or off."),
+        typer.Option("--retention", help="How long finished jobs, logs etc. are kept, such as jobs=30d,logs=1d,poisoned=never, or off."),
     ] = None,
     update: Annotated[
         bool,
         typer.Option(
             "--update",
-            help="Change the pool if it is there already: what is given, and nothing else. A handler joins those it has.",
+            help="Change an existing pool: only the given options change, and handlers are added to the existing ones.",
         ),
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a pool, and keep how its workers work: those that are started for it read it here."""
+    """Create a pool of jobs, with the settings that its workers use."""
     how = {"handlers": handler, "mode": mode, "executor": executor, "concurrency": concurrency, "capabilities": capability}
     limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
     changes = plan_changes({**how, **limits}) | ({} if max_workers is None else {"max_workers": max_workers})
@@ -94,31 +93,31 @@ def create(
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
 
     async def make(plane: ControlPlane) -> PoolRow:
-        desk = plane.pool(pool)
+        handle = plane.pool(pool)
         if update and await plane.store.pools.find(PoolId(pool)) is not None:
-            return await desk.update(remove_handlers=remove_handler or (), heartbeat=every, **changes)
-        return await _created(desk, changes, every, exist_ok=update)
+            return await handle.update(remove_handlers=remove_handler or (), heartbeat=every, **changes)
+        return await _create(handle, changes, every, exist_ok=update)
 
-    _tell_made(with_control_plane(store, make, create=True), as_json=as_json)
+    _print_created(with_control_plane(store, make, create=True), as_json=as_json)
 
 
-async def _created(desk: Pool, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> PoolRow:
+async def _create(handle: Pool, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> PoolRow:
     policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
     plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
-    silence = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
-    return await desk.create(plan, silence, exist_ok=exist_ok, **policy)
+    thresholds = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
+    return await handle.create(plan, thresholds, exist_ok=exist_ok, **policy)
 
 
-def _tell_made(made: PoolRow, *, as_json: bool) -> None:
+def _print_created(row: PoolRow, *, as_json: bool) -> None:
     if as_json:
-        show_json(made)
+        show_json(row)
     else:
-        say(f"pool {made.pool_id}: " + (", ".join(f"{name} {value}" for name, value in made.policy.items()) or "as usual"))
+        say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in row.policy.items()) or "default settings"))
 
 
 @app.command()
 def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """How a pool stands: its jobs, its workers, whether it is paused."""
+    """Show the status of a pool: its jobs, its workers, and whether it is paused."""
     found = with_control_plane(store, lambda plane: plane.pool(pool).status())
     if as_json:
         show_json(_status_json(found))
@@ -129,8 +128,8 @@ def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = 
 def _status_json(found: PoolStatus) -> dict[str, object]:
     health = [asdict(worker) | {"health": _health(found, worker)} for worker in found.workers]
     counts = asdict(found.counts) | {"pending": found.counts.pending}
-    told = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
-    return {**told, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
+    fields = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
+    return {**fields, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
 
 
 def _health(found: PoolStatus, worker: Worker) -> Health:
@@ -148,7 +147,7 @@ def _print(found: PoolStatus) -> None:
     if found.no_handler is not None:
         say(found.no_handler, style="yellow")
     if found.trouble is not None:
-        say(f"nobody is started: {found.trouble}", style="red")
+        say(f"no workers are started: {found.trouble}", style="red")
 
 
 def _workers(found: PoolStatus, workers: Sequence[Worker]) -> str:
@@ -158,26 +157,26 @@ def _workers(found: PoolStatus, workers: Sequence[Worker]) -> str:
 @app.command()
 def pause(
     pool: PoolArgument,
-    within: Annotated[str | None, typer.Option("--for", help="For how long, such as 30m; else until it is resumed.")] = None,
+    within: Annotated[str | None, typer.Option("--for", help="Duration, such as 30m. Default: until resumed")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let nothing be claimed from a pool; what runs goes on."""
+    """Pause a pool: no jobs are claimed. Running jobs continue."""
 
     async def stop(plane: ControlPlane) -> PoolRow:
         until = await plane.store.now() + parse_age(within) if within else None
         return await plane.pool(pool).pause(until)
 
-    _tell_pause(with_control_plane(store, stop), as_json=as_json)
+    _print_pause(with_control_plane(store, stop), as_json=as_json)
 
 
 @app.command()
 def resume(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Let a paused pool's jobs be claimed again."""
-    _tell_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
+    """Resume a paused pool."""
+    _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
 
 
-def _tell_pause(found: PoolRow, *, as_json: bool) -> None:
+def _print_pause(found: PoolRow, *, as_json: bool) -> None:
     until = found.paused_until
     if as_json:
         show_json({"pool_id": found.pool_id, "paused_until": until})

@@ -1,4 +1,4 @@
-"""drumbeat pool check and reap: the checker's and the reaper's beat, once."""
+"""drumbeat pool check and reap: run the checker or the reaper once."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -18,21 +18,21 @@ app.command()(forkserver)
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(metavar="POOL", help="A pool of jobs.")],
+    name: Annotated[str, typer.Argument(metavar="POOL", help="Pool name.")],
     max_workers: Annotated[
         int | None,
-        typer.Option("--max-workers", min=0, help="How many workers there may be; kept with the pool. At first: 10"),
+        typer.Option("--max-workers", min=0, help="Maximum number of workers; saved in the pool. Default: 10"),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until no worker of the pool runs on this machine: for containers.")
+        bool, typer.Option("--wait", help="Wait until no worker of the pool runs on this machine (for containers).")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back what the dead hold, then start as many workers as the queue is worth, once.
+    """Release the jobs of dead workers, then start workers for the queued jobs, once.
 
-    Any number may check at a time: they go one after the other, and there are never more workers than the cap. Exit code 1 when
-    something could not be done.
+    Several checks may run at the same time: they take turns, and never start more workers than the maximum. Exit code 1 when
+    an action failed.
     """
     firing = Firing(trigger="pool check", pool_id=name, max_workers=max_workers)
 
@@ -47,17 +47,17 @@ def check(
 
 @app.command()
 def reap(
-    name: Annotated[str | None, typer.Argument(metavar="[POOL]", help="A pool of jobs; all of them if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[POOL]", help="Pool name. Default: all pools of jobs")] = None,
     lost_after: Annotated[
         str | None,
-        typer.Option("--lost-after", help="How long a silence means death, such as 90s; if left out, as each pool says."),
+        typer.Option("--lost-after", help="Time without a heartbeat after which a worker is lost, such as 90s. Default: that of each pool"),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close the rows of lost workers and take back their jobs, once; nobody is started.
+    """Mark silent workers as lost and release their jobs, once. No workers are started.
 
-    Exit code 1 when something could not be done.
+    Exit code 1 when an action failed.
     """
     silent = parse_age(lost_after) if lost_after else None
     pool_id = None if name == "all" else name
@@ -66,21 +66,21 @@ def reap(
 
 
 def finish(beats: Mapping[str, Any], *, as_json: bool) -> None:
-    """Tell what beats came to, and leave with exit code 1 if one of them failed at something."""
+    """Print the results of beats. Raises Exit with code 1 if an action failed."""
     if as_json:
         show_json(beats)
     else:
         for pool_id, beat in beats.items():
             _print(pool_id, beat)
         if not beats:
-            say("no pool of jobs yet; make one with: drumbeat pool create NAME")
+            say("no pool of jobs yet; create one with: drumbeat pool create NAME")
     if any(beat["error"] or any(action.get("error") for action in beat["actions"]) for beat in beats.values()):
         raise typer.Exit(1)
 
 
 def _print(pool_id: str, beat: Mapping[str, Any]) -> None:
-    stands = ", ".join(f"{name} {value}" for name, value in beat["summary"].items())
-    say(f"{pool_id}: {stands}" if stands else f"{pool_id}: nothing was seen")
+    counts = ", ".join(f"{name} {value}" for name, value in beat["summary"].items())
+    say(f"{pool_id}: {counts}" if counts else f"{pool_id}: no summary")
     for action in beat["actions"]:
         say(f"  did: {sentence(action)}")
     if beat["why_not"]:

@@ -1,4 +1,4 @@
-"""drumbeat pool forkserver: a warm process from which workers and checkers are forked."""
+"""drumbeat pool forkserver: a warm process that forks workers and checkers."""
 
 from typing import Annotated
 
@@ -10,13 +10,13 @@ from drumbeat.cli.options import StoreOption, parse_age
 
 def forkserver(
     idle: Annotated[
-        str | None, typer.Option("--idle", help="Leave when nobody has asked for so long, such as 10m. Else: never.")
+        str | None, typer.Option("--idle", help="Exit after this time without a request, such as 10m. Default: never")
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Keep a warm process, from which workers and checkers of this state folder start in a fraction of the time.
+    """Run a fork server, so that workers and checkers of this state folder start faster.
 
-    Whoever starts one here finds it by its socket in the state folder, which only you can use; without it, or when its code has
-    changed since, processes are started as usual. Ctrl-C or SIGTERM ends it; what was forked goes on.
+    Commands find it by its socket in the state folder, which only you can use. Without it, or when its code has changed since
+    it started, processes are started as usual. Ctrl-C or SIGTERM ends it; forked processes keep running.
     """
     serve(store, parse_age(idle) if idle else None)

@@ -1,4 +1,4 @@
-"""drumbeat pool list, show, explain, cancel, requeue, prune: a pool's jobs, to look at and to decide about."""
+"""drumbeat pool list, show, explain, cancel, requeue and prune: jobs of a pool."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,9 +18,9 @@ from drumbeat.core.worker import WorkerId
 
 app = typer.Typer()
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Job id.")]
 StatusOption = Annotated[
-    list[JobStatus] | None, typer.Option("--status", case_sensitive=False, help="Only these. May be given more than once.")
+    list[JobStatus] | None, typer.Option("--status", case_sensitive=False, help="Only jobs with this status. Repeatable.")
 ]
 
 _WIDEST = 60
@@ -41,7 +41,7 @@ _JOB: Columns = {
 _ATTEMPT: Columns = {
     "attempt": lambda attempt: attempt.n,
     "worker": lambda attempt: attempt.worker_id,
-    "began": lambda attempt: attempt.started_at,
+    "started": lambda attempt: attempt.started_at,
     "ended": lambda attempt: attempt.ended_at,
     "outcome": lambda attempt: attempt.outcome,
     "error": lambda attempt: _short(attempt.error.splitlines()[0]) if attempt.error else None,
@@ -65,17 +65,17 @@ def _short(value: Any) -> str:
 
 @app.command("list")
 def list_jobs(
-    pool: Annotated[str | None, typer.Argument(metavar="[POOL]", help="A pool of jobs; left out, all pools of jobs.")] = None,
+    pool: Annotated[str | None, typer.Argument(metavar="[POOL]", help="Pool name. Without it, the pools are listed.")] = None,
     status: StatusOption = None,
     job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this type.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only jobs of this group.")] = None,
-    worker: Annotated[str | None, typer.Option("--worker", help="Only what this worker holds or held last.")] = None,
-    after: Annotated[str | None, typer.Option("--after", help="Only jobs pushed after this one.")] = None,
+    worker: Annotated[str | None, typer.Option("--worker", help="Only jobs that this worker holds, or held last.")] = None,
+    after: Annotated[str | None, typer.Option("--after", help="Only jobs pushed after this job id.")] = None,
     limit: LimitOption = 100,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """A pool's jobs in the order of their pushing; with --json one job a line, fit for drumbeat pool import --jobs."""
+    """List the jobs of a pool in push order. With --json: one job per line, as drumbeat pool import --jobs reads them."""
     if pool is None:
         _list_pools(store, as_json=as_json)
         return
@@ -94,7 +94,7 @@ def list_jobs(
         for row in rows:
             show_json(row)
     else:
-        show(rows, _JOB, as_json=False, nothing=f"pool {pool} has no such jobs")
+        show(rows, _JOB, as_json=False, nothing=f"pool {pool} has no matching jobs")
 
 
 def _list_pools(store: str | None, *, as_json: bool) -> None:
@@ -111,11 +111,11 @@ def _list_pools(store: str | None, *, as_json: bool) -> None:
 
 @app.command("show")
 def show_job(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """One job whole, with its attempts."""
+    """Show a job with its attempts."""
 
     async def read(plane: ControlPlane) -> tuple[Job, Sequence[Attempt]]:
-        desk = plane.pool(pool)
-        return await desk.job(job), await desk.attempts(job)
+        handle = plane.pool(pool)
+        return await handle.job(job), await handle.attempts(job)
 
     found, attempts = with_control_plane(store, read)
     if as_json:
@@ -124,12 +124,12 @@ def show_job(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as
     for name, value in asdict(found).items():
         if value not in (None, "", False):
             say(f"{name}: {text(value)}")
-    show(attempts, _ATTEMPT, as_json=False, nothing="nobody has tried it yet")
+    show(attempts, _ATTEMPT, as_json=False, nothing="no attempts yet")
 
 
 @app.command()
 def explain(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Why a job is not running, or what became of it."""
+    """Explain why a job is not running, or how it ended."""
     found = with_control_plane(store, lambda plane: plane.pool(pool).explain(job))
     if as_json:
         show_json({"job_id": found.job_id, "status": found.status, "why": found.why, "reasons": list(found.reasons)})
@@ -142,31 +142,31 @@ def explain(pool: PoolArgument, job: JobArgument, store: StoreOption = None, as_
 @app.command()
 def cancel(
     pool: PoolArgument,
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB…", help="Jobs' ids.")],
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB…", help="Job ids.")],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel jobs: pending ones at once, running ones as soon as their worker hears it. Those that have ended stay."""
+    """Cancel jobs: pending jobs at once, running jobs when their worker gets the request. Finished jobs do not change."""
     found = with_control_plane(store, lambda plane: plane.pool(pool).cancel(*jobs))
     if as_json:
         show_json([{"job_id": job.job_id, "status": job.status, "cancel_requested": job.cancel_requested} for job in found])
         return
     for job in found:
-        asked = job.status is JobStatus.CLAIMED and job.cancel_requested
-        say(f"{job.job_id}: {'its worker is asked to stop it' if asked else job.status}")
+        requested = job.status is JobStatus.CLAIMED and job.cancel_requested
+        say(f"{job.job_id}: {'cancellation requested' if requested else job.status}")
 
 
 @app.command()
 def requeue(
     pool: PoolArgument,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB…]", help="Poisoned or cancelled jobs.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every poisoned job of the pool.")] = False,
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB…]", help="Ids of poisoned or cancelled jobs.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All poisoned jobs of the pool.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have poisoned and cancelled jobs tried again, with their failures forgotten."""
+    """Requeue poisoned or cancelled jobs, with their failure counts reset."""
     if bool(jobs) == every:
-        raise InvalidInput("expected the ids of jobs, or --all, got " + ("both" if every else "neither"))
+        raise InvalidInput("expected job ids or --all, got " + ("both" if every else "neither"))
     ids = with_control_plane(store, lambda plane: plane.pool(pool).requeue(*(jobs or ())))
     if as_json:
         show_json(list(ids))
@@ -176,18 +176,18 @@ def requeue(
 
 @app.command()
 def prune(
-    older_than: Annotated[str, typer.Option("--older-than", help="An age such as 12h, 30d or 4w.")] = "7d",
+    older_than: Annotated[str, typer.Option("--older-than", help="Minimum age, such as 12h, 30d or 4w.")] = "7d",
     status: StatusOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove jobs that ended longer ago, with their attempts, from all pools: done and cancelled ones, or those named."""
+    """Delete old finished jobs and their attempts from all pools: by default done and cancelled jobs."""
     age = parse_age(older_than)
     statuses = status or [JobStatus.DONE, JobStatus.CANCELLED]
     if unfinished := {JobStatus.PENDING, JobStatus.CLAIMED} & set(statuses):
-        raise InvalidInput(f"expected --status done, poisoned or cancelled, got {', '.join(unfinished)}: cancel those first")
-    with progress("removed") as told:
-        count = with_control_plane(store, lambda plane: plane.store.jobs.prune(age, statuses, told))
+        raise InvalidInput(f"expected --status done, poisoned or cancelled, got {', '.join(unfinished)}; cancel such jobs first")
+    with progress("removed") as update:
+        count = with_control_plane(store, lambda plane: plane.store.jobs.prune(age, statuses, update))
     if as_json:
         show_json({"pruned": count})
     else:

@@ -1,4 +1,4 @@
-"""Values for people: tables and lines; and for programs: JSON."""
+"""Prints values as tables and lines for people, or as JSON for programs."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,16 +14,16 @@ from rich.text import Text
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.plain import time_span
 
-_UNFOLDED = 10_000  #: wide enough that nothing is folded where no terminal says how wide it is
+_UNWRAPPED = 10_000  #: width without a terminal: wide enough that no line is wrapped
 
-console = Console(width=None if sys.stdout.isatty() else _UNFOLDED, markup=False, emoji=False, highlight=False)
+console = Console(width=None if sys.stdout.isatty() else _UNWRAPPED, markup=False, emoji=False, highlight=False)
 errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 Columns = Mapping[str, Callable[[Any], object]]
 
 
 def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: str) -> None:
-    """Rows as a table, or as a JSON array; with no rows, a word on what to do first."""
+    """Print rows as a table or a JSON array; if there are none, print ``nothing``."""
     if as_json:
         show_json(rows)
     elif rows:
@@ -33,22 +33,22 @@ def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: st
 
 
 def say(line: str, style: str | None = None) -> None:
-    """One line as it is: a terminal folds it by itself, a pipe gets it whole."""
+    """Print one line without wrapping it."""
     console.print(line, style=style, soft_wrap=True)
 
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[[int], None]]:
-    """A line on the terminal that tells how many rows are gone so far; nothing where there is no terminal."""
+    """A status line on the terminal that counts rows; nothing without a terminal."""
     if not errors.is_terminal:
         yield lambda rows: None
         return
-    with errors.status(f"{verb} 0 rows") as line:
-        yield lambda rows: line.update(f"{verb} {rows:,} rows")
+    with errors.status(f"{verb} 0 rows") as status:
+        yield lambda rows: status.update(f"{verb} {rows:,} rows")
 
 
 def show_json(value: object) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     print(to_json(value))
 
 
@@ -101,7 +101,7 @@ def text(value: object) -> str:
 
 
 def sentence(action: Mapping[str, Any]) -> str:
-    """One action of a beat, with its reason and, if it was not done, its error."""
+    """One action of a beat, with its reason and, if it failed, its error."""
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or action.get("phase")
     what = f"{action['type']} {subject}" if subject else action["type"]
     failed = f"  [not done: {action['error']}]" if action.get("error") else ""

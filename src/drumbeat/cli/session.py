@@ -1,4 +1,4 @@
-"""From a command to the control plane and back. Knows nothing of how commands are spelt, and imports little."""
+"""Opens the control plane for a command. Does not import Typer or Rich, so that workers start fast."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on the faster loop where it is installed (the extra ``fast``)."""
+    """Run a coroutine, on uvloop if it is installed (the extra ``fast``)."""
     try:
         import uvloop
     except ImportError:
@@ -32,16 +32,16 @@ def settings_for(store: str | None) -> Settings:
 
 
 @asynccontextmanager
-async def control_plane(store: str | None, *, create: bool = False) -> AsyncIterator[ControlPlane]:
+async def open_plane(store: str | None, *, create: bool = False) -> AsyncIterator[ControlPlane]:
     async with open_control_plane(settings_for(store), create=create) as plane:
         yield plane
 
 
 def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitable[T]], *, create: bool = False) -> T:
-    """Open the control plane, do one thing, close it. With ``create`` a store that is not there yet is made."""
+    """Open the control plane, run ``work``, close it. With ``create``, a missing store is created."""
 
     async def opened() -> T:
-        async with control_plane(store, create=create) as plane:
+        async with open_plane(store, create=create) as plane:
             return await work(plane)
 
     return run(opened())

@@ -53,7 +53,7 @@ class WorkDone:
 
 
 class Base:
-    """Settings, store and clock of this process, and the spawners they lead to."""
+    """Settings, store and clock of this process, and the spawners made from them."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         self.settings = settings
@@ -90,11 +90,11 @@ class Base:
         runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
         environment, folder = self.settings.for_children(), self.settings.state_dir
-        made: Spawner = runpod.RunPodSpawner(settings, environment, self.clock, state_dir=folder)
-        return made
+        spawner: Spawner = runpod.RunPodSpawner(settings, environment, self.clock, state_dir=folder)
+        return spawner
 
     async def tidy(self) -> None:
-        """Delete some of what is older than the retention, unless another process has just done so."""
+        """Delete some rows that are older than the retention, unless another process has just done so."""
         from drumbeat.runtime.retention import Housekeeping
 
         await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()
@@ -105,18 +105,16 @@ def check_state_dir(folder: Path) -> None:
     try:
         private_folder(folder)
     except OSError as exc:
-        raise InvalidSettings(
-            f"expected to keep workers' logs in {folder}, got: {exc.strerror}; set {STATE_DIR_VARIABLE}"
-        ) from exc
+        raise InvalidSettings(f"cannot write workers' logs to {folder}: {exc.strerror}; set {STATE_DIR_VARIABLE}") from exc
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InvalidSettings(f"expected to keep workers' logs in {folder}, but may not write there; set {STATE_DIR_VARIABLE}")
+        raise InvalidSettings(f"cannot write workers' logs to {folder}: permission denied; set {STATE_DIR_VARIABLE}")
 
 
 def process_name() -> str:
-    """A name that no other process has."""
+    """A unique name for this process; each call returns a new one."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
 
 def triggers_file() -> Path | None:
-    """The file of triggers in the current folder, under either of its names."""
+    """The triggers file in the current folder, under either of its names."""
     return next((file for file in TRIGGER_FILES if file.is_file()), None)

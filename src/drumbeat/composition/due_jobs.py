@@ -1,4 +1,4 @@
-"""Watch for jobs that become due later: in a separate process that a check starts, and in processes that run anyway."""
+"""Watch for jobs that become due later: in a process that a check starts, or in a process that is already running."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ Pools = Callable[[], Awaitable[Sequence[PoolId]]]
 Wake = Callable[[PoolId], Awaitable[object]]
 
 LONGEST_WATCH = timedelta(days=1)  #: after this a process that only watches exits; the next check starts another
-_FIRST_LOOK = timedelta(seconds=10)
+_START_AFTER = timedelta(seconds=10)
 _MODULE = "drumbeat.cli.watch_due"
 
 
@@ -38,7 +38,7 @@ async def start_watching(base: Base, pool_id: PoolId, firing: Firing | None = No
 
 
 async def watch_pool(base: Base, pool_id: PoolId, wake: Wake) -> None:
-    """Be the process that watches a pool: call ``wake`` when jobs become due; return when none are pending, or after a day."""
+    """Watch a pool: call ``wake`` when jobs become due; return when none are pending, or after a day."""
     await DueWatch(base.store, base.clock, process_name(), wake).watch(pool_id, LONGEST_WATCH)
 
 
@@ -60,7 +60,7 @@ async def watching(base: Base, keep: Callable[[], Awaitable[None]]) -> AsyncIter
 
 async def _keep(base: Base, keep: Callable[[], Awaitable[None]]) -> None:
     """Start late, because most short-lived processes never need the file of triggers. Errors do not stop the process."""
-    await base.clock.sleep(_FIRST_LOOK)
+    await base.clock.sleep(_START_AFTER)
     try:
         await keep()
     except Exception:
@@ -68,6 +68,6 @@ async def _keep(base: Base, keep: Callable[[], Awaitable[None]]) -> None:
 
 
 async def keep_due(base: Base, pools: Pools, wake: Wake, file: Path) -> None:
-    """Watch pools in this process until cancelled. Of all processes with the same file on this machine one watches."""
+    """Watch pools in this process until cancelled. Only one process per triggers file and machine watches."""
     watch = DueWatch(base.store, base.clock, process_name(), wake)
     await watch.keep(pools, f"{socket.gethostname()}{file}")

@@ -28,7 +28,7 @@ from drumbeat.fleet.service import FleetService
 from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.wakeup import PushWaker
-from drumbeat.pool.beats import PATIENCE
+from drumbeat.pool.beats import MAX_WAIT
 from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
@@ -38,19 +38,19 @@ from drumbeat.store import Store
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN = timedelta(milliseconds=100)
-_RESIGNS_WITHIN = timedelta(seconds=1)  #: from a single beat to the release of its lease
+_RETRY_EVERY = timedelta(milliseconds=100)
+_RESIGNS_WITHIN = timedelta(seconds=1)  #: a process that beats once releases its lease within this time
 
 
 class Fleets:
-    """Everything that is done to the fleets of a store from this process."""
+    """Actions of this process on the fleets of a store."""
 
     def __init__(self, base: Base) -> None:
         self._base = base
         self._store = base.store
 
     def service(self, name: str) -> FleetService:
-        """Questions about one pool's workers, and what a person may do to one."""
+        """The status of one pool's workers, and actions on single workers."""
         return FleetService(self._store, PoolId(name), encode_action)
 
     async def create(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
@@ -70,65 +70,65 @@ class Fleets:
         preset: str | None = None,
         handlers: Mapping[str, str] | None = None,
     ) -> FleetConfigured:
-        """Have a pool follow a policy. Of an existing fleet only the given settings change; a file is the whole policy.
+        """Let a pool follow a policy. Of an existing fleet only the given settings change; a file replaces the whole policy.
 
         Raises InvalidInput, InvalidSettings.
         """
-        home = await self._store.pools.find(PoolId(name))
-        is_new = home is None or not home.is_scaled
-        policy = policy_store.wanted_policy(home, os.environ, file, settings)
-        turns = home is not None and policy_store.changes_provider(home, policy)
-        limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
-        made = await self._make(name, home, policy, limits, handlers)
+        old = await self._store.pools.find(PoolId(name))
+        is_new = old is None or not old.is_scaled
+        policy = policy_store.wanted_policy(old, os.environ, file, settings)
+        new_provider = old is not None and policy_store.changes_provider(old, policy)
+        limits = load_thresholds(policy, file, preset, is_new=is_new or new_provider)
+        pool = await self._make(name, old, policy, limits, handlers)
         return FleetConfigured(
-            pool=made,
+            pool=pool,
             is_new=is_new,
-            changed=() if home is None else policy_store.differences(home.policy, made.policy),
-            overruled=policy_store.overruled(made, os.environ),
+            changed=() if old is None else policy_store.differences(old.policy, pool.policy),
+            overruled=policy_store.overruled(pool, os.environ),
         )
 
     async def _make(
         self,
         name: str,
-        home: PoolRow | None,
+        old: PoolRow | None,
         policy: FleetPolicy,
         limits: Thresholds | None,
         handlers: Mapping[str, str] | None,
     ) -> PoolRow:
-        if home is not None and home.kind is PoolKind.FLEET:
-            policy_store.check_kind(home, policy, has_handlers=handlers is not None)
-            return await self.set_policy(home.pool_id, policy, limits)
-        if home is None and policy.policy == "fixed" and handlers is None:
+        if old is not None and old.kind is PoolKind.FLEET:
+            policy_store.check_kind(old, policy, has_handlers=handlers is not None)
+            return await self.set_policy(old.pool_id, policy, limits)
+        if old is None and policy.policy == "fixed" and handlers is None:
             return await self.create(name, policy, limits)
-        plan = replace(plan_of(home) if home else WorkPlan(), concurrency=policy.concurrency)
+        plan = replace(plan_of(old) if old else WorkPlan(), concurrency=policy.concurrency)
         return await self.scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)
 
     async def scale_pool(
         self, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
     ) -> PoolRow:
-        """Have a pool of jobs scaled by a fleet's policy; its workers stay for more jobs. The pool is created if missing.
+        """Let a fleet's policy scale a pool of jobs; its workers keep waiting for jobs. The pool is created if missing.
 
         Raises InvalidInput when it is not a pool of jobs, InvalidSettings.
         """
         policy_store.check_new(self._store, policy)
-        made = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
-        await policy_store.check_policy(self._store, made, policy)
-        work = replace(plan or plan_of(made), mode=Mode.LOOP)
+        pool = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
+        await policy_store.check_policy(self._store, pool, policy)
+        work = replace(plan or plan_of(pool), mode=Mode.LOOP)
         if policy.concurrency > 1:
             work = replace(work, concurrency=policy.concurrency)
-        return await policy_store.keep_policy(self._store, made, policy, thresholds, work.to_json())
+        return await policy_store.keep_policy(self._store, pool, policy, thresholds, work.to_json())
 
-    async def effective_policy(self, name: str, **told: Any) -> FleetPolicy:
+    async def effective_policy(self, name: str, **settings: Any) -> FleetPolicy:
         """The policy a beat of this process would use: the pool's, then environment variables, then the given settings.
 
         Nothing is written. Raises NotFound, InvalidInput when the pool is not a fleet, InvalidSettings.
         """
-        return (await policy_store.effective_policy(self._store, PoolId(name), os.environ, told))[1]
+        return (await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings))[1]
 
-    async def apply_environment(self, name: str, **told: Any) -> FleetPolicy:
-        """The same, and save it as the pool's policy once it is checked."""
-        home, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, told)
-        await policy_store.keep_policy(self._store, home, policy)
+    async def apply_environment(self, name: str, **settings: Any) -> FleetPolicy:
+        """Like ``effective_policy``, and save the result as the pool's policy."""
+        pool, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings)
+        await policy_store.keep_policy(self._store, pool, policy)
         return policy
 
     @asynccontextmanager
@@ -145,18 +145,18 @@ class Fleets:
         every: timedelta,
         lease: timedelta | None = None,
         on_beat: Callable[[BeatReport], None] | None = None,
-        heed: Callable[[FleetPolicy], None] | None = None,
+        on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> ControlLoop[FleetView, Action]:
         """One controller of a fleet. Any number may run; the holder of the lease acts. ``on_beat`` is called after each beat.
 
-        ``heed`` is called with the policy before each beat; an error it raises fails that beat before anything is done.
+        ``on_policy`` is called with the policy before each beat; an error it raises fails that beat before it acts.
         """
         base = self._base
 
-        async def seen(gap: timedelta) -> FleetView:
+        async def observed(gap: timedelta) -> FleetView:
             view = await observe(base.store, spawner, pool_id, gap, every=every, clock=base.clock)
-            if heed is not None:
-                heed(view.policy)
+            if on_policy is not None:
+                on_policy(view.policy)
             return view
 
         return ControlLoop(
@@ -165,7 +165,7 @@ class Fleets:
             leadership=Leadership(base.store, pool_id, process_name(), lease or lease_for(every), base.clock),
             clock=base.clock,
             every=every,
-            observe=seen,
+            observe=observed,
             decide=decide,
             act=FleetActor(base.store, spawner, pool_id).act,
             on_beat=on_beat,
@@ -173,9 +173,9 @@ class Fleets:
             after=base.tidy,
         )
 
-    async def beat(self, name: str, **told: Any) -> BeatReport:
-        """Run one beat of a fleet, by its policy, environment variables and the given settings. Raises as for policies."""
-        policy = await self.apply_environment(name, **told)
+    async def beat(self, name: str, **settings: Any) -> BeatReport:
+        """Run one beat of a fleet by its policy, environment variables and the given settings. Raises like effective_policy."""
+        policy = await self.apply_environment(name, **settings)
         async with self.spawner(name, policy.provider) as spawner:
             loop = self.loop(PoolId(name), spawner, policy.every)
             try:
@@ -188,28 +188,28 @@ class Fleets:
         return report
 
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-        """Beat after the beat that another process runs now, which may not have seen what this one is for.
+        """Beat after a beat that another process is running, because that one may have missed the change that this one is for.
 
-        The report is not ``led`` when another process takes longer than PATIENCE, or beats repeatedly and looks again itself.
+        The report is not ``led`` when another process takes longer than MAX_WAIT, or beats repeatedly and will see the change.
         """
         clock = self._base.clock
-        deadline = clock.elapsed() + PATIENCE
+        deadline = clock.elapsed() + MAX_WAIT
         while True:
             report = await loop.beat()
             is_over = report.led or report.error is not None or clock.elapsed() >= deadline
             if is_over or await _is_kept_beating(self._store, pool_id):
                 return report
-            await clock.sleep(_LOOK_AGAIN)
+            await clock.sleep(_RETRY_EVERY)
 
-    async def beat_each(self, names: Sequence[str], **told: Any) -> Mapping[str, Mapping[str, Any]]:
+    async def beat_each(self, names: Sequence[str], **settings: Any) -> Mapping[str, Mapping[str, Any]]:
         """Run one beat of each fleet. A fleet whose beat fails is reported with its error, and the next one beats."""
-        return {name: outcome_of(await self._beat_anyway(name, **told)) for name in names}
+        return {name: outcome_of(await self._try_beat(name, **settings)) for name in names}
 
-    async def _beat_anyway(self, name: str, **told: Any) -> BeatReport:
+    async def _try_beat(self, name: str, **settings: Any) -> BeatReport:
         try:
-            return await self.beat(name, **told)
+            return await self.beat(name, **settings)
         except DrumbeatError as exc:
-            log.warning("failed to run a beat of the fleet %s: %s; going on with the other fleets", name, exc)
+            log.warning("failed to run a beat of the fleet %s: %s; continuing with the other fleets", name, exc)
             return BeatReport(led=False, error=str(exc) or type(exc).__name__)
 
     async def run(
@@ -219,12 +219,12 @@ class Fleets:
         every: timedelta,
         stop: asyncio.Event,
         on_beat: Callable[[BeatReport], None] | None = None,
-        heed: Callable[[FleetPolicy], None] | None = None,
+        on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> None:
-        """Beat until told to stop. A job that is pushed to an empty queue causes a beat at once."""
+        """Beat until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once."""
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
 
-        def heard(report: BeatReport) -> None:
+        def reported(report: BeatReport) -> None:
             waker.noted(report.view)
             if on_beat is not None:
                 on_beat(report)
@@ -233,11 +233,11 @@ class Fleets:
             await stop.wait()
             waker.woken.set()
 
-        loop = self.loop(PoolId(name), spawner, every, on_beat=heard, heed=heed)
+        loop = self.loop(PoolId(name), spawner, every, on_beat=reported, on_policy=on_policy)
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(each) for each in (waker.watch(), end(), self._keep_sweeping(name))]
+            tasks = [group.create_task(each) for each in (waker.watch(), end(), self._keep_sweeping(name))]
             await loop.run(stop, waker.woken)
-            for task in beside:
+            for task in tasks:
                 task.cancel()
 
     def _sweep(self, spawner: Spawner) -> Sweep:
@@ -245,7 +245,7 @@ class Fleets:
         return Sweep(store=self._store, spawner=spawner, clock=clock, owner=process_name, place=socket.gethostname())
 
     async def _keep_sweeping(self, name: str) -> None:
-        """Look for forgotten instances from time to time, with a separate spawner so that beats are not delayed."""
+        """Look for forgotten instances at intervals, with a separate spawner so that beats are not delayed."""
         while True:
             try:
                 async with self.spawner(name) as spawner:
@@ -268,14 +268,14 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
     """A fleet's beat as a trigger reports it: without its view and the state it leaves to the next beat."""
-    failed = [f"{deed['type']}: {deed['error']}" for deed in report.actions if "error" in deed]
-    trouble = [report.error, report.summary.get("provider_error"), *failed]
+    failed = [f"{action['type']}: {action['error']}" for action in report.actions if "error" in action]
+    errors = [report.error, report.summary.get("provider_error"), *failed]
     return {
         "led": report.led,
         "beat": report.n,
         "summary": {name: value for name, value in report.summary.items() if name != "state"},
         "actions": [dict(action) for action in report.actions],
         "why_not": report.why_not,
-        "error": next((each for each in trouble if each), None),
+        "error": next((each for each in errors if each), None),
         "seconds": report.duration.total_seconds(),
     }

@@ -1,4 +1,4 @@
-"""What surfaces may ask without a store: drive a database, read a policy, simulate one, put a decision into words."""
+"""Calls that need no store: drive a database, read a policy, simulate one, explain a decision."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ async def drive(
     on_note: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> "DriveOutcome":
-    """Drive a database from this process alone, at the longest until ``stop``; needs no store."""
+    """Generate load on a database from this process alone, until the request is done or ``stop`` is set."""
     outcome: DriveOutcome = await bench_part("worker.drive").drive_url(url, request, SystemClock(), on_progress, on_note, stop)
     return outcome
 
@@ -41,7 +41,7 @@ def template_schema() -> Mapping[str, Any]:
 
 
 def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy":
-    """A fleet's policy as its file, this process's environment and ``settings`` make it. Raises InvalidSettings."""
+    """A fleet's policy from its file, this process's environment and ``settings``. Raises InvalidSettings."""
     from drumbeat.fleet.settings import load_policy
 
     return load_policy(os.environ, file, **settings)
@@ -50,7 +50,10 @@ def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy
 def simulate_trace(
     trace: Path, policy: str | None, settings: Mapping[str, Any], file: Path | None = None, **around: Any
 ) -> "Simulated":
-    """A trace's jobs under a policy, on virtual time; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
+    """Simulate a trace's jobs under a policy on virtual time. ``around``: fields of SimulatedProvider.
+
+    Raises InvalidInput, InvalidSettings.
+    """
     from drumbeat.fleet.simulate import SimulatedProvider
     from drumbeat.fleet.simulate_files import policy_for, simulate_file
 
@@ -58,7 +61,7 @@ def simulate_trace(
 
 
 def trace_jobs(trace: Path) -> Sequence[tuple[float, float]]:
-    """The jobs of a trace, each its arrival and duration in seconds. Raises InvalidInput."""
+    """The jobs of a trace: arrival and duration of each, in seconds. Raises InvalidInput."""
     from drumbeat.fleet.trace import read_trace
 
     load = read_trace(trace)
@@ -74,7 +77,10 @@ def simulate_jobs(
     most_workers: int,
     **around: Any,
 ) -> "Simulated":
-    """Jobs, each its arrival and duration in seconds, under a policy on virtual time. Raises InvalidInput, InvalidSettings."""
+    """Simulate jobs under a policy on virtual time; a job is its arrival and duration in seconds.
+
+    Raises InvalidInput, InvalidSettings.
+    """
     from drumbeat.fleet.simulate import SimulatedLoad, SimulatedProvider
     from drumbeat.fleet.simulate_files import policy_for, simulate_load
 
@@ -92,7 +98,7 @@ def simulate_jobs(
 
 
 def sentences(found: "BeatExplanation", deeds: str = "done:") -> Sequence[str]:
-    """Why a beat did what it did, to read; ``deeds`` is what its list of actions is headed by."""
+    """Why a beat did what it did, in sentences; ``deeds`` is the heading of its list of actions."""
     from drumbeat.fleet.explain import sentences as spelt
 
     return spelt(found, deeds)

@@ -70,13 +70,13 @@ class ControlPlane(Base):
         return Fleets(self)
 
     def fleet(self, name: str) -> "FleetService":
-        """Questions about one pool's workers, and what a person may do to one."""
+        """The status of one pool's workers, and actions on single workers."""
         return self.fleets.service(name)
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
     ) -> "ControlLoop[PoolView, PoolAction]":
-        """One controller of a pool of jobs, for a process that runs anyway; triggers do the same, one beat at a time."""
+        """A controller of a pool of jobs, for a process that keeps running; triggers run the same beats one at a time."""
         from drumbeat.pool.beats import Beating, pool_loop
         from drumbeat.runtime.lease import lease_for
 
@@ -84,8 +84,8 @@ class ControlPlane(Base):
         return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
-        """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process; ``later`` is what is fired
-        for jobs that come due when nobody is here, instead of a check."""
+        """Checks and reaps pools of jobs, one beat per call. Workers it starts outlive this process. ``later`` is fired instead
+        of a check for jobs that become due after this process has ended."""
         from drumbeat.pool.checker import Checker
 
         spawner = partial(self.local_spawner, survive=True)
@@ -118,33 +118,33 @@ class ControlPlane(Base):
         return watching(self, keep)
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
-        """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
+        """Run the beat that a trigger asks for; returns each pool's report. Raises NotFound, InvalidInput."""
         from drumbeat.pool.beats import beat_report
         from drumbeat.triggers.model import BeatKind
 
         if firing.machine is BeatKind.FLEET:
             return await self._beat_fleets(firing)
-        checker, one = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
+        checker, only = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
         if firing.machine is BeatKind.REAPER:
-            reaped = await checker.reap(one, lost_after=firing.lost_after)
+            reaped = await checker.reap(only, lost_after=firing.lost_after)
             return {pool_id: beat_report(report) for pool_id, report in reaped.items()}
-        if firing.worker is not None and one is not None:
-            return {one: await self._start_machines(firing, one)}
-        pools = [one] if one else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
+        if firing.worker is not None and only is not None:
+            return {only: await self._start_machines(firing, only)}
+        pools = [only] if only else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
         return {pool_id: beat_report(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
 
     async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
-        """Take back what the dead hold, then start workers that run a FlatMachines machine. Raises NotFound, SpawnFailed."""
+        """Take back jobs of dead workers, then start workers that run a FlatMachines machine. Raises NotFound, SpawnFailed."""
         from drumbeat.triggers.machines import start_machines
 
         await self.checker().reap(pool_id)
         state_dir = str(self.settings.state_dir.absolute())
-        beat = await start_machines(firing, {**self.worker_environment, STATE_DIR_VARIABLE: state_dir})
+        report = await start_machines(firing, {**self.worker_environment, STATE_DIR_VARIABLE: state_dir})
         await self.watch_for_later(firing, pool_id)
-        return beat
+        return report
 
     async def watch_for_later(self, firing: "Firing", pool_id: PoolId) -> None:
-        """Have a process watch for jobs of a pool that come due later, and fire this then. Never raises for a store."""
+        """Start a process that fires ``firing`` when jobs of a pool become due. Store errors are logged, not raised."""
         await self.checker(firing).watch_for_later(pool_id)
 
     async def _beat_fleets(self, firing: "Firing") -> Mapping[str, Any]:
@@ -159,7 +159,7 @@ class ControlPlane(Base):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """The same for a checker that was sent by a push: work that is added from here on sends another."""
+        """Run the beat of a trigger that a push has fired. From here on, another push fires it again."""
         from drumbeat.triggers.detached import arrive
 
         if firing.pool_id is not None:
@@ -167,17 +167,17 @@ class ControlPlane(Base):
         return await self.fired(firing)
 
     async def fired(self, firing: "Firing") -> Mapping[str, Any]:
-        """The beat of a trigger of a file, and a note of when it fired and what came of it."""
+        """Run a trigger's beat, and record when it fired and what the result was."""
         from drumbeat.triggers.firings import noted
 
         return await noted(self.store.notes, self.run_trigger, firing)
 
     def triggers(self, file: Path | None = None) -> "TriggerService":
-        """The triggers of a file, or of the usual one. Raises InvalidSettings, MissingExtra."""
+        """The triggers of a file, by default of triggers.yml in the current folder. Raises InvalidSettings, MissingExtra."""
         from drumbeat.composition.due_jobs import keep_due
 
-        desk = part("triggers.service", "triggers", "triggers.yml")
-        around = desk.Surroundings(
+        module = part("triggers.service", "triggers", "triggers.yml")
+        environment = module.TriggerEnvironment(
             store=self.store,
             clock=self.clock,
             owner=process_name(),
@@ -188,11 +188,11 @@ class ControlPlane(Base):
             state_dir=self.settings.state_dir,
             keep_due=partial(keep_due, self),
         )
-        made: TriggerService = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.fired, around)
-        return made
+        service: TriggerService = module.TriggerService(file or triggers_file() or TRIGGER_FILES[0], self.fired, environment)
+        return service
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run the beat a cloud's event asks for; HTTP events need a file of triggers. Raises InvalidInput, NotFound."""
+        """Run the beat that a cloud event asks for; HTTP events need a triggers file. Raises InvalidInput, NotFound."""
         file = triggers_file()
         if file is not None:
             return await self.triggers(file).answer_event(event)
@@ -202,30 +202,30 @@ class ControlPlane(Base):
         return answer
 
     async def work_added(self, pool_id: PoolId) -> Sequence[str]:
-        """Pull the triggers that wait for work in a pool, if there is a file of them here. Answers with their names."""
+        """Fire the triggers that wait for work in a pool, if this folder has a triggers file. Returns their names."""
         return await self.waker()(pool_id)
 
     def waker(self) -> Callable[[PoolId], Awaitable[Sequence[str]]]:
-        """The same, for later: a file that cannot be used is refused now, before there is work. Raises InvalidSettings."""
+        """``work_added`` as a function to call later. Raises InvalidSettings now if the triggers file cannot be used."""
         file = triggers_file()
-        return self.triggers(file).work_added if file else _nobody
+        return self.triggers(file).work_added if file else _no_triggers
 
     @asynccontextmanager
     async def waking(self, file: Path | None = None) -> AsyncIterator[Callable[[str], Awaitable[Sequence[str]]]]:
-        """Gives what to call with a pool's name after each push: it pulls the triggers that wait for work, in-loop ones too.
+        """Gives a function to call with a pool's name after each push: it fires the triggers that wait for work.
 
-        Those run beside the caller; at the end of the block they are waited for.
+        In-loop triggers run beside the caller; the end of the block waits for them.
         """
-        desk = self.triggers(file)
-        async with desk.in_loop() as beside:
-            yield partial(desk.work_added, beside=beside)
+        service = self.triggers(file)
+        async with service.in_loop() as beside:
+            yield partial(service.work_added, beside=beside)
 
     def bench(self) -> "BenchService":
-        """Templates, runs, comparisons and reports. Its workers outlive this process: another may go on with their run."""
+        """Templates, runs, comparisons and reports. Its workers outlive this process, so another process can continue a run."""
         from drumbeat.runtime.host import this_host
 
         host = this_host()
-        desk: BenchService = bench_part("service").BenchDesk(
+        service: BenchService = bench_part("service").BenchService(
             self.store,
             self.clock,
             process_name(),
@@ -233,21 +233,21 @@ class ControlPlane(Base):
             partial(self.local_spawner, survive=True),
             self.connections(),
         )
-        return desk
+        return service
 
     def connections(self) -> "ConnectionService":
-        """Databases under test by name. Raises InvalidSettings when DRUMBEAT_KEY is set and holds no key."""
-        desk: ConnectionService = bench_part("targets.connections").ConnectionDesk(self.store, self.vault())
-        return desk
+        """Databases under test by name. Raises InvalidSettings when DRUMBEAT_KEY is set but is not a valid key."""
+        service: ConnectionService = bench_part("targets.connections").ConnectionService(self.store, self.vault())
+        return service
 
     def vault(self) -> "Vault":
-        """What seals secrets, with the keys of this process's environment. Raises InvalidSettings."""
+        """Encrypts secrets with the keys of this process's environment. Raises InvalidSettings."""
         from drumbeat.bench.targets.vault import open_vault
 
         return open_vault(os.environ)
 
     async def run_worker(self, arguments: WorkerArguments) -> ExitCode:
-        """Be a worker of a pool, from joining to leaving. Raises NotFound when there is no such pool or run."""
+        """Run a worker that a controller has started, until it leaves. Raises NotFound when there is no such pool or run."""
         return await self._worker_runner().run_spawned(arguments)
 
     async def work(
@@ -260,10 +260,10 @@ class ControlPlane(Base):
         signals: bool = True,
         grace: timedelta | None = None,
     ) -> WorkDone:
-        """Be a worker of a pool of jobs, by this plan, without being spawned. Raises NotFound, InvalidInput.
+        """Run a worker of a pool of jobs by this plan, without a controller. Raises NotFound, InvalidInput.
 
-        ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone. ``grace`` is how long
-        running jobs may go on when it is told to stop; None: as the pool says.
+        ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
+        running jobs may continue once the worker is told to stop; None: as the pool says.
         """
         return await self._worker_runner().run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace)
 
@@ -273,14 +273,14 @@ class ControlPlane(Base):
         return WorkerRunner(self, self.checker(), self.watching())
 
     def pool(self, name: str) -> "Pool":
-        """Everything one may ask of a pool of jobs; it need not exist yet."""
+        """The pool of jobs with this name; it need not exist yet."""
         from drumbeat.pool.service import Pool
 
         return Pool(self.store, self.clock, name, process_name(), push_on=push_on(self.settings.store))
 
 
 def push_on(store: str) -> "PushOn | None":
-    """How jobs are pushed on a caller's own connection to this store; None where that cannot be."""
+    """A function that pushes jobs on a caller's connection to this store; None where the store does not support it."""
     parts = urlsplit(store)
     if parts.scheme not in ("postgres", "postgresql"):
         return None
@@ -296,7 +296,7 @@ def push_on(store: str) -> "PushOn | None":
 
 @contextmanager
 def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[Door]":
-    """A fork server of this process's own, with these modules loaded: the way to it. Nothing may run beside the caller yet."""
+    """Inside the block this process has a fork server with these modules loaded. Nothing else may run in the process yet."""
     from drumbeat.spawn.fork_client import OwnDoor
     from drumbeat.spawn.fork_server import own_fork_server
 
@@ -307,13 +307,13 @@ def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) ->
 def serve_forks(
     settings: Settings, become: "Callable[[Sequence[str]], int]", modules: Sequence[str], idle: timedelta | None
 ) -> None:
-    """Be the fork server of the state folder, until told to stop or nobody asked for ``idle``. Raises AlreadyExists."""
+    """Run the fork server of the state folder, until told to stop or without a request for ``idle``. Raises AlreadyExists."""
     from drumbeat.spawn.fork_server import ForkServer, listening, warm_up
 
     check_state_dir(settings.state_dir)
-    with listening(settings.state_dir) as knocks:
+    with listening(settings.state_dir) as requests:
         warm_up(modules)
-        ForkServer(knocks, become, idle).serve()
+        ForkServer(requests, become, idle).serve()
 
 
 @contextmanager
@@ -337,5 +337,5 @@ def on_stop_signals(stop: Callable[[str], object], *numbers: signal.Signals) -> 
         yield
 
 
-async def _nobody(_: PoolId) -> Sequence[str]:
+async def _no_triggers(_: PoolId) -> Sequence[str]:
     return ()

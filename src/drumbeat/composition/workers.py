@@ -44,14 +44,14 @@ class WorkerRunner:
     async def run_spawned(self, arguments: WorkerArguments) -> ExitCode:
         """Run a worker that a controller has started. Raises NotFound when there is no such pool or run."""
         hold_leash()
-        home = await self._store.pools.get(PoolId(arguments.run_id))
+        pool = await self._store.pools.get(PoolId(arguments.run_id))
         identity = _identity(arguments)
-        workload = self._workload(home, identity)
-        life = self._life(home, identity, workload)
-        code = await self._live(home, identity, life)
-        if home.kind is PoolKind.JOBS and life.work_is_done:
+        workload = self._workload(pool, identity)
+        life = self._life(pool, identity, workload)
+        code = await self._run(pool, identity, life)
+        if pool.kind is PoolKind.JOBS and life.work_is_done:
             done = workload.figures
-            await self._checker.after_exit(home.pool_id, done.operations + done.errors)
+            await self._checker.after_exit(pool.pool_id, done.operations + done.errors)
         return code
 
     async def run_adhoc(
@@ -67,55 +67,55 @@ class WorkerRunner:
         """Run a worker of a pool of jobs that no controller has started. Raises NotFound, InvalidInput."""
         from drumbeat.pool.service import Pool
 
-        home = await Pool(self._store, self._clock, name, process_name()).get()
+        pool = await Pool(self._store, self._clock, name, process_name()).get()
         if grace is not None:
-            home = replace(home, thresholds=replace(home.thresholds, drain_within=grace))
-        me = worker_id or f"{name}-{process_name()}"
-        arguments = WorkerArguments(run_id=name, worker_id=me, worker_group_id=0, worker_group_count=1)
+            pool = replace(pool, thresholds=replace(pool.thresholds, drain_within=grace))
+        own_id = worker_id or f"{name}-{process_name()}"
+        arguments = WorkerArguments(run_id=name, worker_id=own_id, worker_group_id=0, worker_group_count=1)
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
-        workload = self._job_workload(home, identity, plan, handlers)
-        code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
-        if code is ExitCode.CLEAN and await self._store.beats.last(home.pool_id) is not None:
-            await self._checker.watch_for_later(home.pool_id)
-        tally = workload.hand.tally
-        return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
+        workload = self._job_workload(pool, identity, plan, handlers)
+        code = await self._run(pool, identity, self._life(pool, identity, workload), signals=signals)
+        if code is ExitCode.CLEAN and await self._store.beats.last(pool.pool_id) is not None:
+            await self._checker.watch_for_later(pool.pool_id)
+        tally = workload.in_flight.tally
+        return WorkDone(worker_id=own_id, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
-    def _workload(self, home: PoolRow, identity: Joining) -> Workload:
-        if home.kind is PoolKind.FLEET:
+    def _workload(self, pool: PoolRow, identity: Joining) -> Workload:
+        if pool.kind is PoolKind.FLEET:
             from drumbeat.fleet.workload import Metronome
 
             return Metronome(self._clock)
-        if home.kind is PoolKind.BENCH:
-            run_id, folder = RunId(home.pool_id), self._base.settings.state_dir / "executions"
+        if pool.kind is PoolKind.BENCH:
+            run_id, folder = RunId(pool.pool_id), self._base.settings.state_dir / "executions"
             from drumbeat.bench.targets.vault import open_vault
 
-            made: Workload = bench_part("worker.assemble").bench_workload(
+            workload: Workload = bench_part("worker.assemble").bench_workload(
                 self._store, run_id, identity.worker_id, identity.slot, folder, self._clock, open_vault(os.environ)
             )
-            return made
-        return self._job_workload(home, identity, None)
+            return workload
+        return self._job_workload(pool, identity, None)
 
     def _job_workload(
-        self, home: PoolRow, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
+        self, pool: PoolRow, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
     ) -> "JobWorkload":
         from drumbeat.pool.worker.assemble import job_workload
         from drumbeat.pool.worker.options import plan_of
 
-        return job_workload(self._store, home, identity.holder, plan or plan_of(home), self._clock, handlers=handlers)
+        return job_workload(self._store, pool, identity.holder, plan or plan_of(pool), self._clock, handlers=handlers)
 
-    def _life(self, home: PoolRow, identity: Joining, workload: Workload) -> WorkerLife:
+    def _life(self, pool: PoolRow, identity: Joining, workload: Workload) -> WorkerLife:
         return WorkerLife(
             self._store,
             identity,
-            home.thresholds,
+            pool.thresholds,
             workload,
             clock=self._clock,
             probe=Probe(self._clock, disk=find_disk(os.environ, self._clock)),
-            gated=home.kind is not PoolKind.JOBS,
+            gated=pool.kind is not PoolKind.JOBS,
         )
 
-    async def _live(self, home: PoolRow, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
-        shipper = LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id)
+    async def _run(self, pool: PoolRow, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
+        shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
         async with shipper, self._watching:
             try:
                 return await (run_until_signalled(life) if signals else life.run())

@@ -1,1 +1,1 @@
-"""Words: the rows and rules everything else speaks in. No I/O, standard library only."""
+"""Data types and rules that all other packages share. No I/O, standard library only."""

@@ -1,4 +1,4 @@
-"""An answer that is kept under its request's idempotency key, so that asking again is asking once."""
+"""A response stored under its request's idempotency key, so that a repeated request gets the same response."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,18 +6,18 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswer:
-    """What a request was answered with."""
+    """The response to a request."""
 
     status: int
     body: str = ""  #: JSON
-    location: str | None = None  #: where what was made is
+    location: str | None = None  #: address of the created resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAnswer:
-    """One row of ``answers``. Until it is given, the key is only held."""
+    """One row of ``answers``. Until the response is known, the row only reserves the key."""
 
     key: str
-    fingerprint: str  #: of the request: another one under the same key is a mistake
+    fingerprint: str  #: of the request: a different request under the same key is an error
     expires_at: datetime
-    answer: RequestAnswer | None = None  #: None: its request is still being worked on
+    answer: RequestAnswer | None = None  #: None: the request is still being processed

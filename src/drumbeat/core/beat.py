@@ -1,4 +1,4 @@
-"""A beat: one pass of a control loop, as it is kept."""
+"""A beat: one pass of a control loop, as it is stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.pool import PoolId
 
-CHECK = "check"  #: the kind of a beat that a checker made in a fleet's pool; a fleet's own names none
+CHECK = "check"  #: the kind of a beat that a checker recorded in a fleet's pool; a fleet's own beats have no kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,19 +18,19 @@ class NewBeat:
     epoch: int
     view: Mapping[str, Any] | None  #: None when observing failed
     actions: Sequence[Mapping[str, Any]] = ()  #: each with its type, its reason and, if it failed, its error
-    why_not: str | None = None  #: when nothing was done: why
+    why_not: str | None = None  #: the reason, if nothing was done
     error: str | None = None  #: the first stage that failed, and how
     duration: timedelta = timedelta()
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
-        """Whether any of it failed: a stage, an action such as a start that was refused, or its provider gave no list."""
+        """Whether a stage or an action failed (such as a refused start), or the provider gave no list of instances."""
         return self.error is not None or "provider_error" in self.summary or any("error" in each for each in self.actions)
 
     @property
     def is_check(self) -> bool:
-        """Whether a checker made it in a fleet's pool: it saw and decided nothing of the fleet."""
+        """Whether a checker recorded it in a fleet's pool; such a beat neither observed the fleet nor decided for it."""
         return self.summary.get("kind") == CHECK
 
 

@@ -1,11 +1,11 @@
-"""Which ended workers still count for money: the running month's, with what a provider rounds up."""
+"""Which ended workers still count towards the cost of the current month."""
 
 from datetime import UTC, datetime, timedelta
 
-_LONGEST_GRANULE = timedelta(days=1)  #: the longest time that a provider bills at once
+_LONGEST_GRANULE = timedelta(days=1)  #: the longest billing unit of any provider
 
 
 def billed_since(now: datetime) -> datetime:
-    """Whoever was gone before then costs nothing in the month of ``now``, by UTC."""
+    """The moment before which an ended worker costs nothing in the month of ``now`` (UTC)."""
     month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return month - _LONGEST_GRANULE

@@ -1,4 +1,4 @@
-"""Time as an argument: the one file that may look at the wall."""
+"""Time as an argument: the only file that may read the system clock."""
 
 import asyncio
 import heapq
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the time is, and a way to wait."""
+    """Tells the time and sleeps."""
 
     def now(self) -> datetime:
-        """The wall clock, aware, UTC."""
+        """The wall clock, timezone-aware, in UTC."""
         ...
 
     def elapsed(self) -> timedelta:
-        """Time since some fixed moment; never goes back, whatever happens to the wall clock."""
+        """Time since some fixed moment; never goes back, even if the wall clock does."""
         ...
 
     async def sleep(self, duration: timedelta) -> None:
@@ -24,11 +24,11 @@ class Clock(Protocol):
         ...
 
 
-_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: goes on while the machine is suspended
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: keeps counting while the machine is suspended
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The machine's clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -41,7 +41,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """Time that moves only when a test says so."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
@@ -64,7 +64,7 @@ class ManualClock:
         await woken
 
     async def advance(self, duration: timedelta, settle: int = 20) -> None:
-        """Move on, waking each sleeper at its own moment and letting it run before the next."""
+        """Move time forward, waking each sleeper when it is due and letting it run before the next."""
         until = self._elapsed + duration
         await _settle(settle)
         while self._sleepers and self._sleepers[0][0] <= until:
@@ -76,12 +76,12 @@ class ManualClock:
         self._elapsed = until
 
     def jump(self, duration: timedelta) -> None:
-        """Time passes and nobody runs meanwhile, as on a machine that stands still."""
+        """Move time forward without running any task, as on a suspended machine."""
         self._elapsed += duration
 
 
 async def _settle(turns: int) -> None:
-    """Let others run: so many turns at the most, fewer where the loop can tell that nobody has anything left to do."""
+    """Let other tasks run for at most ``turns`` turns, fewer if the event loop shows that no task is ready."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     for _ in range(turns):
         await asyncio.sleep(0)

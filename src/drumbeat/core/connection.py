@@ -1,4 +1,4 @@
-"""A connection: a database under test by a name, its password sealed."""
+"""A saved connection: a named database under test, with its password encrypted."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """A secret nobody can read without the key of this id."""
+    """A secret that can be read only with the key of this id."""
 
     key_id: str
     text: str = field(repr=False)  #: ciphertext, in base64
@@ -17,9 +17,9 @@ class StoredConnection:
     """One row of ``connections``."""
 
     name: str
-    url: str  #: never with a password
-    secret: Sealed | None = None  #: the password; None: the database asks for none, or it is in the environment
+    url: str  #: without the password
+    secret: Sealed | None = None  #: the password; None: the database needs none, or it comes from the environment
     description: str | None = None
-    is_default: bool = False  #: what an editor offers first
+    is_default: bool = False  #: preselected in the editor
     created_at: datetime | None = None
     updated_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""A decision: what shall be done and why, or why nothing is."""
+"""A decision: the actions to take and why, or why there are none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Reasoned(Protocol):
-    """An action: a frozen dataclass that names its subject and says why."""
+    """An action: a frozen dataclass that names its subject and its reason."""
 
     @property
     def reason(self) -> str: ...
@@ -17,11 +17,11 @@ A = TypeVar("A", bound=Reasoned)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[A]):
-    """What shall be done, or why nothing is."""
+    """The actions to take, or why there are none."""
 
     actions: Sequence[A] = ()
     why_not: str | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)  #: kept with the beat, for whoever lists beats
+    summary: Mapping[str, Any] = field(default_factory=dict)  #: stored with the beat, for lists of beats
 
 
 def action_type(action: object) -> str:

@@ -1,24 +1,24 @@
 """Every error Drumbeat raises. Messages say what was expected, what was got, and what to do.
 
 DrumbeatError
-├── InvalidInput             what the caller gave cannot be used; nothing was changed
+├── InvalidInput             the caller's input cannot be used; nothing was changed
 │   └── InvalidSettings      a setting, URL, option or configuration file is wrong
 ├── NotFound                 no such pool, run, worker
-├── AlreadyExists            the row is there already
-├── Refused                  the row has moved on; what was asked is no longer yours to do
-│   ├── IllegalMove          the state diagram has no such arrow
+├── AlreadyExists            the row already exists
+├── Refused                  the row has changed; the caller may no longer do this
+│   ├── IllegalMove          the state diagram does not allow this change of state
 │   ├── StaleWrite           the row is not in the state the caller saw
 │   ├── Fenced               another controller holds the lease now
 │   └── WorkerGone           this worker's row is closed, or belongs to another process
 ├── JobEnded                 a job was poisoned or cancelled: it has no result, unless it is requeued
 ├── StoreError               the database
-│   ├── StoreUnavailable     it did not answer; trying again may help
-│   ├── StoreCorrupt         it answers nonsense; trying again will not help
+│   ├── StoreUnavailable     it did not answer; retrying may help
+│   ├── StoreCorrupt         its data cannot be read; retrying will not help
 │   ├── StoreNotReady        it has no tables yet, or older ones: run ``drumbeat store migrate``
 │   └── StoreTooNew          it was written by a newer Drumbeat
 ├── SpawnError               a worker could not be started, listed or stopped
-│   ├── SpawnFailed          the provider said no; it is certain that nothing was started
-│   └── SpawnAmbiguous       no answer: it may have been started; list before trying again
+│   ├── SpawnFailed          the provider refused; nothing was started
+│   └── SpawnAmbiguous       no answer: it may have been started; list before retrying
 └── MissingExtra             an optional dependency is not installed
 """
 
@@ -27,11 +27,11 @@ from enum import StrEnum
 
 
 class DrumbeatError(Exception):
-    """The root of the tree above."""
+    """Base class of every Drumbeat error."""
 
 
 class InvalidInput(DrumbeatError):
-    """What the caller gave cannot be used."""
+    """The caller's input cannot be used."""
 
 
 class InvalidSettings(InvalidInput):
@@ -39,19 +39,19 @@ class InvalidSettings(InvalidInput):
 
 
 class NotFound(DrumbeatError):
-    """There is no such row."""
+    """The row does not exist."""
 
 
 class AlreadyExists(DrumbeatError):
-    """The row is there already."""
+    """The row already exists."""
 
 
 class Refused(DrumbeatError):
-    """The row has moved on."""
+    """The row has changed; the caller may no longer do this."""
 
 
 class IllegalMove(Refused):
-    """The state diagram has no such arrow."""
+    """The state diagram does not allow this change of state."""
 
 
 class StaleWrite(Refused):
@@ -71,15 +71,15 @@ class JobEnded(DrumbeatError):
 
 
 class StoreError(DrumbeatError):
-    """The database failed us."""
+    """The database failed."""
 
 
 class StoreUnavailable(StoreError):
-    """The database did not answer; trying again may help."""
+    """The database did not answer; retrying may help."""
 
 
 class StoreCorrupt(StoreError):
-    """The database answers nonsense; trying again will not help."""
+    """The database's content cannot be read; retrying will not help."""
 
 
 class StoreNotReady(StoreError):
@@ -91,16 +91,16 @@ class StoreTooNew(StoreError):
 
 
 class SpawnCause(StrEnum):
-    """Why a worker did not come to be. All but the last are its provider's fault, not its own."""
+    """Why a worker could not be started. All but the last are the provider's fault, not the worker's."""
 
-    NO_CAPACITY = "no_capacity"  #: there is none of that kind now; another kind or place may have one
-    BAD_REQUEST = "bad_request"  #: it will never be accepted as it is
-    AUTH = "auth"  #: the key is wrong, or may not do this
+    NO_CAPACITY = "no_capacity"  #: the provider has no machine of this kind now; another kind or place may have one
+    BAD_REQUEST = "bad_request"  #: the provider will never accept the request as it is
+    AUTH = "auth"  #: the API key is wrong, or lacks permission
     NO_MONEY = "no_money"  #: the account is empty
-    RATE_LIMITED = "rate_limited"  #: too many calls
-    TRANSIENT = "transient"  #: the provider failed; trying again may help
+    RATE_LIMITED = "rate_limited"  #: too many API calls
+    TRANSIENT = "transient"  #: the provider failed; retrying may help
     AMBIGUOUS = "ambiguous"  #: no answer: it may have been started
-    BOOT_CRASH = "boot_crash"  #: it was started, and ended before it was ready
+    BOOT_CRASH = "boot_crash"  #: the worker was started, and ended before it was ready
 
 
 class SpawnError(DrumbeatError):
@@ -109,15 +109,15 @@ class SpawnError(DrumbeatError):
     def __init__(self, message: str, *, cause: SpawnCause = SpawnCause.TRANSIENT, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
         self.cause = cause
-        self.retry_after = retry_after  #: how long the provider wishes to be left alone
+        self.retry_after = retry_after  #: how long the provider asks to wait before the next call
 
 
 class SpawnFailed(SpawnError):
-    """The provider said no; nothing was started."""
+    """The provider refused; nothing was started."""
 
 
 class SpawnAmbiguous(SpawnError):
-    """The provider gave no answer; list before trying again."""
+    """The provider gave no answer; list before retrying."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, cause=SpawnCause.AMBIGUOUS)

@@ -1,4 +1,4 @@
-"""Events: one ordered row per pool, an instruction to workers or a fact for the record."""
+"""Events: rows numbered within their pool, each an instruction to workers or a record of a fact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,26 +11,26 @@ from drumbeat.core.worker import WorkerId
 
 
 class EventType(StrEnum):
-    """The names users type and read. Workers skip the types they do not know."""
+    """Event types, as users type and read them. Workers skip types they do not know."""
 
     START = "START"
     STOP = "STOP"
     SET_PHASE = "SET_PHASE"
     SET_WORKER_TARGET = "SET_WORKER_TARGET"
-    SCALE_DOWN = "SCALE_DOWN"  #: for the record: a guardrail lowered a target
-    GUARDRAIL_WARNING = "GUARDRAIL_WARNING"  #: for the record
-    WORKER_MOVED = "WORKER_MOVED"  #: for the record: a worker changed state
+    SCALE_DOWN = "SCALE_DOWN"  #: record only: a guardrail lowered a target
+    GUARDRAIL_WARNING = "GUARDRAIL_WARNING"  #: record only
+    WORKER_MOVED = "WORKER_MOVED"  #: record only: a worker changed state
 
 
 FACTS = frozenset({EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING, EventType.WORKER_MOVED})
 
 
 class Scope(StrEnum):
-    """Whom an event is for."""
+    """Which workers an event is for."""
 
     RUN = "RUN"  #: every worker of the pool
     WORKER_GROUP = "WORKER_GROUP"  #: the worker in one slot
-    WORKER = "WORKER"  #: one worker by name
+    WORKER = "WORKER"  #: the worker with this id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Event(NewEvent):
     created_at: datetime
 
     def is_for(self, worker_id: WorkerId, slot: int) -> bool:
-        """Whether this worker should obey it. A fact for the record is for nobody to obey."""
+        """Whether this worker must obey the event. No worker obeys a record of a fact."""
         if self.type in FACTS:
             return False
         match self.scope:
@@ -70,7 +70,7 @@ def start(expected_workers: int) -> NewEvent:
 
 
 def stop(reason: str, drain_within: timedelta | None = None, worker_id: WorkerId | None = None) -> NewEvent:
-    """Tell every worker, or one, to finish what it holds and leave."""
+    """Tell every worker, or one, to finish its work and leave."""
     payload: dict[str, Any] = {"reason": reason}
     if drain_within is not None:
         payload["drain_timeout_seconds"] = drain_within.total_seconds()
@@ -87,12 +87,12 @@ def set_phase(phase: str, effective_at: datetime | None = None) -> NewEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTarget:
-    """How many connections (or whatever its workload holds) one worker shall have."""
+    """How many connections, or other units of its workload, one worker should hold."""
 
     connections: int
     reason: str
     ramp: timedelta = timedelta()
-    qps: float | None = None  #: operations a second at most, issued whatever the database does; None: as fast as possible
+    qps: float | None = None  #: maximum operations per second, issued even if the database lags; None: as fast as possible
     step_id: str | None = None
     effective_at: datetime | None = None
 

@@ -1,8 +1,8 @@
 """A latency histogram that merges exactly: log buckets over nanoseconds, each under 1.6 % wide.
 
-A value below 128 has a bucket of its own. Above, each power of two is cut into 64 equal buckets, so the middle of a bucket is
-within 0.8 % of every value in it. Two histograms merge by adding counts, which loses nothing: the merge of ten workers'
-histograms is the histogram one worker would have made of all their operations. Count, sum, least and greatest are exact.
+Each value below 128 has its own bucket. Above that, each power of two is cut into 64 equal buckets, so the middle of a bucket
+is within 0.8 % of every value in it. Two histograms merge by adding counts, which loses nothing: merging ten workers'
+histograms gives the same histogram as recording all their operations in one. Count, sum, least and greatest are exact.
 """
 
 from array import array
@@ -16,13 +16,13 @@ from typing import Literal
 _SUB_BITS = 6
 _SUB = 1 << _SUB_BITS
 _EXACT = _SUB * 2
-_LONGEST = 1 << 42  #: nanoseconds; a little over an hour, everything longer is counted there
+_LONGEST = 1 << 42  #: nanoseconds, a little over an hour; longer durations are counted in the last bucket
 BUCKETS = (42 - _SUB_BITS - 1) * _SUB + _EXACT
-_SPARSE, _DENSE = 1, 2  #: the two forms in bytes
-_WIDEST = 1024  #: buckets, for the dense form
-_ONE_BYTE = 0x80  #: numbers below it take one byte
+_SPARSE, _DENSE = 1, 2  #: the two byte formats
+_WIDEST = 1024  #: most buckets in the dense format
+_ONE_BYTE = 0x80  #: numbers below this take one byte
 _TOO_MANY = 1 << 64
-_ORDER: Literal["little", "big"] = "little" if pack("=H", 1)[0] else "big"  #: in which this machine keeps a number's bytes
+_ORDER: Literal["little", "big"] = "little" if pack("=H", 1)[0] else "big"  #: this machine's byte order
 
 
 def bucket_of(nanoseconds: int) -> int:
@@ -56,7 +56,7 @@ class Histogram:
         self.greatest: int | None = None
 
     def record(self, nanoseconds: int) -> None:
-        """Count one duration; a negative one (a clock that stepped back) counts as none."""
+        """Count one duration; a negative one (a clock that stepped back) counts as 0."""
         if nanoseconds < 0:
             nanoseconds = 0
         if _EXACT <= nanoseconds < _LONGEST:
@@ -71,7 +71,7 @@ class Histogram:
             self.greatest = nanoseconds
 
     def record_all(self, durations: Sequence[int]) -> None:
-        """Count many durations: about three times cheaper a sample than one by one."""
+        """Count many durations, about three times faster than one by one."""
         if not durations:
             return
         if min(durations) < 0:
@@ -86,13 +86,13 @@ class Histogram:
         self._widen(sum(durations), min(durations), max(durations))
 
     def add(self, buckets: Iterable[tuple[int, int]], total: int, least: int, greatest: int) -> None:
-        """Count what another has sorted into buckets already, with its exact sum, least and greatest."""
+        """Add durations that are already counted by bucket, with their exact sum, least and greatest."""
         for bucket, count in buckets:
             self.counts[bucket] += count
         self._widen(total, least, greatest)
 
     def merge(self, other: "Histogram") -> None:
-        """Add another's counts to these: all of them at once, as one big number. No count reaches 2**64, so none carries."""
+        """Add another histogram's counts to these, for speed as one big integer. No count reaches 2**64, so none carries."""
         if other.least is None or other.greatest is None:
             return
         used = _used(other)
@@ -112,17 +112,17 @@ class Histogram:
 
     @property
     def mean(self) -> timedelta | None:
-        """The exact mean, or None of nothing."""
+        """The exact mean; None if nothing was counted."""
         count = self.count
         return timedelta(microseconds=self.total / count / 1000) if count else None
 
     def percentile(self, percent: float) -> timedelta | None:
-        """The duration that ``percent`` % of the counted ones do not exceed, or None of nothing."""
+        """The duration that ``percent`` % of the counted ones do not exceed; None if nothing was counted."""
         nanoseconds = self.percentile_ns(percent)
         return None if nanoseconds is None else timedelta(microseconds=nanoseconds / 1000)
 
     def percentile_ns(self, percent: float) -> float | None:
-        """The same in nanoseconds, without a microsecond's rounding."""
+        """The same in nanoseconds, not rounded to microseconds."""
         return self.percentiles_ns((percent,))[0]
 
     def percentiles_ns(self, percents: Sequence[float]) -> list[float | None]:
@@ -150,13 +150,13 @@ class Histogram:
         dense = len(window) <= _WIDEST and max(window) < 256
         out = bytearray([_DENSE if dense else _SPARSE])
         for figure in (self.total, self.least, self.greatest):
-            _put(out, figure)
+            _write_number(out, figure)
         if dense:
             return bytes(out) + bytes(window)
         before = 0
         for bucket, count in self.buckets():
-            _put(out, bucket - before)
-            _put(out, count)
+            _write_number(out, bucket - before)
+            _write_number(out, count)
             before = bucket
         return bytes(out)
 
@@ -172,14 +172,12 @@ class Histogram:
         if data[0] == _DENSE and rest and rest[0] and rest[-1] and len(rest) == len(range(BUCKETS)[_used(histogram)]):
             histogram.counts[_used(histogram)] = array("Q", list(rest))
             return histogram
-        pairs = _sparse(rest) if data[0] == _SPARSE else list(enumerate(rest, bucket_of(histogram.least)))
+        pairs = _read_sparse(rest) if data[0] == _SPARSE else list(enumerate(rest, bucket_of(histogram.least)))
         used = [(bucket, count) for bucket, count in pairs if count]
         if not used or (used[0][0], used[-1][0]) != (bucket_of(histogram.least), bucket_of(histogram.greatest)):
-            raise ValueError(
-                "expected the least and the greatest in the outermost buckets, got a histogram cut short or spoiled"
-            )
+            raise ValueError("expected the least and the greatest in the outermost buckets, the histogram is corrupt")
         if pairs[-1][0] != used[-1][0]:
-            raise ValueError("expected nothing beyond the greatest, got a histogram that goes on")
+            raise ValueError("expected no bucket above that of the greatest, got more")
         for bucket, count in used:
             histogram.counts[bucket] = count
         return histogram
@@ -199,18 +197,18 @@ class Histogram:
 
 
 def _used(histogram: Histogram) -> slice:
-    """Where the counts can be: between the buckets of the least and the greatest."""
+    """The buckets that may hold counts: from that of the least to that of the greatest."""
     if histogram.least is None or histogram.greatest is None:
         return slice(0, 0)
     return slice(bucket_of(histogram.least), bucket_of(histogram.greatest) + 1)
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """One histogram of everything counted in all of them."""
-    whole = Histogram()
+    """One histogram with the counts of all of them."""
+    result = Histogram()
     for histogram in histograms:
-        whole.merge(histogram)
-    return whole
+        result.merge(histogram)
+    return result
 
 
 def _middle(bucket: int) -> float:
@@ -218,7 +216,7 @@ def _middle(bucket: int) -> float:
     return (low + above - 1) / 2
 
 
-def _put(out: bytearray, number: int) -> None:
+def _write_number(out: bytearray, number: int) -> None:
     while number >= _ONE_BYTE:
         out.append(number & 0x7F | _ONE_BYTE)
         number >>= 7
@@ -226,21 +224,21 @@ def _put(out: bytearray, number: int) -> None:
 
 
 def _figures(data: bytes) -> tuple[list[int], bytes]:
-    """The three exact figures, and what follows them."""
+    """The sum, least and greatest, and the bytes after them."""
     figures, at = [], 0
     for _ in range(3):
-        number, at = _take(data, at)
+        number, at = _read_number(data, at)
         figures.append(number)
     return figures, data[at:]
 
 
-def _sparse(data: bytes) -> list[tuple[int, int]]:
-    """Buckets, each a step from the last, and their counts."""
+def _read_sparse(data: bytes) -> list[tuple[int, int]]:
+    """Buckets with their counts; each bucket is stored as its distance from the one before."""
     pairs: list[tuple[int, int]] = []
     at = 0
     while at < len(data):
-        step, at = _take(data, at)
-        count, at = _take(data, at)
+        step, at = _read_number(data, at)
+        count, at = _read_number(data, at)
         bucket = pairs[-1][0] + step if pairs else step
         if bucket >= BUCKETS or (pairs and not step) or not 0 < count < _TOO_MANY:
             raise ValueError(f"expected rising buckets below {BUCKETS}, none empty; got {count} in bucket {bucket}")
@@ -248,12 +246,12 @@ def _sparse(data: bytes) -> list[tuple[int, int]]:
     return pairs
 
 
-def _take(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at a place, and where the next one does."""
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at ``at``, and where the next one begins."""
     number = shift = 0
-    for place in range(at, len(data)):
-        number |= (data[place] & 0x7F) << shift
-        if data[place] < _ONE_BYTE:
-            return number, place + 1
+    for index in range(at, len(data)):
+        number |= (data[index] & 0x7F) << shift
+        if data[index] < _ONE_BYTE:
+            return number, index + 1
         shift += 7
-    raise ValueError("expected a whole histogram, got one cut short")
+    raise ValueError("expected a complete histogram, got a truncated one")

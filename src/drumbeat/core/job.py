@@ -1,4 +1,4 @@
-"""A job: one unit of work in a pool's queue, done as often as promised."""
+"""A job: one unit of work in a pool's queue."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ JobId = NewType("JobId", str)
 
 
 class JobStatus(StrEnum):
-    """Where a job is. Failed attempts are not a state: they live in the attempts log.
+    """The state of a job. A failed attempt is not a state: it is a row of ``job_attempts``.
 
     pending ⇄ claimed ─▶ done
        │         ├─────▶ poisoned ─▶ pending (requeued by hand)
@@ -40,16 +40,16 @@ class Backoff:
     first: timedelta = timedelta(seconds=1)
     factor: float = 2.0
     most: timedelta = timedelta(minutes=10)
-    jitter: float = 0.1  #: each wait is longer or shorter by up to this share, so that many do not come back at once
+    jitter: float = 0.1  #: each wait is longer or shorter by up to this share, so that retries spread out
 
 
 USUAL_BACKOFF = Backoff()
 NO_BACKOFF = Backoff(first=timedelta(), jitter=0.0)
-LONGEST_WAIT = timedelta(days=3650)  #: nothing waits longer before it is tried again, whatever was asked for
+LONGEST_WAIT = timedelta(days=3650)  #: upper limit of every retry delay
 
 
 def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
-    """The wait after so many failures; ``chance`` between 0 and 1 picks the jitter. Never raises."""
+    """The wait after this many failures; ``chance`` between 0 and 1 picks the jitter. Never raises."""
     longest = min(backoff.most, LONGEST_WAIT).total_seconds()
     if not backoff.first:
         return timedelta()
@@ -58,13 +58,13 @@ def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
     except OverflowError:
         wait = longest
     wait = wait if wait < longest else longest
-    swayed = wait * (1 + backoff.jitter * (2 * chance - 1))
-    return timedelta(seconds=min(max(swayed if math.isfinite(swayed) else wait, 0.0), LONGEST_WAIT.total_seconds()))
+    with_jitter = wait * (1 + backoff.jitter * (2 * chance - 1))
+    return timedelta(seconds=min(max(with_jitter if math.isfinite(with_jitter) else wait, 0.0), LONGEST_WAIT.total_seconds()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """So many claims of one key in so much time (a sliding window by the store's clock)."""
+    """At most ``count`` claims in a sliding window of ``per``, by the store's clock."""
 
     count: int
     per: timedelta
@@ -76,43 +76,43 @@ class NewJob:
 
     payload: Any  #: plain JSON
     type: str = ""  #: which handler it is for
-    job_id: JobId | None = None  #: chosen by the pusher: pushing it twice is pushing it once, until retention deletes it
-    priority: int = 0  #: higher first; equal ones in the order of their pushing
-    delay: timedelta = timedelta()  #: not before so long from now, by the store's clock
-    run_at: datetime | None = None  #: not before this moment
+    job_id: JobId | None = None  #: chosen by the caller; pushing it again does nothing, until retention deletes the job
+    priority: int = 0  #: higher first; equal priorities in push order
+    delay: timedelta = timedelta()  #: how long it must wait before its first claim, by the store's clock
+    run_at: datetime | None = None  #: the earliest moment of its first claim
     max_attempts: int = 3  #: failures after which it is poisoned
-    max_crashes: int = 3  #: workers that may be lost while it runs, the last time alone, before it is poisoned
+    max_crashes: int = 3  #: workers lost while it runs after which it is poisoned; the last attempt runs alone on its worker
     backoff: Backoff = USUAL_BACKOFF
-    timeout: timedelta | None = None  #: an attempt that takes longer has failed
-    unique_key: str | None = None  #: while one of this key is pending or claimed in the pool, another push is that one
+    timeout: timedelta | None = None  #: an attempt that takes longer fails
+    unique_key: str | None = None  #: while a job with this key is pending or claimed in the pool, another push returns that job
     group: str | None = None  #: jobs of one group share the limits below
     group_limit: int | None = None  #: how many of the group may be claimed at once
-    group_rate: RateLimit | None = None  #: how many of the group may be claimed in some time
+    group_rate: RateLimit | None = None  #: how many of the group may be claimed per time window
     capability: str | None = None  #: only a worker that has it may claim the job
 
 
 class AlikeJobs(Sequence[NewJob]):
-    """Jobs that differ in their payloads only: told once, and made one by one for whoever looks at them so."""
+    """Jobs that differ only in their payloads: one template, from which each job is built when it is accessed."""
 
     __slots__ = ("like", "payloads")
 
     def __init__(self, payloads: Sequence[Any], like: NewJob) -> None:
         self.payloads = payloads
-        self.like = like  #: each of them, but for its payload
+        self.like = like  #: the template of each job, apart from its payload
 
     def __len__(self) -> int:
         return len(self.payloads)
 
     @overload
-    def __getitem__(self, place: int) -> NewJob: ...
+    def __getitem__(self, index: int) -> NewJob: ...
 
     @overload
-    def __getitem__(self, place: slice) -> "AlikeJobs": ...
+    def __getitem__(self, index: slice) -> "AlikeJobs": ...
 
-    def __getitem__(self, place: int | slice) -> "NewJob | AlikeJobs":
-        if isinstance(place, slice):
-            return AlikeJobs(self.payloads[place], self.like)
-        return replace(self.like, payload=self.payloads[place])
+    def __getitem__(self, index: int | slice) -> "NewJob | AlikeJobs":
+        if isinstance(index, slice):
+            return AlikeJobs(self.payloads[index], self.like)
+        return replace(self.like, payload=self.payloads[index])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Job:
     type: str = ""
     status: JobStatus = JobStatus.PENDING
     priority: int = 0
-    attempts: int = 0  #: attempts that have begun so far, this one counted
+    attempts: int = 0  #: attempts begun so far, including the current one
     failures: int = 0  #: attempts whose handler failed or timed out
     crashes: int = 0  #: attempts whose worker was lost while nothing else ran on it
     suspicions: int = 0  #: attempts whose worker was lost while other jobs ran on it too
@@ -143,27 +143,26 @@ class Job:
     lease_instance: str | None = None  #: that worker's process
     lease_epoch: int = 0
     lease_until: datetime | None = None
-    lease_extended: bool = False  #: its lease ran out once and was not renewed since: the next time it is taken back
+    lease_extended: bool = False  #: its lease expired once and was not renewed since: at the next expiry the job is taken back
     not_before: datetime | None = None
-    cancel_requested: bool = False  #: its worker is to stop it
+    cancel_requested: bool = False  #: its worker should stop it
     progress: float | None = None  #: 0 to 1
     progress_note: str | None = None
     result: Any = None
     last_error: str | None = None
     created_at: datetime | None = None
     claimed_at: datetime | None = None
-    begun_at: datetime | None = None  #: of the present claim, or of the one that finished it; None while it waits at its worker
+    begun_at: datetime | None = None  #: start of the current or the last attempt; None while it waits at its worker
     finished_at: datetime | None = None
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether one more lost worker would be its last: it runs on a worker that runs nothing else, so that no other
-        job can have been the cause."""
+        """Whether one more lost worker would poison it: then it runs alone on its worker, so no other job can be the cause."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property
     def holder(self) -> Holder | None:
-        """Who holds it, or finished it."""
+        """The worker process that holds or finished it."""
         if self.lease_owner is None:
             return None
         return Holder(pool_id=self.lease_pool or self.pool_id, worker_id=self.lease_owner, instance=self.lease_instance or "")
@@ -175,7 +174,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What a claim gives and every later word about the job must show. A newer claim makes it stale."""
+    """Proof of a claim, which every later write about the job must carry. A newer claim makes it stale."""
 
     job_id: JobId
     epoch: int
@@ -185,16 +184,16 @@ class AttemptOutcome(StrEnum):
     """How an attempt ended."""
 
     DONE = "done"
-    FAILED = "failed"  #: its handler said so; counts towards max_attempts
+    FAILED = "failed"  #: its handler failed; counts towards max_attempts
     TIMED_OUT = "timed_out"  #: counts as a failure
     CRASHED = "crashed"  #: its worker was lost; counts towards max_crashes
-    RELEASED = "released"  #: given back undone (a drain, a shutdown, a worker lost before it began); costs nothing
+    RELEASED = "released"  #: returned to the queue unfinished (drain, shutdown, worker lost before it began); not a failure
     CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What became of one claimed job."""
+    """How one claimed job ended."""
 
     token: Token
     outcome: AttemptOutcome
@@ -218,17 +217,17 @@ class Attempt:
     error: str | None = None
 
 
-COUNTED = 10_000  #: where counts of unfinished jobs stop, unless another number is asked for
+COUNTED = 10_000  #: default cap for counts of unfinished jobs
 
 
 def counted(*counts: int) -> str:
-    """Unfinished jobs of one pool or of several, as people read it; ``10,000+`` where counting stopped."""
+    """The number of unfinished jobs in one or several pools as text; ``10,000+`` if a count reached the cap."""
     return f"{sum(counts):,}" + ("+" if any(count >= COUNTED for count in counts) else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """How a pool's queue stands. Jobs that ended are counted exactly; the other counts stop at the cap that was asked for."""
+    """The number of jobs in a pool's queue by state. Ended jobs are counted exactly; other counts stop at the given cap."""
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet
@@ -236,7 +235,7 @@ class JobCounts:
     done: int = 0
     poisoned: int = 0
     cancelled: int = 0
-    oldest_ready: datetime | None = None  #: since when the oldest ready job could have been claimed
+    oldest_ready: datetime | None = None  #: when the oldest ready job became claimable
 
     @property
     def pending(self) -> int:

@@ -1,4 +1,4 @@
-"""Leases: who may act for a pool now, and the number that fences out everyone before."""
+"""Leases: which controller may act for a pool now, and the epoch that fences out all earlier ones."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """What a controller's write carries; refused once the lease has a newer epoch."""
+    """The lease and epoch that a controller's write carries; it is refused once the lease has a newer epoch."""
 
     name: str
     epoch: int
@@ -14,7 +14,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """One row of ``leases``. The epoch only ever rises, by one at each change of hands."""
+    """One row of ``leases``. The epoch only rises, by one whenever the owner changes."""
 
     name: str
     owner: str

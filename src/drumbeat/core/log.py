@@ -1,4 +1,4 @@
-"""A log line that outlives the process that wrote it."""
+"""A log line that is kept in the store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ LONGEST_MESSAGE = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLog:
-    """A line on its way to the store."""
+    """A line before it is stored."""
 
     level: str
     logger: str
     message: str
-    age: timedelta = timedelta()  #: how long before its writing it was said
+    age: timedelta = timedelta()  #: time between logging and storing it
     worker_id: WorkerId | None = None
     details: Mapping[str, Any] | None = None
 

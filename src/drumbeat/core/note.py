@@ -1,4 +1,4 @@
-"""A note: a small document by name that outlives whoever wrote it."""
+"""A note: a small named document that is kept in the store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Plain data that somebody gave: JSON read within a depth, and values shown within a length."""
+"""Plain data from users: JSON read with a depth limit, and values shortened for messages."""
 
 import json
 from collections.abc import Mapping
@@ -7,25 +7,22 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 
-DEEPEST = 100  #: lists and objects within one another
-MOST_VALUES = 20_000  #: fields, members and values of one document; checking more takes seconds
-_SHOWN = 60  #: characters of a value in a message
-_FEW = 5  #: members of a list or object in a message
+DEEPEST = 100  #: most levels of nested lists and objects
+MOST_VALUES = 20_000  #: most fields, members and values of one document; checking more takes seconds
+_MOST_CHARACTERS = 60  #: most characters of a value in a message
+_MOST_MEMBERS = 5  #: most members of a list or object in a message
 _UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"))
-_WIDE = 256  #: bits of a whole number in a message
+_MOST_BITS = 256  #: most bits of a whole number in a message
 
 
 def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
-    """What a text in JSON says. Raises InvalidInput, which names ``what`` and says where the text is wrong.
-
-    ``options`` are those of ``json.loads``.
-    """
+    """Parse JSON; ``options`` go to ``json.loads``. Raises InvalidInput, which names ``what`` and where the text is wrong."""
     try:
         value = json.loads(text, **options)
     except json.JSONDecodeError as exc:
         raise InvalidInput(f"expected {what} in JSON, got line {exc.lineno}, column {exc.colno}: {exc.msg}") from exc
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"expected {what} in UTF-8, got a byte that is not at {exc.start}") from exc
+        raise InvalidInput(f"expected {what} in UTF-8, got an invalid byte at position {exc.start}") from exc
     except RecursionError:
         raise too_deep(what) from None
     except ValueError as exc:
@@ -36,43 +33,43 @@ def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
 
 
 def brackets(text: str | bytes | bytearray) -> int:
-    """How many brackets open in a text of JSON, in strings too: it cannot be nested deeper than that."""
+    """The number of opening brackets in a JSON text, also within strings: it cannot be nested deeper than that."""
     return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
 
 
 def check_depth(value: Any, what: str) -> None:
-    """Raise InvalidInput for what is nested deeper than any part of the program can follow."""
+    """Raise InvalidInput for a value nested more than ``DEEPEST`` levels deep."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        level = [inner for each in level for inner in _inside(each)]
+        level = [inner for each in level for inner in _members(each)]
         if not level:
             return
     raise too_deep(what)
 
 
 def check_size(value: Any, what: str) -> None:
-    """Raise InvalidInput for a document of so many values that checking them would keep everybody else waiting."""
-    found, waiting = 0, [value]
-    while waiting:
-        inside = _inside(waiting.pop())
+    """Raise InvalidInput for a document of more than ``MOST_VALUES`` values: checking it would block other requests."""
+    found, pending = 0, [value]
+    while pending:
+        inside = _members(pending.pop())
         found += len(inside)
         if found > MOST_VALUES:
             raise InvalidInput(f"expected {what} of at most {MOST_VALUES} values, got more; leave out what is not needed")
-        waiting += inside
+        pending += inside
 
 
 def too_deep(what: str) -> InvalidInput:
     return InvalidInput(f"expected {what} nested at most {DEEPEST} deep, got more; flatten it")
 
 
-def shown(value: Any, most: int = _SHOWN) -> str:
-    """A value for a message, as repr writes it but short; what is left out is never written."""
-    text = _written(value, most, 2)
+def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
+    """A value for a message: its repr, shortened. Omitted parts are never converted to text."""
+    text = _short_repr(value, most, 2)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def time_span(duration: timedelta) -> str:
-    """A duration at a glance: 200 ms, 12.5 s, 5 min, 36 h, 45 days."""
+    """A duration as short text: 200 ms, 12.5 s, 5 min, 36 h, 45 days."""
     seconds = duration.total_seconds()
     if abs(seconds) < 1:
         return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
@@ -82,7 +79,7 @@ def time_span(duration: timedelta) -> str:
     return f"{seconds:.1f} s"
 
 
-def _written(value: Any, most: int, levels: int) -> str:
+def _short_repr(value: Any, most: int, levels: int) -> str:
     match value:
         case timedelta():
             return time_span(value)
@@ -91,24 +88,24 @@ def _written(value: Any, most: int, levels: int) -> str:
         case bool() | None:
             return repr(value)
         case int():
-            return repr(value) if value.bit_length() <= _WIDE else "a number of hundreds of digits"
+            return repr(value) if value.bit_length() <= _MOST_BITS else "a number of hundreds of digits"
         case dict() | list() | tuple() | set() | frozenset() if not levels:
             return "…"
         case dict():
-            pairs = [f"{_written(name, most, 0)}: {_written(value[name], most, levels - 1)}" for name in _first(value)]
+            pairs = [f"{_short_repr(name, most, 0)}: {_short_repr(value[name], most, levels - 1)}" for name in _first(value)]
             return f"{{{', '.join(pairs)}}}"
         case list() | tuple() | set() | frozenset():
-            inside = ", ".join(_written(each, most, levels - 1) for each in _first(value))
+            inside = ", ".join(_short_repr(each, most, levels - 1) for each in _first(value))
             return f"[{inside}]" if isinstance(value, list) else f"({inside})"
         case _:
             return repr(value)
 
 
 def _first(values: Any) -> list[Any]:
-    return [each for each, _ in zip(values, range(_FEW), strict=False)]
+    return [each for each, _ in zip(values, range(_MOST_MEMBERS), strict=False)]
 
 
-def _inside(value: Any) -> Any:
+def _members(value: Any) -> Any:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()

@@ -13,7 +13,7 @@ PoolId = NewType("PoolId", str)
 
 
 class PoolKind(StrEnum):
-    """Which capability owns a pool."""
+    """What a pool is used for."""
 
     BENCH = "bench"  #: private to one run; its id is the run's
     JOBS = "jobs"  #: a queue and the workers that empty it
@@ -22,13 +22,13 @@ class PoolKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """After how long a silence, a start or a drain means something."""
+    """Time limits for heartbeats, starts, drains and missing controllers."""
 
     heartbeat_every: timedelta
-    stale_after: timedelta  #: a worker this silent is suspect
-    lost_after: timedelta  #: a worker this silent is presumed dead
-    give_up_after: timedelta  #: a worker cut off from the store this long ends itself, before others call it lost
-    start_within: timedelta  #: from its row to its first heartbeat, and from ready to START
+    stale_after: timedelta  #: a worker without a heartbeat for this long is suspect
+    lost_after: timedelta  #: a worker without a heartbeat for this long is presumed dead
+    give_up_after: timedelta  #: a worker cut off from the store for this long ends itself, before it is marked lost
+    start_within: timedelta  #: from creating the row to the first heartbeat, and from ready to START
     drain_within: timedelta
     controller_gone_after: timedelta  #: workers leave when no controller has renewed its lease for this long
 
@@ -40,12 +40,12 @@ class Thresholds:
             )
         if self.give_up_after >= self.lost_after:
             raise ValueError(
-                f"expected give_up_after < lost_after, so that a worker ends itself before others call it lost; "
+                f"expected give_up_after < lost_after, so that a worker ends itself before it is marked lost; "
                 f"got {time_span(self.give_up_after)} and {time_span(self.lost_after)}"
             )
 
 
-def _seconds(
+def _thresholds(
     beat: float, stale: float, lost: float, give_up: float, start: float, drain: float, controller_gone: float = 120
 ) -> Thresholds:
     return Thresholds(
@@ -62,14 +62,14 @@ def _seconds(
 LONGEST_NAME = 200
 _NEVER_IN_NAMES = frozenset("/\\")
 
-#: Nobody leads a pool of jobs for longer than a beat: a trigger may come by once an hour, or never again. Its workers are
-#: needed all the same, and leave by themselves; what they hold comes back when its lease runs out. So no absence counts.
+#: A pool of jobs has a controller only during a beat, and a trigger may run that once an hour or never again. Its workers do
+#: not need a controller: they leave by themselves, and their jobs return to the queue when the leases expire.
 _NEVER = 1_000_000_000
 
 PRESETS: Mapping[PoolKind, Thresholds] = {
-    PoolKind.BENCH: _seconds(beat=1, stale=30, lost=60, give_up=45, start=120, drain=120),
-    PoolKind.JOBS: _seconds(beat=30, stale=60, lost=120, give_up=110, start=120, drain=600, controller_gone=_NEVER),
-    PoolKind.FLEET: _seconds(beat=20, stale=60, lost=300, give_up=240, start=600, drain=600),
+    PoolKind.BENCH: _thresholds(beat=1, stale=30, lost=60, give_up=45, start=120, drain=120),
+    PoolKind.JOBS: _thresholds(beat=30, stale=60, lost=120, give_up=110, start=120, drain=600, controller_gone=_NEVER),
+    PoolKind.FLEET: _thresholds(beat=20, stale=60, lost=300, give_up=240, start=600, drain=600),
 }
 
 
@@ -87,35 +87,35 @@ class PoolRow:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether its workers are a fleet's: only that starts them and lets them go, and counts what they cost."""
+        """Whether a fleet starts and stops its workers and counts their cost."""
         return self.kind is PoolKind.FLEET or (self.kind is PoolKind.JOBS and "policy" in self.policy)
 
 
 def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
-    """The same with another heartbeat, and every silence in proportion. Raises InvalidInput for one of no time."""
+    """Thresholds with another heartbeat interval and its limits in proportion. Raises InvalidInput unless it is above 0."""
     if every <= timedelta():
         raise InvalidInput(f"expected a heartbeat above 0, got {every.total_seconds():g} s")
-    share = every / usual.heartbeat_every
+    ratio = every / usual.heartbeat_every
     return replace(
         usual,
         heartbeat_every=every,
-        stale_after=usual.stale_after * share,
-        lost_after=usual.lost_after * share,
-        give_up_after=usual.give_up_after * share,
+        stale_after=usual.stale_after * ratio,
+        lost_after=usual.lost_after * ratio,
+        give_up_after=usual.give_up_after * ratio,
     )
 
 
 def check_pool_name(name: str) -> None:
-    """Raise InvalidInput for a name no new pool may have."""
-    fits = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
-    if not fits or _NEVER_IN_NAMES & set(name):
+    """Raise InvalidInput for a name that a new pool must not have."""
+    is_valid = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
+    if not is_valid or _NEVER_IN_NAMES & set(name):
         raise InvalidInput(
-            f"pool_id: expected 1 to {LONGEST_NAME} letters, digits, spaces within and signs other than / and \\, "
-            f"and not . or .. alone, got {name!r}"
+            f"pool_id: expected 1 to {LONGEST_NAME} printable characters, no / or \\, no space at the start or end, "
+            f"and not . or .., got {name!r}"
         )
 
 
 def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> PoolRow:
-    """A pool with its kind's usual thresholds. Raises InvalidInput for a name that no address can hold."""
+    """A pool with the default thresholds of its kind. Raises InvalidInput for an invalid name."""
     check_pool_name(pool_id)
     return PoolRow(pool_id=PoolId(pool_id), kind=kind, thresholds=thresholds or PRESETS[kind], policy=policy)

@@ -1,4 +1,4 @@
-"""Things that were said again and again, told once with how often."""
+"""Collapses repeated items into one item with a count."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-SOON = timedelta(seconds=10)  #: what is said again within it is a repetition, whatever else was said meanwhile
+SOON = timedelta(seconds=10)  #: an equal item within this time is a repetition, even with other items in between
 
 
 @dataclass(slots=True)
 class Repeated(Generic[T]):
-    """The first of its kind, and how often it came."""
+    """The first of several equal items, and how often it came."""
 
     first: T
     last_at: datetime
@@ -20,7 +20,7 @@ class Repeated(Generic[T]):
 
 
 def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
-    """Items in order of time, each repetition counted with the first of them."""
+    """Items in order of time; repetitions are counted with their first item."""
     found: list[Repeated[T]] = []
     latest: dict[Hashable, Repeated[T]] = {}
     for item in items:

@@ -1,4 +1,4 @@
-"""How long what is over is kept. Pure: no clock, no I/O."""
+"""How long finished jobs, ended workers and old records are kept. Pure: no clock, no I/O."""
 
 import re
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from enum import StrEnum
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolRow
 
-IN_POLICY = "retention"  #: where a pool's policy keeps its own
+IN_POLICY = "retention"  #: the key of a pool's own retention in its policy
 _AGE = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Prunable(StrEnum):
-    """What of a pool may be deleted once it is old enough."""
+    """What may be deleted from a pool once it is old enough."""
 
     DONE = "done"  #: jobs
     CANCELLED = "cancelled"  #: jobs
     POISONED = "poisoned"  #: jobs
-    WORKERS = "workers"  #: ended ones; of a fleet none that may still cost money or counts for the running month
+    WORKERS = "workers"  #: ended ones; in a fleet, not those that may still cost money or count for the current month
     SAMPLES = "samples"
-    BEATS = "beats"  #: the last one stays, and the last that saw something
+    BEATS = "beats"  #: except the last one, and the last that observed its pool
     LOGS = "logs"
     EVENTS = "events"  #: of runs that have ended
 
@@ -33,7 +33,7 @@ RECORDS = (Prunable.SAMPLES, Prunable.LOGS, Prunable.BEATS, Prunable.WORKERS, Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What one short step of pruning did."""
+    """The result of one short pruning step."""
 
     rows: int
     more: bool  #: another step may find more
@@ -41,17 +41,17 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long a pool of jobs or a fleet keeps what is over; None: for ever."""
+    """How long a pool of jobs or a fleet keeps its past; None: forever."""
 
     jobs: timedelta | None = timedelta(days=7)  #: done and cancelled ones
-    poisoned: timedelta | None = timedelta(days=30)  #: jobs that somebody may still want to look at, or to requeue
+    poisoned: timedelta | None = timedelta(days=30)  #: longer, so that they can be examined or requeued
     workers: timedelta | None = timedelta(days=7)
     samples: timedelta | None = timedelta(days=7)
     beats: timedelta | None = timedelta(days=7)
     logs: timedelta | None = timedelta(days=7)
 
     def ages(self) -> Iterator[tuple[Prunable, timedelta]]:
-        """What is deleted, and from which age on."""
+        """What is deleted, and at which age."""
         found = {
             Prunable.DONE: self.jobs,
             Prunable.CANCELLED: self.jobs,
@@ -69,8 +69,10 @@ FOR_EVER = Retention(jobs=None, poisoned=None, workers=None, samples=None, beats
 
 
 def read_retention(text: str, base: Retention | None = None) -> Retention:
-    """What a text such as ``jobs=30d,logs=12h,poisoned=never`` says; what it does not name is as in ``base``. ``off``: nothing
-    is ever deleted. Raises InvalidSettings."""
+    """Parse text such as ``jobs=30d,logs=12h,poisoned=never``; other ages are as in ``base``. ``off``: nothing is ever deleted.
+
+    Raises InvalidSettings.
+    """
     if text.strip() == "off":
         return FOR_EVER
     known = [each.name for each in fields(Retention)]
@@ -79,19 +81,19 @@ def read_retention(text: str, base: Retention | None = None) -> Retention:
         name, _, age = (each.strip() for each in part.partition("="))
         if name not in known:
             raise InvalidSettings(f"retention: expected off, or ages of {', '.join(known)} such as jobs=7d, got {part!r}")
-        given[name] = None if age == "never" else _age(part, age)
+        given[name] = None if age == "never" else _parse_age(part, age)
     return replace(base or USUAL, **given)
 
 
-def write_retention(kept: Retention) -> str:
-    """The text that ``read_retention`` reads as the same."""
-    if kept == FOR_EVER:
+def write_retention(retention: Retention) -> str:
+    """The text from which ``read_retention`` reads the same retention."""
+    if retention == FOR_EVER:
         return "off"
-    return ",".join(f"{each.name}={_written_age(getattr(kept, each.name))}" for each in fields(Retention))
+    return ",".join(f"{each.name}={_age_text(getattr(retention, each.name))}" for each in fields(Retention))
 
 
 def retention_of(pool: PoolRow, usual: Retention) -> Retention:
-    """What a pool keeps: by its own policy, or else as usual. Raises InvalidSettings."""
+    """The retention of a pool: from its policy, or else ``usual``. Raises InvalidSettings."""
     own = pool.policy.get(IN_POLICY)
     if own is None:
         return usual
@@ -100,15 +102,15 @@ def retention_of(pool: PoolRow, usual: Retention) -> Retention:
     return read_retention(own, usual)
 
 
-def _written_age(age: timedelta | None) -> str:
-    """In the largest unit that fits."""
+def _age_text(age: timedelta | None) -> str:
+    """The age in the largest unit that divides it."""
     if age is None:
         return "never"
     found = next((unit for unit in reversed(_UNITS) if not age % timedelta(**{_UNITS[unit]: 1})), "m")
     return f"{age // timedelta(**{_UNITS[found]: 1})}{found}"
 
 
-def _age(part: str, text: str) -> timedelta:
+def _parse_age(part: str, text: str) -> timedelta:
     found = _AGE.fullmatch(text)
     if found is None:
         raise InvalidSettings(f"retention: expected an age such as 90m, 12h, 7d or 4w, or never, got {part!r}")

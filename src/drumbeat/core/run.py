@@ -14,7 +14,7 @@ RunId = NewType("RunId", str)
 
 
 class RunStatus(StrEnum):
-    """Where a run is.
+    """The state of a run.
 
     PREPARED ─▶ STARTING ─▶ RUNNING ─▶ STOPPING ─▶ COMPLETED
         │          └───────────┼──────────▲│
@@ -65,7 +65,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One row of ``runs``. Its workers live in the pool of the same id."""
+    """One row of ``runs``. Its workers are in the pool with the same id."""
 
     run_id: RunId
     name: str
@@ -90,7 +90,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One row of ``results``: of a whole run or one worker, over all its operations or one kind."""
+    """One row of ``results``: for a whole run or one worker, over all operations or one kind."""
 
     run_id: RunId
     worker_id: WorkerId | None = None  #: None: the whole run
@@ -113,7 +113,7 @@ class Result:
 
 
 class StepType(StrEnum):
-    """Whose decision a step is."""
+    """Which controller made a step."""
 
     FIND_MAX = "FIND_MAX"
     QPS_SCALING = "QPS_SCALING"
@@ -126,8 +126,8 @@ class Step:
     run_id: RunId
     type: StepType
     n: int  #: from 1, by type
-    from_target: int | None  #: connections in all before …
-    to_target: int  #: … and from then on
+    from_target: int | None  #: total connections before the step
+    to_target: int  #: total connections from the step on
     started_at: datetime
     ended_at: datetime | None = None
     operations: int = 0
@@ -139,10 +139,9 @@ class Step:
     p99_ms: float | None = None
     qps_vs_prior: float | None = None  #: percent against the last stable step
     p95_vs_baseline: float | None = None  #: percent against the first step
-    queue_detected: bool | None = None  #: None: the server says nothing of waiting sessions
-    outcome: str | None = (
-        None  #: STABLE, DEGRADED, ERROR_THRESHOLD, QUEUE_DETECTED, SLO, HELD; UNDER_TARGET, OVER_TARGET, ON_TARGET
-    )
+    queue_detected: bool | None = None  #: None: the server does not report waiting sessions
+    #: STABLE, DEGRADED, ERROR_THRESHOLD, QUEUE_DETECTED, SLO, HELD; UNDER_TARGET, OVER_TARGET, ON_TARGET
+    outcome: str | None = None
     reason: str | None = None
     is_probe: bool = False  #: a verification or a bisection, not a regular step
 
@@ -179,7 +178,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """One row of ``templates``: a run's configuration, to be run again and again."""
+    """One row of ``templates``: a reusable run configuration."""
 
     template_id: str
     name: str
@@ -194,7 +193,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionFile:
-    """One row of ``execution_files``: where some of a run's executions are."""
+    """One row of ``execution_files``: a file that holds some of a run's executions."""
 
     run_id: RunId
     worker_id: WorkerId

@@ -16,7 +16,7 @@ class Sample:
 
     n: int
     interval: timedelta
-    age: timedelta = timedelta()  #: how long before its writing the interval ended
+    age: timedelta = timedelta()  #: time between the end of the interval and storing it
     phase: str | None = None
     operations: int = 0
     reads: int = 0

@@ -14,25 +14,25 @@ WorkerId = NewType("WorkerId", str)
 
 _NUMBERED = re.compile(r"worker-([0-9]{1,15})")
 
-TERMINATING = "terminating"  #: what a fleet calls a live worker that is to leave
-CAPACITY_EXEMPT = "capacity_exempt"  #: of a row's notes: the worker counts for nothing in its fleet
-DISK = "disk"  #: where, in what a worker says of its GPUs, it tells of the disk of its volume
+TERMINATING = "terminating"  #: how a fleet shows the status of a live worker that is leaving
+CAPACITY_EXEMPT = "capacity_exempt"  #: in a row's ``meta``: the worker does not count in its fleet
+DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 
 
 class WorkerStatus(StrEnum):
-    """Where a worker is in its life. The only legal moves are the arrows.
+    """The state of a worker. Only the moves along the arrows are legal.
 
     spawning ─▶ starting ─▶ waiting ─▶ active ─▶ draining ─▶ terminated
         └───────────┴──────────┴─────────┴───────────┴──▶ error │ lost │ terminated
     """
 
-    SPAWNING = "spawning"  #: asked for; its process has not joined yet
+    SPAWNING = "spawning"  #: requested; its process has not joined yet
     STARTING = "starting"  #: its process is up and is getting ready
-    WAITING = "waiting"  #: ready; the gate is closed until START
+    WAITING = "waiting"  #: ready; waiting for START
     ACTIVE = "active"  #: working
-    DRAINING = "draining"  #: finishing what it holds, taking nothing new
+    DRAINING = "draining"  #: finishing its work, taking nothing new
     TERMINATED = "terminated"  #: left cleanly
-    ERROR = "error"  #: failed, and it or its provider said so
+    ERROR = "error"  #: failed, as it or its provider reported
     LOST = "lost"  #: went silent; presumed dead
 
 
@@ -61,7 +61,7 @@ def check_move(worker: str, before: WorkerStatus, after: WorkerStatus) -> None:
 
 
 class Health(StrEnum):
-    """What a worker's silence says. Derived, never stored."""
+    """A worker's health, judged by the age of its last heartbeat. Derived, never stored."""
 
     HEALTHY = "healthy"
     STALE = "stale"
@@ -69,19 +69,19 @@ class Health(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """How a worker process ended (seed 001; the last is ours)."""
+    """The exit codes of a worker process."""
 
     CLEAN = 0  #: it finished, or was told to stop
     CONFIGURATION = 1  #: its arguments, run or settings cannot be used
     STORE_LOST = 2  #: the store did not answer until the self-termination deadline
     START_TIMEOUT = 3  #: no START came in time
-    FATAL = 4  #: its workload failed for good
+    FATAL = 4  #: its workload failed and cannot continue
     CONTROLLER_GONE = 5  #: no controller renewed its lease for too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a job: one process of one worker of one pool. Two pools of a store may both have a ``worker-0``."""
+    """The holder of a job: one process of one worker of one pool. Two pools of a store may both have a ``worker-0``."""
 
     pool_id: PoolId  #: the worker's own pool; the job may be of another
     worker_id: WorkerId
@@ -103,30 +103,30 @@ class Worker:
     provider_ref: str | None = None
     capabilities: tuple[str, ...] = ()
     phase: str | None = None
-    target: int = 0  #: what it was told to hold
-    target_seq: int = 0  #: the event that told it
-    applied_target: int = 0  #: what it says it applied
+    target: int = 0  #: how many connections or jobs it should hold
+    target_seq: int = 0  #: the event that set the target
+    applied_target: int = 0  #: the target it reports as applied
     active: int = 0
     operations: int = 0
     errors: int = 0
     cpu_percent: float | None = None
     memory_percent: float | None = None
     gpu: Mapping[str, Any] | None = None
-    heartbeat_at: datetime | None = None  #: None until it really beat
+    heartbeat_at: datetime | None = None  #: None until its first heartbeat
     heartbeat_count: int = 0
     created_at: datetime | None = None
     started_at: datetime | None = None
     ready_at: datetime | None = None
-    drain_deadline: datetime | None = None  #: set once it was asked to drain
+    drain_deadline: datetime | None = None  #: set when it is asked to drain
     ended_at: datetime | None = None
-    reaped_at: datetime | None = None  #: its instance is known to be gone
+    reaped_at: datetime | None = None  #: when its instance was known to be gone
     exit_code: int | None = None
     error: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def holder(self) -> Holder:
-        """Under what identity this worker holds jobs."""
+        """The identity under which this worker holds jobs."""
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance or "")
 
     @property
@@ -135,24 +135,24 @@ class Worker:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether it lives and was told to leave, or leaves of itself; its row may say ``active`` until it hears of it."""
+        """Whether it is live and leaving. Its row may say ``active`` until the worker learns that it must leave."""
         return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
 
     @property
     def standing(self) -> str:
-        """Its status as a fleet tells it: ``terminating`` from the moment it is told to leave."""
+        """Its status as a fleet shows it: ``terminating`` as soon as it is told to leave."""
         return TERMINATING if self.is_terminating else self.status.value
 
     @property
     def tells_of_gpu(self) -> bool:
-        """Whether it says anything of a GPU, and not of its disk alone."""
+        """Whether it reports a GPU, not only its disk."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 
 
 def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) -> WorkerId:
-    """What a view of a pool calls who holds one of its jobs: the worker's id if it is the process of that row.
+    """The name of a job's holder in a view of the pool: the worker's id if the holder is the process of that row.
 
-    A worker of another pool, or another process under the same name, gets a longer name: it is never taken for the row.
+    A worker of another pool, or another process of the same name, gets a longer name, so that it is not mistaken for the row.
     """
     if holder.pool_id != pool_id:
         return WorkerId(f"{holder.pool_id}/{holder.worker_id}")
@@ -163,21 +163,21 @@ def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) ->
 
 
 def worker_number(name: str) -> int | None:
-    """The N of a worker that is named ``worker-N``, whatever stands before that; None for any other name."""
+    """The N of a worker whose name is ``worker-N`` or ends with it; None for any other name."""
     found = _NUMBERED.fullmatch(name[name.rfind("worker-") :]) if "worker-" in name else None
     return int(found[1]) if found else None
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:
-    """How long since this worker was last heard of: its heartbeat, or else the making of its row."""
-    heard = worker.heartbeat_at or worker.created_at or now
-    return max(now - heard, timedelta())
+    """Time since the worker's last heartbeat, or else since its row was created."""
+    last_contact = worker.heartbeat_at or worker.created_at or now
+    return max(now - last_contact, timedelta())
 
 
 def judge(worker: Worker, now: datetime, thresholds: Thresholds, looking_since: datetime | None = None) -> Health:
-    """What the worker's silence means. A worker that has not joined yet is given its time to start.
+    """The worker's health by its silence. A worker that has not joined yet is given its time to start.
 
-    Silence from before ``looking_since`` does not count: whoever judges was cut off then, and so perhaps was the worker.
+    Silence from before ``looking_since`` does not count: the controller was cut off then, and perhaps the worker was too.
     """
     quiet = silence(worker, now)
     if looking_since is not None:

@@ -1,1 +1,1 @@
-"""How many workers there should be now, which are ill, and what becomes of them."""
+"""Fleet: an autoscaler that starts, drains, checks and replaces the workers of a pool according to a policy."""

@@ -1,4 +1,4 @@
-"""Doing what was decided: rows first, then the provider. Every action is safe to repeat."""
+"""Carry out the fleet's actions: rows first, then the provider. Every action is safe to repeat."""
 
 import logging
 from datetime import datetime
@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 
 
 class FleetActor:
-    """One pool's controller at work."""
+    """Carries out the actions of one pool's controller."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
         self._pool_id = pool_id
         self._spawner = spawner
         self._provider = spawner.traits.name
-        self._hands = RecoveryActor(store, spawner, pool_id)
-        self._refused: tuple[datetime, str] | None = None  #: the beat in which the provider last failed, and how
+        self._recovery = RecoveryActor(store, spawner, pool_id)
+        self._refused: tuple[datetime, str] | None = None  #: time of the beat in which the provider last failed, and the error
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the controller's fence."""
@@ -48,15 +48,15 @@ class FleetActor:
 
     @singledispatchmethod
     async def _do(self, action: Recovery, fence: Fence) -> None:
-        await self._hands.recover(action, fence)
+        await self._recovery.recover(action, fence)
 
     @_do.register
     async def _(self, action: Spawn, fence: Fence) -> None:
-        """Once the provider has failed, the rest of the same beat is not tried: a provider in trouble is not flooded."""
+        """Once the provider has failed, the other spawns of the same beat are not tried, so as not to flood it."""
         if self._refused is not None and action.at is not None and self._refused[0] == action.at:
-            raise SpawnError(f"not tried: in this beat the provider has failed already: {self._refused[1]}")
+            raise SpawnError(f"not tried: the provider has already failed in this beat: {self._refused[1]}")
         try:
-            await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+            await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
         except SpawnError as exc:
             self._refused = None if action.at is None else (action.at, str(exc))
             raise
@@ -87,27 +87,27 @@ class FleetActor:
 
     @_do.register
     async def _(self, action: ReleaseJobs, fence: Fence) -> None:
-        """Its row must be closed by now: a worker that came back in time keeps what it holds."""
+        """The worker's row must be closed: a worker that came back in time keeps its jobs."""
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
-            raise StaleWrite(f"worker {action.worker_id} is {row.status} again; its jobs are left to it")
+            raise StaleWrite(f"worker {action.worker_id} is {row.status} again and keeps its jobs")
         await self._store.queue.release(row.holder, action.reason, fence=fence)
 
     @_do.register
     async def _(self, action: ExpireJobs, fence: Fence) -> None:
-        await self._hands.check(fence)
+        await self._recovery.check(fence)
         await self._store.queue.expire()
 
     @_do.register
     async def _(self, action: ExpandVolume, fence: Fence) -> None:
-        """Its provider may know of a larger size than its workers see; that is left as it is."""
+        """The provider may already have a larger size than the workers see; that size is kept."""
         if not isinstance(self._spawner, ExpandsVolumes):
             raise SpawnError(
-                f"expected a provider that expands volumes, got {self._provider}; make {action.volume} larger by hand"
+                f"expected a provider that can expand volumes, got {self._provider}; expand {action.volume} by hand"
             )
-        await self._hands.check(fence)
+        await self._recovery.check(fence)
         size = await self._spawner.expand_volume(action.volume, action.to_gb, action.seen_gb)
-        log.info("volume %s has %d GB; %d were asked for", action.volume, size, action.to_gb)
+        log.info("volume %s now has %d GB; requested %d GB", action.volume, size, action.to_gb)
 
     @_do.register
     async def _(self, action: Warn, fence: Fence) -> None:

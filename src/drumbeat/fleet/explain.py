@@ -1,4 +1,4 @@
-"""One beat in words: what it saw, what each rule wanted, which limit bound it, what was done, or why nothing. Pure."""
+"""Explain one beat: its inputs, what each rule wanted, which limits applied, what was done or why nothing was. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ class BeatExplanation:
     policy: str
     inputs: Mapping[str, Any]
     wishes: tuple[Wish, ...]
-    limits: tuple[Limit, ...]  #: those that changed the wish, in order
+    limits: tuple[Limit, ...]  #: limits that changed the number of workers, in order
     wanted: int
     actions: tuple[str, ...]
     why_not: str | None
-    provider_error: str | None = None  #: why its provider could not be asked, or is not asked now
+    provider_error: str | None = None  #: why the provider could not list its instances, or why spawns wait
 
 
 def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> BeatExplanation:
-    """A view explained: with what a beat did (``done``), or with what one would do now."""
+    """Explain a decision about a view: with the recorded actions of a beat (``done``), or with what a beat would do now."""
     found, decision = verdict(view), decide(view)
     return BeatExplanation(
         at=view.now,
@@ -50,16 +50,16 @@ def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) ->
 
 
 def provider_error(view: FleetView) -> str | None:
-    """What is wrong with the provider: it gave no list, or it has refused workers and is left alone."""
+    """What is wrong with the provider: it failed to list its instances, or it refused workers and is in backoff."""
     if view.unlisted is not None:
-        return f"it gave no list of its instances: {view.unlisted}"
+        return f"it failed to list its instances: {view.unlisted}"
     backoff = next_backoff(view)
     waits = backoff.until is not None and view.now < backoff.until
     return backoff_leave(view, backoff).reason if backoff.faults and waits else None
 
 
 def inputs(view: FleetView) -> dict[str, Any]:
-    """The figures the decision was made from, with their units in their names."""
+    """The figures that the decision is based on, with units in their names."""
     queue, state = view.queue, view.state
     least, most, whose = bounds_at(view.policy, view.now)
     oldest = queue.oldest_ready if queue else None
@@ -84,17 +84,17 @@ def inputs(view: FleetView) -> dict[str, Any]:
 
 
 def _least_free(view: FleetView) -> list[float] | None:
-    """Of the volume with the least: what is free, and of how much; None where no worker tells."""
+    """Free and total GB of the volume with the least free space; None if no worker reports any."""
     found = min(disks([each for each in view.workers if each.is_live]), key=lambda disk: disk.free, default=None)
     return None if found is None else [round(found.free, 1), round(found.total, 1)]
 
 
 def _money(view: FleetView) -> dict[str, Any]:
-    at = tariff(view.policy, view.provider)
-    if not at.price:
+    rates = tariff(view.policy, view.provider)
+    if not rates.price:
         return {}
     spent = {f"spent_this_{each.name}": [round(each.spent, 6), each.most] for each in ceilings(view)}
-    return {"burn_per_hour": burn(view.workers, at), **spent}
+    return {"burn_per_hour": burn(view.workers, rates), **spent}
 
 
 def _decided(decision: Decision[Action]) -> tuple[str, ...]:
@@ -117,19 +117,19 @@ def _say(what: str, subject: str, reason: str) -> str:
 
 
 def sentences(found: BeatExplanation, deeds: str = "done:") -> list[str]:
-    """An explanation as lines to read; ``deeds`` is what its actions are headed by."""
+    """An explanation as lines of text; ``deeds`` is the heading of its actions."""
     given = [f"  {name}: {_figure(value)}" for name, value in found.inputs.items()]
     wished = [f"  {wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes]
     bound = [f"  {limit.name}: {limit.before} → {limit.after}: {limit.reason}" for limit in found.limits]
-    did = [f"  {line}" for line in found.actions] or [f"  nothing: {found.why_not or 'no action was called for'}"]
+    did = [f"  {line}" for line in found.actions] or [f"  nothing: {found.why_not or 'no action was needed'}"]
     return [
         f"{found.pool_id} at {found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}",
-        *([] if found.provider_error is None else [f"the provider fails: {found.provider_error}"]),
-        "seen:",
+        *([] if found.provider_error is None else [f"provider error: {found.provider_error}"]),
+        "inputs:",
         *given,
-        "each rule:",
-        *(wished or ["  no rule wanted anything"]),
-        "limits that bound:",
+        "rules:",
+        *(wished or ["  no rule wants workers"]),
+        "limits that changed the number:",
         *(bound or ["  none"]),
         f"wanted: {found.wanted} workers",
         deeds,

@@ -1,4 +1,4 @@
-"""One look at a pool, its queue and its money, with the policy it is to be judged by. Every read is bounded."""
+"""Observe a pool: its workers, instances, queue and spending, together with its policy. Every read is bounded."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_RECENT = timedelta(hours=1)  #: for so long ended workers stay in sight
-_REMEMBERED = timedelta(days=1)  #: for so long those who cost nothing are read
-_LAG_FROM = 9  #: workers kept in sight for the spawn lag they tell
+_RECENT = timedelta(hours=1)  #: how long ended workers stay in the view
+_REMEMBERED = timedelta(days=1)  #: how long ended workers are read if workers cost nothing
+_LAG_FROM = 9  #: ready workers kept in the view to measure the spawn lag
 
 
 async def observe(
@@ -48,54 +48,56 @@ async def observe(
     clock: Clock | None = None,
     policy: FleetPolicy | None = None,
 ) -> FleetView:
-    """The pool as it is now. Raises InvalidInput for the pool of a benchmark run, whose orchestrator decides for it.
+    """The pool as it is now. Raises InvalidInput for the pool of a benchmark run, which has its own orchestrator.
 
-    ``every`` is how often whoever looks does so, where that is known. By ``clock`` the provider has its time to answer.
-    ``policy`` stands in for the pool's own.
+    ``every`` is how often the controller beats, if known. ``clock`` measures the provider's timeout. ``policy`` replaces the
+    pool's policy.
     """
     pool = await store.pools.get(pool_id)
     if pool.kind is PoolKind.BENCH:
         raise InvalidInput(
-            f"expected a fleet or a pool of jobs, got {pool_id}, which is a run; see: drumbeat bench show {pool_id}"
+            f"expected a fleet or a pool of jobs, got the benchmark run {pool_id}; see: drumbeat bench show {pool_id}"
         )
     now = await store.now()
     last = await last_look(store, pool)
     policy, provider, before = policy or FleetPolicy.from_json(pool.policy), _provider(spawner), _intervals(last)
     usual = max(every, usual_interval(before)) or policy.every
-    since = forgotten_before(last, tariff(policy, provider), now)
-    sight = await take_snapshot(store, spawner, pool, gap, last, usual=usual, unlisted_too=True, gone_since=since, clock=clock)
+    since = oldest_end_to_read(last, tariff(policy, provider), now)
+    snapshot = await take_snapshot(
+        store, spawner, pool, gap, last, usual=usual, unlisted_too=True, gone_since=since, clock=clock
+    )
     view = FleetView(
         pool_id=pool_id,
-        now=sight.now,
-        looking_since=sight.looking_since,
+        now=snapshot.now,
+        looking_since=snapshot.looking_since,
         paused_until=pool.paused_until,
         thresholds=pool.thresholds,
         policy=policy,
-        workers=in_sight(sight.workers, sight.now),
-        instances=sight.instances,
-        unnoted=sight.unnoted,
-        instances_partial=sight.partial,
-        unlisted=sight.unlisted,
+        workers=relevant_workers(snapshot.workers, snapshot.now),
+        instances=snapshot.instances,
+        unnoted=snapshot.unnoted,
+        instances_partial=snapshot.partial,
+        unlisted=snapshot.unlisted,
         provider=provider,
-        last_number=_last_number(sight.workers, last),
-        spent=spend(sight.workers, sight.now, tariff(policy, provider)),
-        last=_last_beat(last, sight.workers),
-        state=remembered(last),
+        last_number=_last_number(snapshot.workers, last),
+        spent=spend(snapshot.workers, snapshot.now, tariff(policy, provider)),
+        last=_last_beat(last, snapshot.workers),
+        state=last_state(last),
         plan=plan_in(pool.policy),
         every=every,
-        intervals=_with_this(before, last, sight.now),
-        retry_at=await asked_again_at(store, pool_id),
+        intervals=_with_latest(before, last, snapshot.now),
+        retry_at=await last_retry(store, pool_id),
     )
-    return view if policy.policy is PolicyName.FIXED else await QueueReader(store, view, last).seen()
+    return view if policy.policy is PolicyName.FIXED else await QueueReader(store, view, last).read()
 
 
 def retry_note(pool_id: PoolId) -> str:
-    """What the note is called that asks for a provider to be tried again."""
+    """The name of the note that asks to try the provider again."""
     return f"fleet/{pool_id}/retry"
 
 
-async def asked_again_at(store: Store, pool_id: PoolId) -> datetime | None:
-    """When a person last asked that the provider be tried again."""
+async def last_retry(store: Store, pool_id: PoolId) -> datetime | None:
+    """When a user last asked to try the provider again."""
     found = await store.notes.find(retry_note(pool_id))
     return None if found is None else found.updated_at
 
@@ -115,52 +117,52 @@ def _provider(spawner: Spawner) -> Provider:
 
 
 def plan_in(policy: Mapping[str, Any]) -> Plan:
-    """What a pool's policy tells its workers to do; what cannot be read is for those workers to complain of."""
-    told = {name: policy[name] for name in ("capabilities", "timeout") if policy.get(name)}
+    """The work plan in a pool's policy; an empty plan if it is not valid, because its workers report that error."""
+    values = {name: policy[name] for name in ("capabilities", "timeout") if policy.get(name)}
     handlers = policy.get("handlers") or {}
     types = () if "" in handlers else tuple(handlers)
     try:
-        return msgspec.convert({**told, "types": types}, Plan, strict=False)
+        return msgspec.convert({**values, "types": types}, Plan, strict=False)
     except msgspec.ValidationError as exc:
-        log.warning("what the workers are told to do cannot be read, and is passed over: %s", exc)
+        log.warning("ignoring the pool's work plan (handlers, capabilities, timeout), which is not valid: %s", exc)
         return Plan()
 
 
-def in_sight(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:
-    """Who must be decided about, who ended of late, and a few who tell how long a start takes."""
+def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:
+    """Workers that are not reaped, recently ended ones, and a few more from which the spawn lag is measured."""
     ready = sorted((each for each in workers if each.ready_at), key=lambda each: each.ready_at or now)[-_LAG_FROM:]
-    telling = {each.worker_id for each in ready}
+    latest = {each.worker_id for each in ready}
     return tuple(
         each
         for each in workers
-        if each.reaped_at is None or each.worker_id in telling or now - (each.ended_at or now) <= _RECENT
+        if each.reaped_at is None or each.worker_id in latest or now - (each.ended_at or now) <= _RECENT
     )
 
 
-def forgotten_before(last: Beat | None, at: Tariff, now: datetime) -> datetime | None:
-    """Whoever was gone before then is not read again: it costs nothing any more, and the last beat knows the last name."""
-    seen = (last.view or {}) if last else {}
-    if "last_number" not in seen:
+def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datetime | None:
+    """Workers that were gone before this time are not read: they cost nothing now, and the last beat knows the last number."""
+    view = (last.view or {}) if last else {}
+    if "last_number" not in view:
         return None
-    costs = at.price or (seen.get("spent") or {}).get("month")
+    costs = rates.price or (view.get("spent") or {}).get("month")
     return billed_since(now) if costs else now - _REMEMBERED
 
 
 def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:
-    """The highest number of all, also of those who are not read any more."""
+    """The highest worker number ever, including workers that are no longer read."""
     numbers = (each.worker_id.removeprefix("worker-") for each in workers)
     known = int((last.view or {}).get("last_number", -1)) if last else -1
     return max(known, *(int(number) for number in numbers if number.isdecimal()), -1)
 
 
-def remembered(last: Beat | None) -> FleetState | None:
-    """What the last beat left. What cannot be read is not remembered: the fleet is the more cautious for it."""
+def last_state(last: Beat | None) -> FleetState | None:
+    """The state that the last beat left. None if it is not readable, which makes the fleet more cautious."""
     if last is None or "state" not in last.summary:
         return None
     try:
         return msgspec.convert(last.summary["state"], FleetState)
     except msgspec.ValidationError as exc:
-        log.warning("what the last beat left cannot be read, and is forgotten: %s", exc)
+        log.warning("ignoring the state of the last beat, which is not readable: %s", exc)
         return None
 
 
@@ -174,15 +176,15 @@ def _last_beat(last: Beat | None, workers: Sequence[Worker]) -> LastBeat | None:
 
 
 def _intervals(last: Beat | None) -> tuple[timedelta, ...]:
-    """How far apart beats were, by what the last one tells; one of an older version, or of another kind, tells nothing."""
+    """The intervals between beats in the last beat's view; empty for a beat of an older version or another kind."""
     try:
         return msgspec.convert((last.view or {}).get("intervals", ()) if last else (), tuple[timedelta, ...])
     except msgspec.ValidationError as exc:
-        log.warning("how far apart beats were cannot be read, and is forgotten: %s", exc)
+        log.warning("ignoring the intervals between beats in the last beat, which are not readable: %s", exc)
         return ()
 
 
-def _with_this(before: tuple[timedelta, ...], last: Beat | None, now: datetime) -> tuple[timedelta, ...]:
+def _with_latest(before: tuple[timedelta, ...], last: Beat | None, now: datetime) -> tuple[timedelta, ...]:
     if last is None or last.view is None:
         return before
     passed = max(now - datetime.fromisoformat(last.view["now"]), timedelta())
@@ -190,7 +192,7 @@ def _with_this(before: tuple[timedelta, ...], last: Beat | None, now: datetime) 
 
 
 def _results(actions: Sequence[Mapping[str, Any]], rows: Mapping[WorkerId, Worker], at: datetime) -> Iterator[SpawnResult]:
-    """What the provider said to each creation it was asked for; what was not tried was not asked."""
+    """The provider's answer to each spawn; spawns that were not tried have none."""
     for action in actions:
         error = action.get("error")
         if action["type"] != "Spawn" or (error and error.startswith("not ")):
@@ -210,5 +212,5 @@ def _results(actions: Sequence[Mapping[str, Any]], rows: Mapping[WorkerId, Worke
 
 
 def _retry_after(row: Worker) -> timedelta | None:
-    told = row.meta.get("retry_after_seconds")
-    return timedelta(seconds=float(told)) if isinstance(told, int | float) else None
+    seconds = row.meta.get("retry_after_seconds")
+    return timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else None

@@ -1,52 +1,56 @@
-"""What became of a beat's actions: its summary counts what was done, and its alarms tell what was not. Pure."""
+"""The results of a beat's actions: the summary counts those that succeeded, alarms name those that failed. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-MANY_STARTS = 3  #: new workers in one beat
-_NAMED = 3  #: failed actions that are named
+MANY_STARTS = 3  #: this many new workers in one beat raise an alarm
+_MAX_NAMED = 3  #: failed actions named in one alarm
 
-Deed = Mapping[str, Any]  #: an action as a beat keeps it, with its error if it was not done
+RecordedAction = Mapping[str, Any]  #: an action as a beat records it, with its error if it failed
 
 
-def with_outcome(summary: Mapping[str, Any], deeds: Sequence[Deed]) -> dict[str, Any]:
-    """A decision's summary after its actions were tried."""
+def with_outcome(summary: Mapping[str, Any], actions: Sequence[RecordedAction]) -> dict[str, Any]:
+    """A beat's summary after its actions were tried."""
     if "actions" not in summary:
         return dict(summary)
-    spawned = [deed for deed in deeds if deed["type"] == "Spawn"]
-    done = sum("error" not in deed for deed in spawned)
+    spawned = [action for action in actions if action["type"] == "Spawn"]
+    done = sum("error" not in action for action in spawned)
     counted = {"actions": {**summary["actions"], "workers_spawned": done}, "spawns_failed": sum(map(was_refused, spawned))}
-    alarms = [*summary.get("alarms", ()), *_starts(spawned), *_failures(deeds)]
+    alarms = [*summary.get("alarms", ()), *_starts(spawned), *_failures(actions)]
     return {**summary, **counted, **({"alarms": alarms} if alarms else {})}
 
 
-def was_refused(deed: Deed) -> bool:
-    """Whether the provider was asked for it in vain; what was not tried was not asked."""
-    return "error" in deed and not str(deed["error"]).startswith("not ")
+def was_refused(action: RecordedAction) -> bool:
+    """Whether the provider was asked and failed; an action that was not tried does not count."""
+    return "error" in action and not str(action["error"]).startswith("not ")
 
 
-def _starts(spawned: Sequence[Deed]) -> Iterator[str]:
-    started = [deed for deed in spawned if deed.get("is_new") and "error" not in deed]
+def _starts(spawned: Sequence[RecordedAction]) -> Iterator[str]:
+    started = [action for action in spawned if action.get("is_new") and "error" not in action]
     if len(started) >= MANY_STARTS:
         yield f"{len(started)} workers were started in one beat"
 
 
-def _failures(deeds: Sequence[Deed]) -> Iterator[str]:
-    """One sentence for the workers that could not be started, and one for all else."""
-    failed = [deed for deed in deeds if "error" in deed]
-    unborn = [deed for deed in failed if deed["type"] == "Spawn"]
-    others = [deed for deed in failed if deed["type"] != "Spawn"]
-    if unborn:
-        yield f"{_workers(len(unborn))} could not be started: {unborn[0]['error']}"
+def _failures(actions: Sequence[RecordedAction]) -> Iterator[str]:
+    """One sentence for workers that could not be started, and one for all other failed actions."""
+    failed = [action for action in actions if "error" in action]
+    unstarted = [action for action in failed if action["type"] == "Spawn"]
+    others = [action for action in failed if action["type"] != "Spawn"]
+    if unstarted:
+        yield f"{_workers(len(unstarted))} could not be started: {unstarted[0]['error']}"
     if others:
-        named = "; ".join(f"{deed['type']} {_subject(deed)}: {deed['error']}".replace(" :", ":") for deed in others[:_NAMED])
+        named = "; ".join(map(_describe, others[:_MAX_NAMED]))
         count = "1 other action" if len(others) == 1 else f"{len(others)} other actions"
-        yield f"{count} failed: {named}" + ("; and more" if len(others) > _NAMED else "")
+        yield f"{count} failed: {named}" + ("; and more" if len(others) > _MAX_NAMED else "")
+
+
+def _describe(action: RecordedAction) -> str:
+    return f"{action['type']} {_subject(action)}: {action['error']}".replace(" :", ":")
 
 
 def _workers(count: int) -> str:
     return "1 worker" if count == 1 else f"{count} workers"
 
 
-def _subject(deed: Deed) -> str:
-    return str(deed.get("worker_id") or (deed.get("worker") or {}).get("worker_id") or "")
+def _subject(action: RecordedAction) -> str:
+    return str(action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or "")

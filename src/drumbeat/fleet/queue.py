@@ -1,4 +1,4 @@
-"""What one look sees of a queue: what its workers could claim, hold, have done since the last. Every read is bounded."""
+"""Read a pool's queue: claimable jobs, held jobs, arrivals and finished jobs since the last beat. Every read is bounded."""
 
 import logging
 from collections import Counter
@@ -17,24 +17,24 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-HELD = 10_000  #: claimed jobs looked at
-COUNTED = 100_000  #: where counting stops
+HELD = 10_000  #: claimed jobs read, at most
+COUNTED = 100_000  #: counting stops here
 PAGE = 1000
-PAGES = 3  #: of new jobs in one beat; what is left is counted at the next
-ENDED = 100  #: jobs whose end is looked up in one beat
-SAMPLED = 200  #: pending jobs whose types and times are looked at
+PAGES = 3  #: pages of new jobs counted in one beat; the next beat counts the rest
+ENDED = 100  #: finished jobs looked up in one beat, at most
+SAMPLED = 200  #: pending jobs whose types and due times are read
 
 
 @dataclass(frozen=True, slots=True)
 class QueueReader:
-    """The queue's side of a look."""
+    """Adds the queue to a fleet's view."""
 
     store: Store
     view: FleetView
     last: Beat | None
 
-    async def seen(self) -> FleetView:
-        """The view with its queue. A queue that cannot be read is not an empty one."""
+    async def read(self) -> FleetView:
+        """The view with its queue. If the queue cannot be read, ``queue`` stays None, which is not an empty queue."""
         try:
             held = await self._held()
             arrived, cursor = await self._arrived()
@@ -48,7 +48,7 @@ class QueueReader:
                 cursor=cursor,
             )
         except StoreError as exc:
-            log.warning("the queue of %s could not be read: %s", self.view.pool_id, exc)
+            log.warning("failed to read the queue of pool %s: %s", self.view.pool_id, exc)
             return replace(self.view, held_partial=True)
 
     async def _queue(self) -> QueueView:
@@ -71,13 +71,13 @@ class QueueReader:
         )
 
     async def _claimable(self, demand: Mapping[str, int]) -> int:
-        """Of the ready jobs, how many the pool's workers could claim: what no group holds back, no capability, no type."""
+        """How many ready jobs the pool's workers could claim, by group limits, capabilities and types."""
         plan = self.view.plan
         most = sum(count for needed, count in demand.items() if plan.offers(needed))
         handled = 0
         for kind in plan.types if most else ():
             page = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.PENDING], job_type=kind, limit=PAGE)
-            handled += len([job for job in page if not _is_later(job, self.view.now) and plan.offers(job.capability or "")])
+            handled += len([job for job in page if not _is_delayed(job, self.view.now) and plan.offers(job.capability or "")])
             if len(page) == PAGE or handled >= most:
                 return most
         return min(most, handled) if plan.types else most
@@ -85,7 +85,7 @@ class QueueReader:
     def _comes_due(self, job: Job) -> bool:
         plan = self.view.plan
         handled = not plan.types or job.type in plan.types
-        return handled and plan.offers(job.capability or "") and _is_later(job, self.view.now)
+        return handled and plan.offers(job.capability or "") and _is_delayed(job, self.view.now)
 
     async def _held(self) -> tuple[HeldJob, ...]:
         claimed = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.CLAIMED], limit=HELD + 1)
@@ -105,7 +105,7 @@ class QueueReader:
         )
 
     async def _arrived(self) -> tuple[tuple[Arrivals, ...], JobId | None]:
-        """Jobs that came since the last beat, by the minute, and how far they were counted."""
+        """Jobs that arrived since the last beat, by minute, and the last job counted."""
         cursor = self.view.state.cursor if self.view.state else None
         since = self.view.last.at if self.view.last else self.view.now
         minutes: Counter[datetime] = Counter()
@@ -118,36 +118,36 @@ class QueueReader:
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
     async def _page(self, cursor: JobId | None) -> Sequence[Job]:
-        """The jobs after the cursor. Without one, or if its job is pruned, what is unfinished is where to begin."""
+        """The jobs after the cursor. Without a cursor, or if its job was pruned, the unfinished jobs."""
         jobs, pool_id = self.store.jobs, self.view.pool_id
         try:
             if cursor is not None:
                 return await jobs.list(pool_id, after=cursor, limit=PAGE)
         except NotFound:
-            log.info("job %s, up to which arrivals were counted, is gone; counting begins anew", cursor)
+            log.info("job %s, the last one counted as an arrival, no longer exists; counting starts over", cursor)
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """How the jobs ended that the last beat saw running."""
+        """How the jobs ended that were running in the last beat."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
-        found = [await self._ending(each) for each in gone]
-        seen = [each for each in found if each is not None]
-        return [*seen, *self._unseen(Counter(each.worker_id for each in seen))]
+        outcomes = [await self._outcome(each) for each in gone]
+        known = [each for each in outcomes if each is not None]
+        return [*known, *self._short_failures(Counter(each.worker_id for each in known))]
 
-    def _unseen(self, seen: Mapping[WorkerId, int]) -> Iterator[Finished]:
-        """Failures that began and ended between two beats: of workers that say nothing else has come of their jobs since."""
+    def _short_failures(self, known: Mapping[WorkerId, int]) -> Iterator[Finished]:
+        """Failures that began and ended between two beats, of workers whose jobs have all failed since the last beat."""
         rows = [each for each in self.view.workers if each.errors and each.is_live]
-        told = (self.last.view or {}).get("workers", ()) if self.last and rows else ()
-        before = {(each["worker_id"], each.get("instance")): each for each in told}
+        earlier = (self.last.view or {}).get("workers", ()) if self.last and rows else ()
+        before = {(each["worker_id"], each.get("instance")): each for each in earlier}
         for row in rows:
             was = before.get((row.worker_id, row.instance), {})
             failed, ended = row.errors - was.get("errors", 0), row.operations - was.get("operations", 0)
-            new = min(failed, self.view.policy.max_task_failures) - seen.get(row.worker_id, 0) if failed == ended else 0
+            new = min(failed, self.view.policy.max_task_failures) - known.get(row.worker_id, 0) if failed == ended else 0
             for _ in range(new):
                 yield Finished(worker_id=row.worker_id, took=timedelta(), ok=False, at=self.view.now)
 
-    async def _ending(self, held: HeldJob) -> Finished | None:
+    async def _outcome(self, held: HeldJob) -> Finished | None:
         try:
             job = await self.store.jobs.get(held.job_id)
         except NotFound:
@@ -158,19 +158,19 @@ class QueueReader:
         return await self._attempt(held)
 
     async def _attempt(self, held: HeldJob) -> Finished | None:
-        """The attempt that ended otherwise, if its handler did or failed: one given back or lost tells nothing."""
+        """The attempt of a job that is not done, if its handler finished or failed; released and lost attempts do not count."""
         for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
             own = (attempt.worker_pool, attempt.worker_id) == (self.view.pool_id, held.worker_id)
-            if own and attempt.ended_at and attempt.outcome in _TELLING:
+            if own and attempt.ended_at and attempt.outcome in _CONCLUSIVE:
                 took, ok = attempt.ended_at - attempt.started_at, attempt.outcome is AttemptOutcome.DONE
                 return Finished(worker_id=held.worker_id, took=took, type=held.type, ok=ok, at=attempt.ended_at)
         return None
 
 
-_TELLING = frozenset({AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT})
+_CONCLUSIVE = frozenset({AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT})
 
 
-def _is_later(job: Job, now: datetime) -> bool:
+def _is_delayed(job: Job, now: datetime) -> bool:
     return job.not_before is not None and job.not_before > now
 
 

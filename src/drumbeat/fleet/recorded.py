@@ -1,4 +1,4 @@
-"""From a beat as it is kept back to what its decision saw and left."""
+"""Read recorded beats of a fleet: the view and the actions of each."""
 
 from collections.abc import Sequence
 
@@ -10,24 +10,24 @@ from drumbeat.fleet.model import FleetView
 from drumbeat.fleet.replay import RecordedBeat
 
 
-def is_fleets(beat: Beat) -> bool:
-    """Whether a fleet made it: not a checker, whose view, where an older version kept one, counts demand."""
+def is_fleet_beat(beat: Beat) -> bool:
+    """Whether a beat is a fleet's. The beats of checkers are not; in older versions these have a view with ``demand``."""
     return not beat.is_check and (beat.view is None or "demand" not in beat.view)
 
 
 def view_of(beat: Beat) -> FleetView | None:
-    """What a fleet's beat saw; None if it saw nothing, or a checker made it. Raises InvalidInput for any other."""
-    if beat.view is None or not is_fleets(beat):
+    """The view of a fleet's beat; None for a beat without a view or of a checker. Raises InvalidInput if it is not readable."""
+    if beat.view is None or not is_fleet_beat(beat):
         return None
     try:
         return msgspec.convert(beat.view, FleetView)
     except msgspec.ValidationError as exc:
-        raise InvalidInput(f"beat {beat.n} of {beat.pool_id} holds no fleet's view as this version writes it: {exc}") from exc
+        raise InvalidInput(f"beat {beat.n} of {beat.pool_id} has a view that this version cannot read: {exc}") from exc
 
 
 def recorded(beats: Sequence[Beat]) -> list[RecordedBeat]:
-    """The fleet's beats that saw something, oldest first."""
-    kept = [(beat, view_of(beat)) for beat in sorted(beats, key=lambda each: each.n)]
+    """The fleet's beats that have a view, oldest first."""
+    views = [(beat, view_of(beat)) for beat in sorted(beats, key=lambda each: each.n)]
     return [
-        RecordedBeat(n=beat.n, at=beat.at, view=view, actions=tuple(beat.actions)) for beat, view in kept if view is not None
+        RecordedBeat(n=beat.n, at=beat.at, view=view, actions=tuple(beat.actions)) for beat, view in views if view is not None
     ]

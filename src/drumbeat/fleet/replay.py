@@ -1,7 +1,7 @@
-"""Recorded beats decided again, under the same policy or another: what would have been done otherwise. Pure.
+"""Decide recorded beats again, with the same policy or another, and list what differs. Pure.
 
-Each beat is judged by what it saw then: what another decision would have changed about the next beat is not in its view. For
-that, simulate.
+Each beat is decided from its recorded view, which does not include the effects of a different earlier decision. Use a
+simulation for those.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 
-Spell = Callable[[Action], Mapping[str, Any]]  #: an action as a beat keeps it
+EncodeAction = Callable[[Action], Mapping[str, Any]]  #: gives an action as a beat records it
 Change = Callable[[FleetPolicy], FleetPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBeat:
-    """What a beat saw and what it wanted done."""
+    """The view and the actions of a recorded beat."""
 
     n: int
     at: datetime
@@ -29,18 +29,18 @@ class RecordedBeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDifference:
-    """A beat that would do something else now."""
+    """A beat that is decided differently now."""
 
     n: int
     at: datetime
-    before: tuple[str, ...]  #: actions that are not wanted now
-    after: tuple[str, ...]  #: actions that were not wanted then
-    wanted: int  #: workers it would want now
+    before: tuple[str, ...]  #: recorded actions that are no longer decided
+    after: tuple[str, ...]  #: actions that are decided now but were not recorded
+    wanted: int  #: workers wanted now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What became of recorded beats."""
+    """The result of deciding recorded beats again."""
 
     beats: int = 0
     same: int = 0
@@ -51,7 +51,7 @@ class Replay:
     differences: tuple[ReplayDifference, ...] = ()
 
     def __add__(self, later: "Replay") -> "Replay":
-        """The same with what became of later beats: a long record is decided again a page at a time."""
+        """The result with that of later beats added: a long record is replayed page by page."""
         return Replay(
             beats=self.beats + later.beats,
             same=self.same + later.same,
@@ -64,16 +64,16 @@ class Replay:
 
     @property
     def share(self) -> float:
-        """How many of the beats decide as they did."""
+        """The share of beats that are decided as recorded."""
         return self.same / self.beats if self.beats else 1.0
 
 
-def replay(beats: Sequence[RecordedBeat], spell: Spell, change: Change | None = None) -> Replay:
-    """Decide each beat again; with ``change``, under the policy it makes of the recorded one."""
-    again = [_decided(beat, spell, change) for beat in beats]
-    differences = tuple(found for _, found in again if found is not None)
+def replay(beats: Sequence[RecordedBeat], encode: EncodeAction, change: Change | None = None) -> Replay:
+    """Decide each beat again; ``change`` turns the recorded policy into another."""
+    replayed = [_replayed(beat, encode, change) for beat in beats]
+    differences = tuple(found for _, found in replayed if found is not None)
     before = [action["type"] for beat in beats for action in beat.actions]
-    after = [action["type"] for actions, _ in again for action in actions]
+    after = [action["type"] for actions, _ in replayed for action in actions]
     return Replay(
         beats=len(beats),
         same=len(beats) - len(differences),
@@ -85,28 +85,30 @@ def replay(beats: Sequence[RecordedBeat], spell: Spell, change: Change | None = 
     )
 
 
-def _decided(beat: RecordedBeat, spell: Spell, change: Change | None) -> tuple[list[dict[str, Any]], ReplayDifference | None]:
+def _replayed(
+    beat: RecordedBeat, encode: EncodeAction, change: Change | None
+) -> tuple[list[dict[str, Any]], ReplayDifference | None]:
     policy = change(beat.view.policy) if change else beat.view.policy
     decision = decide(replace(beat.view, policy=policy))
-    now = [_as_kept(spell(action)) for action in decision.actions]
-    then = [_as_kept(action) for action in beat.actions]
+    now = [_as_recorded(encode(action)) for action in decision.actions]
+    then = [_as_recorded(action) for action in beat.actions]
     if now == then:
         return now, None
     return now, ReplayDifference(
         n=beat.n,
         at=beat.at,
-        before=tuple(_say(action) for action in then if action not in now),
-        after=tuple(_say(action) for action in now if action not in then),
+        before=tuple(_describe(action) for action in then if action not in now),
+        after=tuple(_describe(action) for action in now if action not in then),
         wanted=int(decision.summary["wanted"]),
     )
 
 
-def _as_kept(action: Mapping[str, Any]) -> dict[str, Any]:
-    """An action as its row has it, without what became of it."""
-    kept: dict[str, Any] = json.loads(json.dumps({name: value for name, value in action.items() if name != "error"}))
-    return kept
+def _as_recorded(action: Mapping[str, Any]) -> dict[str, Any]:
+    """An action as JSON, without its error."""
+    plain: dict[str, Any] = json.loads(json.dumps({name: value for name, value in action.items() if name != "error"}))
+    return plain
 
 
-def _say(action: Mapping[str, Any]) -> str:
+def _describe(action: Mapping[str, Any]) -> str:
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
     return f"{action['type']} {subject}: {action['reason']}" if subject else f"{action['type']}: {action['reason']}"

@@ -1,4 +1,4 @@
-"""A fleet's desk: everything a caller may ask about a pool's workers, and what a person may do to one."""
+"""FleetService: questions about a pool's workers, and what a user may do to them (drain, kill, exempt, retry)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
 from drumbeat.fleet.observe import observe, retry_note
 from drumbeat.fleet.policy_store import check_scaled
-from drumbeat.fleet.recorded import is_fleets, recorded, view_of
-from drumbeat.fleet.replay import Replay, Spell, replay
+from drumbeat.fleet.recorded import is_fleet_beat, recorded, view_of
+from drumbeat.fleet.replay import EncodeAction, Replay, replay
 from drumbeat.fleet.settings import with_settings
 from drumbeat.runtime.recovery import check_provider
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-_PAGE = 50  #: beats in memory at once: of a large fleet each holds much
-_CHECKS = 20  #: beats of checkers that are passed over one by one
-_JUST = timedelta(microseconds=1)
+_PAGE = 50  #: beats in memory at once: those of a large fleet are large
+_MAX_CHECKS = 20  #: beats of checkers that are skipped one by one
+_MICROSECOND = timedelta(microseconds=1)
 _BY_HAND = "by hand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetStatus:
-    """How a fleet stands."""
+    """A fleet's pool, its live workers and its last beat."""
 
     pool: PoolRow
     now: datetime
@@ -42,7 +42,7 @@ class FleetStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a fleet has cost, what it costs now, and what it may."""
+    """What a fleet has cost, what it costs now, and its money ceilings."""
 
     price_per_hour: float
     burn_per_hour: float
@@ -53,37 +53,37 @@ class Spent:
 
 
 class FleetService:
-    """One pool's workers. Reading needs no provider; ``plan``, ``spend`` and ``kill`` ask the one that is given."""
+    """One pool's workers. Only ``plan``, ``spend`` and ``kill`` need a provider's spawner."""
 
-    def __init__(self, store: Store, pool_id: PoolId, spell: Spell) -> None:
+    def __init__(self, store: Store, pool_id: PoolId, encode: EncodeAction) -> None:
         self._store = store
         self._pool_id = pool_id
-        self._spell = spell
+        self._encode = encode
 
     async def status(self) -> FleetStatus:
         """Raises NotFound."""
-        home = await self._store.pools.get(self._pool_id)
+        pool = await self._store.pools.get(self._pool_id)
         workers = await self._store.workers.list(self._pool_id, live=True)
         last = await self._last_beat(None)
-        return FleetStatus(pool=home, now=await self._store.now(), workers=tuple(workers), last=last)
+        return FleetStatus(pool=pool, now=await self._store.now(), workers=tuple(workers), last=last)
 
     async def policy(self) -> FleetPolicy:
-        """Raises NotFound, and InvalidInput for a pool of jobs that nobody made a fleet."""
-        home = await self._store.pools.get(self._pool_id)
-        check_scaled(home)
-        return FleetPolicy.from_json(home.policy)
+        """Raises NotFound, and InvalidInput for a pool of jobs that is not a fleet."""
+        pool = await self._store.pools.get(self._pool_id)
+        check_scaled(pool)
+        return FleetPolicy.from_json(pool.policy)
 
     async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> BeatExplanation:
-        """What a beat would do now, by the pool's policy or another. Nothing is written; the provider is only asked to list."""
-        followed = policy or await self.policy()
-        return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=followed))
+        """What a beat would do now, by the pool's policy or another. Nothing is written; the provider only lists instances."""
+        chosen = policy or await self.policy()
+        return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=chosen))
 
     async def explain(self, at: datetime | None = None) -> BeatExplanation:
-        """The last beat before a moment, or the last of all. Raises NotFound when there is none."""
+        """Explain the last beat before a moment, or the latest one. Raises NotFound if there is none."""
         beat = await self._beat_at(at)
         view = view_of(beat)
         if view is None:
-            raise NotFound(f"beat {beat.n} of {self._pool_id} saw nothing: {beat.error}")
+            raise NotFound(f"beat {beat.n} of {self._pool_id} failed before it observed the pool: {beat.error}")
         return explain(view, beat.actions)
 
     async def _beat_at(self, at: datetime | None) -> Beat:
@@ -91,35 +91,35 @@ class FleetService:
         found = await self._last_beat(at)
         if found is None:
             when = f" before {at:%Y-%m-%d %H:%M:%S}" if at else ""
-            raise NotFound(f"no beat of {self._pool_id}{when} is kept; make one with: drumbeat fleet beat {self._pool_id}")
+            raise NotFound(f"no recorded beat of {self._pool_id}{when}; run one with: drumbeat fleet beat {self._pool_id}")
         return found
 
     async def _last_beat(self, at: datetime | None) -> Beat | None:
-        """The fleet's last beat that is not later, a failed one too; those of checkers are passed over."""
+        """The fleet's last beat up to a moment, even if it failed; beats of checkers are skipped."""
         found = await self._store.beats.last(self._pool_id, before=at)
-        if found is None or is_fleets(found):
+        if found is None or is_fleet_beat(found):
             return found
-        both = (await self._last_seen(at, is_fleets), await self._last_before(found))
+        both = (await self._last_with_view(at, is_fleet_beat), await self._last_before(found))
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """The fleet's last beat before that of a checker; None if there are many of checkers between the two."""
+        """The fleet's last beat before a checker's; None if too many beats of checkers lie in between."""
         found: Beat | None = check
-        for _ in range(_CHECKS):
-            if found is None or is_fleets(found):
+        for _ in range(_MAX_CHECKS):
+            if found is None or is_fleet_beat(found):
                 return found
-            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST)
+            found = await self._store.beats.last(self._pool_id, before=found.at - _MICROSECOND)
         return None
 
-    async def _last_seen(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
-        """The last beat that saw something, is not later and fits."""
+    async def _last_with_view(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
+        """The last beat up to a moment that has a view and fits."""
         found = await self._store.beats.last(self._pool_id, before=at, seen=True)
         while found is not None and not fits(found):
-            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST, seen=True)
+            found = await self._store.beats.last(self._pool_id, before=found.at - _MICROSECOND, seen=True)
         return found
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
-        """The beats of late that did something, oldest first, without what they saw. Raises NotFound."""
+        """The recent beats that took actions, oldest first, without their views. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
         while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
@@ -127,29 +127,29 @@ class FleetService:
         return found
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
-        """The beats of late decided again, under their own policy or with some of its fields set anew. Raises NotFound."""
+        """Decide the recent beats again, with their policies or with some fields changed. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, after, found = await self._store.now() - since, 0, Replay()
         while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):
-            found += replay(recorded(page), self._spell, _changed(settings))
+            found += replay(recorded(page), self._encode, _changed(settings))
             after = page[-1].n
         return found
 
     async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
-        """Ask workers to finish and leave; all of them if none is named. Answers with those newly asked."""
-        home = await self._store.pools.get(self._pool_id)
+        """Ask workers to drain; all of them if none is named. Returns those newly asked. Raises NotFound."""
+        pool = await self._store.pools.get(self._pool_id)
         here = [each.worker_id for each in await self._store.workers.list(self._pool_id, live=True)]
         named = [WorkerId(name) for name in workers] or here
         unknown = sorted(set(named) - set(here))
         if unknown:
-            raise NotFound(f"no live worker {', '.join(unknown)} in {self._pool_id}")
-        usual = FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
+            raise NotFound(f"no live worker {', '.join(unknown)} in pool {self._pool_id}")
+        usual = FleetPolicy.from_json(pool.policy).limits(pool.thresholds).drain_within
         return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, usual if within is None else within)
 
     async def retry(self) -> datetime:
-        """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open.
+        """Make the next beat ask the provider again despite its backoff, and start a trial worker despite an open breaker.
 
-        Answers with when it was asked. Raises NotFound, InvalidInput.
+        Returns the time of the request. Raises NotFound, InvalidInput.
         """
         await self.policy()
         return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
@@ -172,9 +172,9 @@ class FleetService:
         return row
 
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
-        """End a worker now: its row is closed, its jobs go back, its instance is ended.
+        """End a worker now: close its row, release its jobs, terminate its instance.
 
-        Raises NotFound, InvalidInput, and SpawnError if it is another provider's.
+        Raises NotFound, InvalidInput, and SpawnError if it runs at another provider.
         """
         row = await self._live(worker)
         check_provider(row, spawner)
@@ -184,29 +184,29 @@ class FleetService:
         return closed
 
     async def spend(self, spawner: Spawner) -> Spent:
-        """Money, by the prices of now."""
+        """Money spent and allowed, at the provider's current prices."""
         return await self._spent(_provider(spawner))
 
     async def last_beat(self) -> Beat | None:
-        """The fleet's last beat, a failed one too; those of checkers are passed over."""
+        """The fleet's last beat, even if it failed; beats of checkers are skipped."""
         return await self._last_beat(None)
 
     async def last_decision(self) -> Beat | None:
-        """The fleet's last beat that decided something; those that failed before they could are passed over."""
-        return await self._last_seen(None, lambda beat: is_fleets(beat) and "state" in beat.summary)
+        """The fleet's last beat that made a decision; beats that failed before are skipped."""
+        return await self._last_with_view(None, lambda beat: is_fleet_beat(beat) and "state" in beat.summary)
 
     async def spent_by(self, last: Beat | None) -> Spent:
-        """Money, by the provider's prices as a beat saw them: no provider is asked."""
+        """Money spent and allowed, at the prices recorded in a beat; the provider is not asked."""
         return await self._spent(_provider_in(last))
 
     async def _spent(self, provider: Provider) -> Spent:
         policy, now = await self.policy(), await self._store.now()
-        at = tariff(policy, provider)
+        rates = tariff(policy, provider)
         workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
         return Spent(
-            price_per_hour=at.price,
-            burn_per_hour=burn(workers, at),
-            spent=spend(workers, now, at),
+            price_per_hour=rates.price,
+            burn_per_hour=burn(workers, rates),
+            spent=spend(workers, now, rates),
             max_per_hour=policy.max_per_hour,
             max_per_day=policy.max_per_day,
             max_per_month=policy.max_per_month,
@@ -218,7 +218,7 @@ def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy
 
 
 def _provider_in(last: Beat | None) -> Provider:
-    """The provider as a beat saw it; what cannot be read has no price."""
+    """The provider recorded in a beat; one without a price if it is not readable."""
     try:
         return msgspec.convert(((last.view or {}) if last else {}).get("provider") or {}, Provider)
     except msgspec.ValidationError:

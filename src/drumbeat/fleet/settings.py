@@ -1,7 +1,7 @@
-"""A fleet's policy from a file and the environment: every variable of seed 004, and of its successor what still has a meaning.
+"""A fleet's policy from a file and from environment variables, including those of the earlier RunPod orchestrator.
 
-The file (``fleet.yml``) names the fields of a policy; times are seconds, or like ``90s``, ``10m``, ``2h``. The environment
-counts more than the file and than what a pool has kept, what is given by hand in the same command more than both.
+The file (``fleet.yml``) names the fields of a policy; times are seconds, or like ``90s``, ``10m``, ``2h``. Environment
+variables override the file and the pool's stored policy; settings given in the command override both.
 """
 
 import re
@@ -18,14 +18,14 @@ from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MOST_TOLD = 20  #: unknown fields named in one refusal
+_MAX_NAMED = 20  #: unknown fields named in one error
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
 _TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
 _NAMES = frozenset(each.name for each in fields(FleetPolicy))
 _BOUNDS = frozenset({"min_workers", "max_workers"})
-PRESET = "preset"  #: what a file names the pool's limits by; it is no field of the policy
+PRESET = "preset"  #: the file's name for a set of pool thresholds; not a field of the policy
 _HALF_AN_HOUR = timedelta(minutes=30)
 _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
     "jobs": lambda absence: replace(PRESETS[PoolKind.JOBS], controller_gone_after=absence),
@@ -35,7 +35,7 @@ _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable: which field it sets, what it is when unset, and its unit in seconds if it is a time."""
+    """One environment variable: the field it sets, its default, and its unit in seconds if it is a time."""
 
     name: str
     field: str
@@ -47,7 +47,8 @@ def _variable(name: str, field: str, default: float | str, unit: float | None = 
     return Variable(name=name, field=field, default=default, unit=unit)
 
 
-SEED: tuple[Variable, ...] = (
+#: Variables of the earlier RunPod orchestrator.
+LEGACY: tuple[Variable, ...] = (
     _variable("ORCHESTRATOR_POLL_SEC", "every", 30, 1),
     _variable("MIN_ACTIVE_GPUS", "min_workers", 2),
     _variable("MAX_ACTIVE_GPUS", "max_workers", 10),
@@ -59,7 +60,8 @@ SEED: tuple[Variable, ...] = (
     _variable("GPU_HEALTH_CHECK_TIMEOUT_SEC", "gpu_stale_timeout", 120, 1),
 )
 
-LATER: tuple[Variable, ...] = (
+#: Variables of that orchestrator's successor that still apply, and Drumbeat's own.
+SUCCESSOR: tuple[Variable, ...] = (
     _variable("HEARTBEAT_TIMEOUT_SEC", "heartbeat_timeout", 300, 1),
     _variable("IDLE_TIMEOUT_SEC", "idle_timeout", 600, 1),
     _variable("MACHINES_TO_KEEP_IDLE", "keep_idle", 0),
@@ -89,50 +91,50 @@ LATER: tuple[Variable, ...] = (
     _variable("DRUMBEAT_PROVIDER", "provider", ""),
 )
 
-VARIABLES: tuple[Variable, ...] = (*SEED, *LATER)
+VARIABLES: tuple[Variable, ...] = (*LEGACY, *SUCCESSOR)
 
 
-def seed_policy(policy: str = "queue_ratio") -> FleetPolicy:
-    """The seed's own policy with the seed's own defaults."""
-    return read_policy({**_seed_defaults(), "policy": policy})
+def legacy_policy(policy: str = "queue_ratio") -> FleetPolicy:
+    """The policy of the earlier RunPod orchestrator, with its defaults."""
+    return read_policy({**_legacy_defaults(), "policy": policy})
 
 
-def _seed_defaults() -> dict[str, Any]:
-    """But for the bounds, which are the usual ones: what is not set follows what is."""
-    return {each.field: _value(each, str(each.default)) for each in SEED if each.field not in _BOUNDS}
+def _legacy_defaults() -> dict[str, Any]:
+    """Its defaults without the bounds, since the default minimum depends on the maximum."""
+    return {each.field: _value(each, str(each.default)) for each in LEGACY if each.field not in _BOUNDS}
 
 
 def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **given: Any) -> FleetPolicy:
-    """The policy that file, environment and hand give together; the seed's own has the seed's defaults beneath them.
+    """The policy from a file, environment variables and settings. Raises InvalidSettings.
 
-    Raises InvalidSettings.
+    ``queue_ratio`` starts from the defaults of the earlier RunPod orchestrator.
     """
     chosen = {name: value for name, value in _read_file(file).items() if name != PRESET}
     chosen |= from_environment(environment) | given
     chosen.setdefault("policy", PolicyName.LAG_AWARE)
-    beneath = _seed_defaults() if chosen["policy"] == PolicyName.QUEUE_RATIO else {}
-    return read_policy(beneath | chosen)
+    defaults = _legacy_defaults() if chosen["policy"] == PolicyName.QUEUE_RATIO else {}
+    return read_policy(defaults | chosen)
 
 
-def changed_policy(kept: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
-    """The policy of a pool's row with some fields set anew. One that becomes the seed's gets the seed's defaults beneath.
+def changed_policy(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
+    """A stored policy with some fields changed. A change to ``queue_ratio`` adds the earlier orchestrator's defaults.
 
     Raises InvalidSettings.
     """
-    given, before = _json(settings), kept.get("policy", PolicyName.FIXED)
-    turns = given.get("policy", before) == PolicyName.QUEUE_RATIO != before
-    return FleetPolicy.from_json({**(_json(_seed_defaults()) if turns else {}), **kept, **given})
+    given, before = _json(settings), stored.get("policy", PolicyName.FIXED)
+    becomes_legacy = given.get("policy", before) == PolicyName.QUEUE_RATIO != before
+    return FleetPolicy.from_json({**(_json(_legacy_defaults()) if becomes_legacy else {}), **stored, **given})
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a policy that are set by variables. Raises InvalidSettings."""
+    """The fields of a policy that environment variables set. Raises InvalidSettings."""
     return {each.field: _value(each, environment[each.name]) for each in VARIABLES if environment.get(each.name)}
 
 
 def load_thresholds(
     policy: FleetPolicy, file: Path | None = None, preset: str | None = None, *, is_new: bool = True
 ) -> Thresholds | None:
-    """The limits of a preset: as told, as the file says, or those for GPUs where a new fleet rents them; None: as they are.
+    """The thresholds of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
 
     Raises InvalidSettings.
     """
@@ -140,35 +142,35 @@ def load_thresholds(
     if name is None:
         return None
     if not isinstance(name, str) or name not in _PRESETS:
-        raise InvalidSettings(f"expected a preset of {', '.join(_PRESETS)}, got {shown(name)}")
+        raise InvalidSettings(f"expected the preset {' or '.join(_PRESETS)}, got {shown(name)}")
     return _PRESETS[name](policy.controller_gone_after)
 
 
 def with_settings(policy: FleetPolicy, settings: Mapping[str, Any]) -> FleetPolicy:
-    """A policy with some fields set anew, each as a file would write it (``--set max_workers=6``)."""
+    """A policy with some fields changed, each written as in a file (``--set max_workers=6``)."""
     return FleetPolicy.from_json(policy.to_json() | _json(settings))
 
 
 def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
-    """A policy from a file's fields. Raises InvalidSettings, also for a field there is not."""
+    """A policy from a file's fields. Raises InvalidSettings, also for an unknown field."""
     return FleetPolicy.from_json(_json(settings))
 
 
 def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(settings.keys() - _NAMES)
     if unknown:
-        raise InvalidSettings("; ".join(map(_no_such, unknown[:_MOST_TOLD])))
+        raise InvalidSettings("; ".join(map(_unknown_field, unknown[:_MAX_NAMED])))
     return dict(_field(name, value) for name, value in settings.items())
 
 
-def _no_such(name: str) -> str:
-    """That there is no such field, and which one was meant; a variable's name means the field that it sets."""
+def _unknown_field(name: str) -> str:
+    """The error for an unknown field, with the closest known one; a variable's name stands for the field it sets."""
     by_variable = {each.name.lower(): each.field for each in VARIABLES}
     plain = name.lower().replace("-", "_").strip("_")
     near = get_close_matches(plain, sorted({*_NAMES, *by_variable}), n=1)
     if not near:
-        return f"a fleet's policy has no {name}; expected some of {', '.join(sorted(_NAMES))}"
-    return f"a fleet's policy has no {name}; did you mean {by_variable.get(near[0], near[0])}?"
+        return f"a fleet's policy has no field {name}; expected some of {', '.join(sorted(_NAMES))}"
+    return f"a fleet's policy has no field {name}; did you mean {by_variable.get(near[0], near[0])}?"
 
 
 def _field(name: str, value: Any) -> tuple[str, Any]:
@@ -189,7 +191,7 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _value(variable: Variable, text: str) -> Any:
-    """What a variable's text means to its field. Raises InvalidSettings."""
+    """A variable's text as the value of its field. Raises InvalidSettings."""
     if variable.default == "":
         return text
     try:
@@ -199,20 +201,22 @@ def _value(variable: Variable, text: str) -> Any:
     return number if variable.unit is None else number * variable.unit
 
 
-def _schedule(told: Any) -> dict[str, Any]:
-    """A schedule as a person writes it: ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
-    if not isinstance(told, dict) or not {"from", "to"} <= told.keys() <= _SCHEDULE:
-        raise InvalidSettings(f"expected a schedule with from and to, and of {sorted(_SCHEDULE)} no others; got {shown(told)}")
-    days = told.get("days") or ()
+def _schedule(given: Any) -> dict[str, Any]:
+    """A schedule as written in a file: ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
+    if not isinstance(given, dict) or not {"from", "to"} <= given.keys() <= _SCHEDULE:
+        raise InvalidSettings(
+            f"expected a schedule with from and to, and no fields but {sorted(_SCHEDULE)}; got {shown(given)}"
+        )
+    days = given.get("days") or ()
     if not isinstance(days, list | tuple):
         raise InvalidSettings(f"expected days like [mon, fri] in a schedule, got {shown(days)}")
     return {
-        "begin": _minutes(told["from"]),
-        "end": _minutes(told["to"]),
+        "begin": _minutes(given["from"]),
+        "end": _minutes(given["to"]),
         "days": [_day(each) for each in days],
-        "utc_offset_seconds": _minutes(told.get("utc_offset", "00:00"), signed=True) * 60,
-        "min_workers": told.get("min_workers"),
-        "max_workers": told.get("max_workers"),
+        "utc_offset_seconds": _minutes(given.get("utc_offset", "00:00"), signed=True) * 60,
+        "min_workers": given.get("min_workers"),
+        "max_workers": given.get("max_workers"),
     }
 
 
@@ -249,7 +253,7 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     except (InvalidInput, UnicodeDecodeError) as exc:
         raise InvalidSettings(f"{file}: {exc}") from exc
     if not isinstance(found, dict):
-        raise InvalidSettings(f"expected fields of a policy in {file}, got {shown(found)}")
+        raise InvalidSettings(f"expected the fields of a policy in {file}, got {shown(found)}")
     return {str(name): value for name, value in found.items()}
 
 

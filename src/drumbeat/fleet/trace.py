@@ -1,4 +1,4 @@
-"""Traces of jobs from CSV: ``arrival,duration`` in seconds, and the Azure LLM inference traces as they are published.
+"""Read traces of jobs from CSV: ``arrival,duration`` in seconds, or the published Azure LLM inference traces.
 
 ``load_of`` is pure; only ``read_trace`` opens a file.
 """
@@ -14,7 +14,7 @@ from drumbeat.fleet.simulate.values import MOST_SECONDS, in_seconds
 
 PLAIN = ("arrival", "duration")
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-SECONDS_PER_CONTEXT_TOKEN = 0.0001  #: assumed of one worker that serves a large model
+SECONDS_PER_CONTEXT_TOKEN = 0.0001  #: an assumption for one worker that serves a large model
 SECONDS_PER_GENERATED_TOKEN = 0.04
 _SHOWN = 80
 
@@ -25,13 +25,13 @@ def read_trace(file: Path) -> SimulatedLoad:
         with file.open(encoding="utf-8-sig", newline="") as lines:
             return load_of(lines, str(file))
     except OSError as exc:
-        raise InvalidInput(f"expected to read a trace from {file}, got: {exc.strerror}") from exc
+        raise InvalidInput(f"failed to read the trace {file}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
         raise InvalidInput(f"expected CSV in {file}, got something else: {exc}") from exc
 
 
 def load_of(lines: Iterable[str], name: str = "the trace") -> SimulatedLoad:
-    """The jobs of a trace's lines, in the order of their arrival, whatever the order of the lines. Raises InvalidInput."""
+    """The jobs in a trace's lines, sorted by arrival. Raises InvalidInput."""
     try:
         found = sorted(_jobs(csv.reader(lines), name))
     except csv.Error as exc:
@@ -52,7 +52,7 @@ def _jobs(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, flo
 
 
 def _short(row: Sequence[str]) -> str:
-    """A line of a file, as far as anybody would read it."""
+    """A line of a file, shortened for an error."""
     return repr(",".join(row)[:_SHOWN])
 
 
@@ -85,7 +85,7 @@ def _azure(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, fl
 
 
 def _request(row: Sequence[str], n: int, name: str) -> tuple[float, float]:
-    """When a request came, and how long a worker takes for its tokens."""
+    """When a request arrived, and how long a worker takes for its tokens."""
     try:
         at = datetime.fromisoformat(row[0].strip()[:26]).replace(tzinfo=UTC).timestamp()
         lasts = int(row[1]) * SECONDS_PER_CONTEXT_TOKEN + int(row[2]) * SECONDS_PER_GENERATED_TOKEN

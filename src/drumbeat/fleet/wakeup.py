@@ -1,4 +1,4 @@
-"""What wakes a controller between two beats: the first job that is pushed to a queue in which a beat saw nothing to do."""
+"""Wake a controller between two beats when the first job is pushed to an empty queue."""
 
 import asyncio
 import logging
@@ -13,15 +13,15 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_LISTENED_FOR = timedelta(minutes=1)
-_PAUSE = timedelta(seconds=1)  #: between two looks at news that were none for a fleet
-_OUTAGE = timedelta(seconds=5)
+_LISTEN_FOR = timedelta(minutes=1)
+_PAUSE = timedelta(seconds=1)  #: wait after a notification without new claimable jobs
+_RETRY_AFTER = timedelta(seconds=5)
 
 
 class PushWaker:
-    """Sets ``woken`` when there is more to claim than the last beat saw, if that saw nothing its workers could claim.
+    """Sets ``woken`` when jobs arrive after a beat that found no claimable job.
 
-    While a queue has jobs, the beats come as often as they do: only a queue that was empty is listened to.
+    While a queue has claimable jobs, it does nothing: the regular beats are enough.
     """
 
     def __init__(self, store: Store, pool_id: PoolId, clock: Clock) -> None:
@@ -30,10 +30,10 @@ class PushWaker:
         self._pool_id = pool_id
         self._clock = clock
         self._idle = asyncio.Event()
-        self._known = 0  #: ready jobs that its workers cannot claim
+        self._known = 0  #: ready jobs that the pool's workers cannot claim
 
     def noted(self, view: Mapping[str, Any] | None) -> None:
-        """Hear what a beat saw; one that stood by, or has no queue, has nothing to wait for."""
+        """Listen from now on if a beat's view has a queue without claimable jobs; otherwise stop listening."""
         queue = (view or {}).get("queue")
         if queue is None or queue["ready"]:
             self._idle.clear()
@@ -42,20 +42,21 @@ class PushWaker:
         self._idle.set()
 
     async def watch(self) -> None:
-        """Listen until cancelled. A store that is out of reach is asked again later: the beats go on without."""
+        """Listen until cancelled. Store errors are logged and retried; the regular beats continue meanwhile."""
         while True:
             await self._idle.wait()
             try:
-                if await self._has_more():
+                if await self._has_new_jobs():
                     self._idle.clear()
                     self.woken.set()
                 else:
                     await self._clock.sleep(_PAUSE)
             except StoreError as exc:
-                log.info("pushes to %s are not heard: %s; trying again in %g s", self._pool_id, exc, _OUTAGE.total_seconds())
-                await self._clock.sleep(_OUTAGE)
+                seconds = _RETRY_AFTER.total_seconds()
+                log.info("failed to listen for new jobs of pool %s: %s; retrying in %g s", self._pool_id, exc, seconds)
+                await self._clock.sleep(_RETRY_AFTER)
 
-    async def _has_more(self) -> bool:
-        await self._store.queue.wait(self._pool_id, _LISTENED_FOR)
+    async def _has_new_jobs(self) -> bool:
+        await self._store.queue.wait(self._pool_id, _LISTEN_FOR)
         known = self._known
         return self._idle.is_set() and await self._store.jobs.size(self._pool_id, known + 1) > known

@@ -1,7 +1,7 @@
-"""The metronome: what a fleet's workers run when they are given nothing else to do.
+"""The metronome: the workload of a fleet's workers that have no other work.
 
-It holds as many tickers as it is told, each due ten times a second, and measures how late each comes. So its samples show how
-promptly a worker's process is served by its machine, and a fleet can be watched, resized and broken before it has real work.
+It runs ``target`` tickers, each due ten times a second, and measures how late each tick is. So its samples show how promptly
+the machine schedules the worker's process, and a fleet can be watched, resized and tested before it has real work.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ramp:
-    """A number on its way to another."""
+    """A number that changes linearly to another over time."""
 
     begin: int
     end: int
@@ -34,7 +34,7 @@ class _Ramp:
 
 
 class Metronome:
-    """Tickers, and how late they come."""
+    """A workload of tickers that measures how late each tick is."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class Metronome:
         self._measuring = False
 
     async def prepare(self) -> None:
-        """There is nothing to get ready."""
+        """Nothing to prepare."""
 
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         if phase is not None:
@@ -71,7 +71,7 @@ class Metronome:
         return WorkloadFigures(active=held, applied_target=held, operations=self._operations)
 
     async def ended(self) -> None:
-        """Tick for ever: this work has no end of its own."""
+        """Tick until cancelled; this workload never ends by itself."""
         due = self._clock.elapsed()
         while True:
             due += PERIOD
@@ -88,9 +88,9 @@ class Metronome:
         self._operations += held
 
     async def drain(self, within: timedelta) -> DrainResult:
-        """Hold nothing any more: a tick is over as soon as it came."""
+        """Stop all tickers; a tick takes no time, so there is nothing to wait for."""
         self.set_target(0, timedelta())
         return DrainResult()
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""

@@ -1,1 +1,1 @@
-"""Jobs that are done as often as promised, by workers that come and go."""
+"""Pools of jobs: pushing, claiming, retrying and explaining jobs, and starting workers for them."""

@@ -1,4 +1,4 @@
-"""Doing what was decided: rows first, then jobs and the provider. Every action is safe to repeat."""
+"""Carries out the checker's actions: rows first, then jobs and the provider. Every action is safe to repeat."""
 
 from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.lease import Fence
@@ -11,38 +11,38 @@ from drumbeat.store.interface import Store
 
 
 class PoolActor:
-    """One pool's checker or reaper at work."""
+    """Carries out the actions of one pool's checker or reaper."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
         self._pool_id = pool_id
         self._provider = spawner.traits.name
-        self._hands = RecoveryActor(store, spawner, pool_id)
+        self._recovery = RecoveryActor(store, spawner, pool_id)
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the checker's fence."""
         match action:
             case SpawnJobWorker():
-                await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+                await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
             case TakeBackJobs():
                 await self._release(action, fence)
             case ExpireLeases():
-                await self._hands.check(fence)
+                await self._recovery.check(fence)
                 await self._store.queue.expire()
             case _:
-                await self._hands.recover(action, fence)
+                await self._recovery.recover(action, fence)
 
     async def _release(self, action: TakeBackJobs, fence: Fence) -> None:
-        """Only of a worker that is over: one that was heard of since keeps its row, and so its jobs.
+        """Take back the jobs of an ended worker. Raises StaleWrite if the worker has sent a heartbeat since: it keeps its jobs.
 
-        Without a row nobody knows which process held them: they come back when their leases run out.
+        Without a row it is unknown which process held the jobs: they come back when their leases run out.
         """
         try:
             row = await self._store.workers.get(self._pool_id, action.worker_id)
         except NotFound:
             return
         if row.is_live:
-            raise StaleWrite(f"worker {action.worker_id} is {row.status}: it was heard of since, and keeps its jobs")
+            raise StaleWrite(f"worker {action.worker_id} is {row.status}: it has sent a heartbeat since, and keeps its jobs")
         await self._store.queue.release(row.holder, action.reason, fence=fence)
 
     def _row(self, action: SpawnJobWorker) -> Worker:

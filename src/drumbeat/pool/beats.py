@@ -1,4 +1,4 @@
-"""The checker and the reaper: a pool's beats, once per trigger or again and again, always under the pool's lease."""
+"""The checker and the reaper: a pool's beats, once per trigger or repeated, always under the pool's lease."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,15 +17,15 @@ from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-ONE_BEAT = timedelta(seconds=15)  #: how long the lease of a beat lasts unless renewed: so long a killed checker blocks others
-PATIENCE = timedelta(seconds=10)  #: how long another checker's beat is waited for
-_LOOK_AGAIN = timedelta(milliseconds=20)
-_UNTIL_ROOM = 2  #: beats from giving a worker up to starting another: one ends it, one starts
+ONE_BEAT = timedelta(seconds=15)  #: the lease of a beat unless renewed; a killed checker blocks others for this long
+MAX_WAIT = timedelta(seconds=10)  #: how long to wait for another checker's beat
+_RETRY_EVERY = timedelta(milliseconds=20)
+_UNTIL_ROOM = 2  #: beats from giving up a worker to starting another: one ends it, one starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beating:
-    """What every beat of a process is made with."""
+    """What every beat of this process needs."""
 
     store: Store
     spawner: Spawner
@@ -44,11 +44,11 @@ def pool_loop(
     before: Callable[[], Awaitable[object]] | None = None,
     after: Callable[[], Awaitable[object]] | None = None,
 ) -> ControlLoop[PoolView, Action]:
-    """One controller of a pool. Any number may run: the one that holds the lease acts. It does ``before`` before it looks, and
-    ``after`` after each beat of its run."""
+    """A controller of a pool. Any number may run; the one that holds the lease acts. It calls ``before`` before it observes the
+    pool, and ``after`` after each beat of its run."""
     store, spawner = beating.store, beating.spawner
 
-    async def look(gap: timedelta) -> PoolView:
+    async def observed(gap: timedelta) -> PoolView:
         if before is not None:
             await before()
         return await observe(store, spawner, pool_id, gap, lost_after=lost_after)
@@ -59,48 +59,48 @@ def pool_loop(
         leadership=Leadership(store, pool_id, beating.owner, lease, beating.clock),
         clock=beating.clock,
         every=every,
-        observe=look,
+        observe=observed,
         decide=decide_recovery if only_recover else decide,
         act=PoolActor(store, spawner, pool_id).act,
-        keep=_kept,
+        keep=_recorded,
         after=after,
     )
 
 
-def _kept(view: PoolView) -> Mapping[str, Any] | None:
-    """Of a fleet's pool nothing: its beats hold what the fleet saw, and whoever reads them goes by that alone."""
+def _recorded(view: PoolView) -> Mapping[str, Any] | None:
+    """The view as recorded with a beat; None for a fleet's pool, because readers of its beats expect the fleet's views."""
     return None if view.is_scaled else encode(view)
 
 
-async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, patience: timedelta = PATIENCE) -> BeatReport:
-    """One beat, after those of others; then the lease is let go. Not led: another checker is at it for longer than that.
+async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait: timedelta = MAX_WAIT) -> BeatReport:
+    """Run one beat once other checkers are done, then release the lease. The report is not ``led`` after ``max_wait``.
 
-    Workers that are given up count for the cap until they are ended: where only they are in the way, the beats that end them
-    and start others follow at once. Whoever was sent by a trigger may not come again for long.
+    Workers that are given up count for the cap until they are ended. Where only they are in the way, the beats that end them
+    and start others follow at once, because the next trigger may be a long time away.
     """
-    deadline = clock.elapsed() + patience
+    deadline = clock.elapsed() + max_wait
     try:
         while True:
             report = await loop.beat()
             if report.led or report.error is not None or clock.elapsed() >= deadline:
                 break
-            await clock.sleep(_LOOK_AGAIN)
+            await clock.sleep(_RETRY_EVERY)
         for _ in range(_UNTIL_ROOM):
             if not report.summary.get(MAKES_ROOM):
                 break
-            report = _joined(report, await loop.beat())
+            report = _merged(report, await loop.beat())
         return report
     finally:
         await loop.resign()
 
 
-def _joined(first: BeatReport, then: BeatReport) -> BeatReport:
-    """Two beats as one: what both did, and how the second left things."""
+def _merged(first: BeatReport, then: BeatReport) -> BeatReport:
+    """Two beats as one report: the actions of both, everything else of the second."""
     return replace(then, actions=(*first.actions, *then.actions), duration=first.duration + then.duration)
 
 
 async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
-    """A pool that holds jobs. Raises NotFound, InvalidInput for one of another kind."""
+    """The row of a pool of jobs. Raises NotFound, InvalidInput for a pool of another kind."""
     pool = await store.pools.get(pool_id)
     if pool.kind is not PoolKind.JOBS:
         raise InvalidInput(f"expected a pool of jobs, got {pool_id!r}, which is a {pool.kind} pool")
@@ -108,13 +108,13 @@ async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
 
 
 def beat_report(report: BeatReport) -> Mapping[str, Any]:
-    """A beat in a few words, for whoever pulled the trigger: all but what it saw."""
+    """A beat's report for the trigger that fired it, without the view."""
     return {
         "led": report.led,
         "beat": report.n,
         "summary": dict(report.summary),
         "actions": [dict(action) for action in report.actions],
-        "why_not": report.why_not if report.led or report.error else "another checker is at it",
+        "why_not": report.why_not if report.led or report.error else "another checker is running",
         "error": report.error,
         "seconds": report.duration.total_seconds(),
     }

@@ -1,4 +1,4 @@
-"""Workers that fail before they do anything are tried ever less often, until one does something. Pure: no clock, no I/O."""
+"""Circuit breaker: starts workers ever less often while they fail before they run a job. Pure: no clock, no I/O."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,13 +7,13 @@ from itertools import takewhile
 from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 from drumbeat.pool.model import Streak
 
-TRIES = 3  #: so many may fail in a row before others are held back
+TRIES = 3  #: failures in a row before others are held back
 SHORTEST, LONGEST = timedelta(seconds=30), timedelta(minutes=10)
-_HOPELESS = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: what the next one would meet too
+_PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: the next worker would fail the same way
 
 
 def streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> Streak:
-    """The failures since a worker last did something, or got as far as to find nothing to do; or since somebody mended it."""
+    """The failures since a worker last ran a job or found none to run, or since ``mended_at``."""
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and is_telling(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
@@ -24,25 +24,25 @@ def streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> Stre
 
 
 def has_failed(row: Worker) -> bool:
-    """Whether a worker ended with an error, had done nothing, and another would fare no better."""
+    """Whether a worker ended with an error before it ran a job, and another would fail the same way."""
     idle = not row.operations and not row.errors
-    return row.status is WorkerStatus.ERROR and idle and (row.started_at is None or row.exit_code in _HOPELESS)
+    return row.status is WorkerStatus.ERROR and idle and (row.started_at is None or row.exit_code in _PERMANENT)
 
 
 def is_telling(row: Worker) -> bool:
-    """Whether its end says something about others: one that was lost, or that its provider did not start, says nothing."""
+    """Whether a worker's end says something about others. Not if it was lost, or if its provider did not start it."""
     return row.status is not WorkerStatus.LOST and "spawn_failed" not in row.meta
 
 
 def held_until(found: Streak) -> datetime | None:
-    """When the next may be tried: after as long as it has failed already; None while nobody is held back."""
+    """When the next worker may be tried: after as long as workers have failed already. None: none is held back."""
     if found.failed < TRIES or found.first_at is None or found.last_at is None:
         return None
     return found.last_at + min(max(found.last_at - found.first_at, SHORTEST), LONGEST)
 
 
 def allowed(found: Streak, living: Sequence[Worker], now: datetime) -> int | None:
-    """How many workers may be started: one at a time, and none before its time; None: as many as are needed."""
+    """How many workers may be started: one at a time, none before ``held_until``. None: as many as are needed."""
     until = held_until(found)
     if until is None:
         return None
@@ -51,12 +51,12 @@ def allowed(found: Streak, living: Sequence[Worker], now: datetime) -> int | Non
 
 
 def trouble(found: Streak) -> str | None:
-    """What keeps workers from being started, to read; None while nothing does."""
+    """Why workers are held back, as a message; None while they are not."""
     until = held_until(found)
     if until is None:
         return None
     why = f" ({found.error.splitlines()[0]})" if found.error else ""
     return (
-        f"the last {found.failed} workers failed before they did anything{why}; one is tried after "
-        f"{until:%Y-%m-%d %H:%M:%S} UTC, or once the handler is mended (drumbeat pool create --update, drumbeat pool resume)"
+        f"the last {found.failed} workers failed before they ran a job{why}; the next one is tried after "
+        f"{until:%Y-%m-%d %H:%M:%S} UTC, or once the handler is fixed (drumbeat pool create --update, drumbeat pool resume)"
     )

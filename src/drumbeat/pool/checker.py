@@ -1,4 +1,4 @@
-"""The checker and the reaper as anyone may call them: one beat, and away again."""
+"""The checker and the reaper as single calls: each runs one beat."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,7 +8,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
+from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, Beating, beat_once, jobs_pool, pool_loop
 from drumbeat.pool.due_jobs import is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
@@ -17,11 +17,11 @@ from drumbeat.store.interface import PoolChange, Store
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN = timedelta(milliseconds=500)
+_POLL_EVERY = timedelta(milliseconds=500)
 
 
 class Checker:
-    """Checks and reaps the pools of one store. Every call is a beat of its own, with a spawner of its own."""
+    """Checks and reaps the pools of one store. Every call is one beat with a new spawner."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Checker:
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """``owner`` names a beat as nobody else is named; workers that ``open_spawner``'s start must outlive it. ``watch`` has
-        a process watch for jobs of a pool that come due later, since nobody may be here then. ``after`` is done after a beat
-        that led."""
+        """``owner`` returns a unique name for each beat. Workers started through ``open_spawner`` must outlive the spawner.
+        ``watch`` starts a process that watches a pool for jobs that become due after this process has ended. ``after`` is
+        called after a beat that led."""
         self._watch = watch
         self._store = store
         self._clock = clock
@@ -42,23 +42,23 @@ class Checker:
         self._open_spawner = open_spawner
         self._after = after
 
-    async def check(self, pool_id: PoolId, *, max_workers: int | None = None, patience: timedelta = PATIENCE) -> BeatReport:
-        """Recover, then start as many workers as the queue is worth. Raises NotFound, InvalidInput, InvalidSettings.
+    async def check(self, pool_id: PoolId, *, max_workers: int | None = None, max_wait: timedelta = MAX_WAIT) -> BeatReport:
+        """Recover, then start as many workers as the queue needs. Raises NotFound, InvalidInput, InvalidSettings.
 
-        A cap that is given is kept: whoever checks later, as every worker does that leaves, goes by it. Where the workers are
-        a fleet's, jobs of the dead are taken back and that is all: who comes and goes, the fleet's policy decides.
+        A given ``max_workers`` is stored, so that later checks use it too, such as those of workers that leave. In a fleet's
+        pool the check only takes back jobs of dead workers; the fleet's policy starts and ends workers.
         """
         await self._keep_cap(pool_id, max_workers)
-        report = await self._beat(pool_id, patience)
+        report = await self._beat(pool_id, max_wait)
         await self.watch_for_later(pool_id)
         return report
 
     async def reap(
-        self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, patience: timedelta = PATIENCE
+        self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, max_wait: timedelta = MAX_WAIT
     ) -> Mapping[PoolId, BeatReport]:
-        """Recover only, in one pool or in all. ``lost_after`` judges silence by another threshold than each pool's own.
+        """Only recover, in one pool or in all. ``lost_after`` replaces each pool's own threshold for silent workers.
 
-        Raises InvalidInput where that is within a heartbeat's time; of all pools, such a one is judged by its own.
+        Raises InvalidInput if it is not longer than the pool's heartbeat; with all pools, such a pool keeps its own threshold.
         """
         pools = [await jobs_pool(self._store, pool_id)] if pool_id else await self._store.pools.list(PoolKind.JOBS)
         reports = {}
@@ -67,38 +67,38 @@ class Checker:
             if limit is not None and limit <= pool.thresholds.heartbeat_every:
                 if pool_id is not None:
                     raise _too_soon(pool, limit)
-                log.warning("%s; its own is kept", _too_soon(pool, limit))
+                log.warning("%s; using the pool's own threshold", _too_soon(pool, limit))
                 limit = None
-            reports[pool.pool_id] = await self._beat(pool.pool_id, patience, only_recover=True, lost_after=limit)
+            reports[pool.pool_id] = await self._beat(pool.pool_id, max_wait, only_recover=True, lost_after=limit)
         return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
-        """Return once no worker of a pool runs on this machine: where processes end with the one that started them, a
-        container or a function of a cloud, whoever starts workers stays for them. False: ``within`` was over first."""
+        """Wait until no worker of a pool runs on this machine; False if ``within`` passed first. Needed where child processes
+        end with their parent, as in a container or a cloud function."""
         deadline = None if within is None else self._clock.elapsed() + within
         async with self._open_spawner() as spawner:
             while any(one.state is not InstanceState.EXITED for one in await spawner.list(pool_id)):
                 if deadline is not None and self._clock.elapsed() >= deadline:
                     return False
-                await self._clock.sleep(_LOOK_AGAIN)
+                await self._clock.sleep(_POLL_EVERY)
         return True
 
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
-        """What a worker does last of all (C61): a check, if it did something and jobs are left. Never raises for a store.
+        """The last step of a worker: check the pool if this worker ran jobs and jobs are left. Store errors are logged.
 
-        One that did nothing calls nobody: jobs that are ready but may not be claimed yet would start workers for ever. Where
-        jobs come due later, some process is made to watch for them.
+        A worker that ran nothing does not check: ready jobs that cannot be claimed yet would start workers for ever. If jobs
+        become due later, a process is started that watches for them.
         """
         try:
             if jobs_done:
-                await self._check_for_all_who_leave(pool_id)
+                await self._check_after_exit(pool_id)
         except DrumbeatError as exc:
-            log.warning("jobs are left in %s, and nobody was called for them: %s", pool_id, exc)
+            log.warning("failed to check pool %s as this worker exits: %s; its jobs may be left without a worker", pool_id, exc)
         await self.watch_for_later(pool_id)
 
     async def watch_for_later(self, pool_id: PoolId) -> None:
-        """Where jobs come due later, have a process watch for them, unless one does: those that are ready may be jobs that
-        nobody may claim now. Never raises for a store, nor for a process that cannot be started."""
+        """If jobs become due later, start a process that watches for them, unless one does already. Errors of the store and of
+        starting the process are logged, not raised."""
         if self._watch is None:
             return
         try:
@@ -106,22 +106,22 @@ class Checker:
             if due.next_in is not None and not await is_watched(self._store, pool_id):
                 await self._watch(pool_id)
         except DrumbeatError as exc:
-            log.warning("jobs of %s come due later, and nobody watches for them: %s", pool_id, exc)
+            log.warning("failed to start a watch for jobs of pool %s that become due later: %s", pool_id, exc)
 
-    async def _check_for_all_who_leave(self, pool_id: PoolId) -> None:
-        """One check, unless another who left is about to make one: a lease says so, until that one begins to look."""
+    async def _check_after_exit(self, pool_id: PoolId) -> None:
+        """Check the pool, unless another exiting worker is about to: it holds a lease until its check begins to observe."""
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return
-        patience = timedelta() if (await jobs_pool(self._store, pool_id)).is_scaled else PATIENCE
-        turn = await leases.acquire(f"after-exit/{pool_id}", self._owner(), PATIENCE)
+        max_wait = timedelta() if (await jobs_pool(self._store, pool_id)).is_scaled else MAX_WAIT
+        turn = await leases.acquire(f"after-exit/{pool_id}", self._owner(), MAX_WAIT)
         if turn is not None:
-            await self._beat(pool_id, patience, before=lambda: leases.release(turn))
+            await self._beat(pool_id, max_wait, before=lambda: leases.release(turn))
 
     async def _beat(
         self,
         pool_id: PoolId,
-        patience: timedelta,
+        max_wait: timedelta,
         *,
         only_recover: bool = False,
         lost_after: timedelta | None = None,
@@ -132,7 +132,7 @@ class Checker:
             loop = pool_loop(
                 beating, pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
             )
-            report = await beat_once(loop, self._clock, patience)
+            report = await beat_once(loop, self._clock, max_wait)
         if report.led and self._after is not None:
             await self._after()
         return report
@@ -149,6 +149,6 @@ class Checker:
 
 def _too_soon(pool: PoolRow, lost_after: timedelta) -> InvalidInput:
     return InvalidInput(
-        f"expected to call a worker of {pool.pool_id} lost after more than its "
-        f"{pool.thresholds.heartbeat_every.total_seconds():g} s between heartbeats, got {lost_after.total_seconds():g} s"
+        f"expected lost_after to be more than the {pool.thresholds.heartbeat_every.total_seconds():g} s between heartbeats of "
+        f"pool {pool.pool_id}, got {lost_after.total_seconds():g} s"
     )

@@ -1,4 +1,4 @@
-"""Why a job is not running, or what became of it. Pure: facts in, sentences out."""
+"""Explains why a job is not running, or how it ended. Pure: facts in, sentences out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MOST_NAMED = 5
 
 
 class Why(StrEnum):
-    """What a job waits for, or has come to."""
+    """What a job waits for, or how it ended."""
 
     DONE = "done"
     CANCELLED = "cancelled"
@@ -26,7 +26,7 @@ class Why(StrEnum):
     DELAYED = "delayed"
     GROUP_FULL = "group_full"
     RATE_LIMITED = "rate_limited"
-    WORKERS_FAIL = "workers_fail"  #: those that were started failed before they did anything; others are held back
+    WORKERS_FAIL = "workers_fail"  #: started workers failed before they ran a job; others are held back
     NO_WORKERS = "no_workers"
     NO_CAPABILITY = "no_capability"
     NO_HANDLER = "no_handler"
@@ -37,7 +37,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainInputs:
-    """What is known about a job and its pool, read at one time."""
+    """What is known about a job and its pool."""
 
     now: datetime
     pool: PoolRow
@@ -45,17 +45,17 @@ class ExplainInputs:
     workers: tuple[Worker, ...]  #: the live ones
     attempts: tuple[Attempt, ...] = ()
     group_held: tuple[JobId, ...] = ()  #: claimed jobs of its group
-    group_recent: int = 0  #: claims of its group within its rate's time
+    group_recent: int = 0  #: claims of its group within the window of its rate limit
     ahead: int = 0  #: ready jobs that would be claimed first
     ahead_is_more: bool = False  #: there are more than were counted
-    types: tuple[str, ...] = ()  #: the only types the pool's own workers have handlers for; none: all
+    types: tuple[str, ...] = ()  #: the only types the pool's own workers have handlers for; empty: all
     triggered: bool = False  #: whether something starts workers for the pool
-    trouble: str | None = None  #: what keeps workers from being started
+    trouble: str | None = None  #: why no workers are started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One thing in a job's way."""
+    """One reason why a job is not running."""
 
     why: Why
     says: str
@@ -64,7 +64,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobExplanation:
-    """Everything in a job's way, the most telling first."""
+    """All reasons why a job is not running, the most important first."""
 
     job_id: JobId
     status: JobStatus
@@ -80,9 +80,9 @@ class JobExplanation:
 
 
 def explain(facts: ExplainInputs) -> JobExplanation:
-    """Why the job is where it is."""
+    """Why the job is in its current state."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
-    history = tuple(_told(attempt) for attempt in facts.attempts)
+    history = tuple(_attempt(attempt) for attempt in facts.attempts)
     return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
 
 
@@ -94,7 +94,7 @@ def _settled(facts: ExplainInputs) -> Reason:
         case JobStatus.POISONED:
             return Reason(why=Why.POISONED, says=_poisoned(job))
         case JobStatus.CANCELLED:
-            return Reason(why=Why.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to have it tried again")
+            return Reason(why=Why.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to try again")
         case _:
             return Reason(why=Why.DONE, says=f"it was done{_at(job.finished_at)}")
 
@@ -106,9 +106,9 @@ def _poisoned(job: Job) -> str:
     elif job.failures >= job.max_attempts:
         cause = f"it failed {_times(job.failures, 'time')} (limit {job.max_attempts})"
     else:
-        cause = "its failure cannot be mended by trying again"
-    last = f"; at last: {job.last_error.splitlines()[0]}" if job.last_error else ""
-    return f"it was poisoned because {cause}{last}; requeue it once that is mended"
+        cause = "its failure was fatal: another attempt would fail too"
+    last = f"; last error: {job.last_error.splitlines()[0]}" if job.last_error else ""
+    return f"it was poisoned because {cause}{last}; requeue it once the cause is fixed"
 
 
 def _claimed(facts: ExplainInputs) -> Reason:
@@ -116,11 +116,11 @@ def _claimed(facts: ExplainInputs) -> Reason:
     worker = next((each for each in facts.workers if each.holder == job.holder), None)
     since = f"claimed by {job.lease_owner}{_at(job.claimed_at, 'since')}"
     if job.cancel_requested:
-        since += ", asked to stop"
+        since += ", cancellation requested"
     if worker is not None and judge(worker, facts.now, facts.pool.thresholds) is Health.HEALTHY:
         return Reason(why=Why.RUNNING, says=f"{since}; {_beat(worker, facts.now)}{_progress(job)}")
     until = job.lease_until
-    gone = "has no live row: it ended, or works under no name" if worker is None else f"is silent: {_beat(worker, facts.now)}"
+    gone = "is no live worker: it ended, or never joined" if worker is None else f"is silent: {_beat(worker, facts.now)}"
     if worker is None and until is not None and until > facts.now:
         return Reason(why=Why.RUNNING, says=f"{since}, which {gone}; its lease holds until {_clock(until)}", until=until)
     back = f"its lease runs out at {_clock(until)}{_then(job)}" if until and until > facts.now else _overdue(job)
@@ -143,7 +143,7 @@ def _pending(facts: ExplainInputs) -> Iterator[Reason]:
 
 
 def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
-    """What keeps everybody from claiming it."""
+    """Reasons why no worker may claim the job."""
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
         yield Reason(why=Why.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
@@ -199,22 +199,22 @@ def _in_line(facts: ExplainInputs) -> Reason:
 
 
 def _able(facts: ExplainInputs) -> list[Worker]:
-    """Workers that may claim it, as far as can be told."""
+    """Live workers that may claim the job, as far as is known."""
     need = facts.job.capability
     staying = [worker for worker in facts.workers if worker.status is not WorkerStatus.DRAINING]
     return [worker for worker in staying if need is None or need in worker.capabilities]
 
 
-def _told(attempt: Attempt) -> str:
+def _attempt(attempt: Attempt) -> str:
     said = f": {attempt.error.splitlines()[0]}" if attempt.error else ""
-    outcome = attempt.outcome or "still under way"
-    undone = " (costs nothing)" if attempt.outcome is AttemptOutcome.RELEASED else ""
+    outcome = attempt.outcome or "still running"
+    undone = " (costs no attempt)" if attempt.outcome is AttemptOutcome.RELEASED else ""
     return f"attempt {attempt.n} by {attempt.worker_id}{_at(attempt.started_at)}: {outcome}{undone}{said}"
 
 
 def _beat(worker: Worker, now: datetime) -> str:
     if worker.heartbeat_at is None:
-        return "it has not beaten yet"
+        return "it has sent no heartbeat yet"
     return f"its last heartbeat was {time_span(max(now - worker.heartbeat_at, timedelta()))} ago"
 
 

@@ -1,4 +1,4 @@
-"""Reads what ``explain`` judges by."""
+"""Reads the inputs of ``explain`` from the store."""
 
 from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
@@ -11,7 +11,7 @@ from drumbeat.store.interface import Store
 
 
 async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
-    """Everything known about a job; a long queue is counted only so far."""
+    """Everything known about a job. Jobs ahead of it are counted up to COUNTED."""
     pending = job.status is JobStatus.PENDING
     ahead = await store.jobs.ahead(job, COUNTED) if pending else 0
     return ExplainInputs(
@@ -31,7 +31,7 @@ async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
 
 
 async def _held(store: Store, job: Job) -> tuple[JobId, ...]:
-    """The jobs of its group that are claimed now."""
+    """The claimed jobs of the job's group."""
     if job.group is None:
         return ()
     held = await store.jobs.list(job.pool_id, statuses=[JobStatus.CLAIMED], group=job.group, limit=COUNTED)
@@ -39,12 +39,12 @@ async def _held(store: Store, job: Job) -> tuple[JobId, ...]:
 
 
 async def _recent(store: Store, job: Job) -> int:
-    """Claims of the group within its rate's time."""
+    """Claims of the job's group within the window of its rate limit."""
     if job.group is None or job.group_rate is None:
         return 0
     return await store.jobs.recent_claims(job.pool_id, job.group, job.group_rate.per)
 
 
 async def _is_triggered(store: Store, pool_id: PoolId) -> bool:
-    """Whether a checker has ever looked after this pool."""
+    """Whether a checker has ever run for this pool."""
     return await store.beats.last(pool_id) is not None

@@ -1,4 +1,4 @@
-"""From what a caller gives to a job that can be pushed: options read and checked, the payload made JSON."""
+"""Builds jobs to push from what a caller gives: options are parsed and checked, the payload is converted to JSON."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +13,8 @@ from drumbeat.store.job_ids import number_of
 
 _MOST = 2**31 - 1
 _LONGEST = timedelta(days=36_500)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: moments beyond cannot be told in every time zone
-_PLAIN = NewJob(payload=None)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: later moments do not fit every time zone
+_DEFAULTS = NewJob(payload=None)
 
 
 def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJob:
@@ -23,13 +23,13 @@ def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJo
 
 
 def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
-    """The same as the one of its kind, which is made in no time where nothing is unusual about it."""
-    return AlikeJobs([as_json(payload, "payload", most_bytes)], _like(options))
+    """One job as AlikeJobs, which is faster to build than ``new_job``, above all without options. Raises InvalidInput."""
+    return AlikeJobs([as_json(payload, "payload", most_bytes)], _template(options))
 
 
 def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
     """Many jobs with the same options. Raises InvalidInput naming the option, or the job and its field."""
-    like, read = _like(options), list[Any]()
+    like, read = _template(options), list[Any]()
     try:
         for payload in payloads:
             read.append(as_json(payload, "payload", most_bytes))
@@ -38,23 +38,23 @@ def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: A
     return AlikeJobs(read, like)
 
 
-def _like(options: Mapping[str, Any]) -> NewJob:
-    return NewJob(payload=None, **_read_options(options)) if options else _PLAIN
+def _template(options: Mapping[str, Any]) -> NewJob:
+    return NewJob(payload=None, **_read_options(options)) if options else _DEFAULTS
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a NewJob takes them. Raises InvalidInput naming the first that is wrong."""
+    """Options as fields of a NewJob. Raises InvalidInput naming the first invalid one."""
     return {name: _read(name, value) for name, value in options.items()}
 
 
 def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
     """A job from ``{"payload": …, option: …}``, as ``pool list --json`` writes them.
 
-    What only the store knows is left out, and so is an id that a store gave: this store gives its own.
+    Fields that the store sets are ignored, and so is a job id that a store assigned: this store assigns its own.
     """
     if not isinstance(line, Mapping) or "payload" not in line:
         raise InvalidInput(f"expected an object with a payload, got {str(line)[:80]!r}")
-    given = {name: value for name, value in line.items() if name not in _THE_STORES and value is not None}
+    given = {name: value for name, value in line.items() if name not in _STORE_FIELDS and value is not None}
     if line.get("not_before") is not None and not given.keys() & {"run_at", "delay"}:
         given["run_at"] = line["not_before"]
     if number_of(str(given.get("job_id", ""))) is not None:
@@ -97,7 +97,7 @@ def _count(value: Any) -> int:
 
 
 def duration(value: Any) -> timedelta:
-    """Seconds, a timedelta, or as JSON has it (PT90S); never negative, and a hundred years at the most."""
+    """A duration from seconds, a timedelta or ISO 8601 text (PT90S); never negative, at most a hundred years."""
     if isinstance(value, str):
         return _from_iso(value)
     given = value if isinstance(value, timedelta) else timedelta(seconds=value)
@@ -130,12 +130,12 @@ def _moment(value: Any) -> datetime:
 
 
 def _backoff(value: Any) -> Backoff:
-    usual = dataclasses.asdict(Backoff())
+    default = dataclasses.asdict(Backoff())
     given = dataclasses.asdict(value) if isinstance(value, Backoff) else value
-    if not isinstance(given, Mapping) or not set(given) <= set(usual):
+    if not isinstance(given, Mapping) or not set(given) <= set(default):
         raise ValueError(value)
     read = {name: duration(each) if name in ("first", "most") else float(each) for name, each in given.items()}
-    backoff = Backoff(**{**usual, **read})
+    backoff = Backoff(**{**default, **read})
     if not (1 <= backoff.factor <= _MOST and 0 <= backoff.jitter <= 1):
         raise ValueError(value)
     return backoff
@@ -165,13 +165,13 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 _EXPECTED = {
     "priority": "a whole number",
-    "delay": "a timedelta or seconds, 0 or more and a hundred years at the most",
+    "delay": "a timedelta or seconds, 0 or more and at most a hundred years",
     "run_at": "a datetime or an ISO time before the year 9000",
     "max_attempts": "a whole number, 1 or more",
     "max_crashes": "a whole number, 1 or more",
     "backoff": "a Backoff, or an object of first, factor (1 or more), most and jitter (0 to 1)",
-    "timeout": "a timedelta or seconds, above 0 and a hundred years at the most",
+    "timeout": "a timedelta or seconds, above 0 and at most a hundred years",
     "group_limit": "a whole number, 1 or more",
     "group_rate": "a RateLimit, or an object of count and per (seconds)",
 }
-_THE_STORES = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}
+_STORE_FIELDS = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -1,4 +1,4 @@
-"""What a pool's checker sees and what it may do: a frozen view in, frozen actions out."""
+"""The input and output of a pool's checker: a frozen view of the pool in, frozen actions out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,13 +33,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """How many workers a pool may have, and what each can do. Other parts keep more in the same row; it is left alone."""
+    """How many workers a pool may have, and what each can do. Other fields of the stored policy are ignored here."""
 
     max_workers: int = 10
-    concurrency: int = 1  #: jobs one worker does at once
-    capabilities: tuple[str, ...] = ()  #: what the workers that are started here can do beside plain jobs
-    types: tuple[str, ...] = ()  #: the only types of jobs that its workers have handlers for; none: every type
-    mended_at: datetime | None = None  #: failures of workers from before then are forgotten
+    concurrency: int = 1  #: jobs that one worker runs at once
+    capabilities: tuple[str, ...] = ()  #: of the workers that are started here
+    types: tuple[str, ...] = ()  #: the only job types that its workers have handlers for; empty: every type
+    mended_at: datetime | None = None  #: worker failures before this time no longer count
 
     def __post_init__(self) -> None:
         if self.max_workers < 0:
@@ -49,7 +49,7 @@ class PoolPolicy:
 
     @property
     def slots(self) -> int:
-        """How many jobs can be under way at once when all workers are there."""
+        """How many jobs can run at once with ``max_workers`` workers."""
         return self.max_workers * self.concurrency
 
     def handles(self, job_type: str) -> bool:
@@ -77,12 +77,12 @@ class PoolPolicy:
 
 
 def _types(handlers: Any) -> tuple[str, ...]:
-    """The types a pool's handlers are for. Where one is for every type, or none is kept, nothing is known to be left out."""
+    """The job types a pool's handlers are for; empty (every type) with a default handler, or when no handlers are stored."""
     return tuple(handlers) if isinstance(handlers, Mapping) and "" not in handlers else ()
 
 
 def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:
-    """What to tell of ready jobs whose type the pool has no handler for; None without any."""
+    """A message about ready jobs whose type has no handler in the pool; None if there are none."""
     if not waiting:
         return None
     jobs = ", ".join(f"{count} job{'' if count == 1 else 's'} of type {kind!r}" for kind, count in sorted(waiting.items()))
@@ -91,41 +91,41 @@ def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:
 
 
 def handler_command(pool_id: PoolId, job_type: str) -> str:
-    """How to give a pool a handler for jobs of a type."""
+    """The shell command that adds a handler for a job type to a pool."""
     target = f"{job_type}=module:function" if job_type else "module:function"
     return f"drumbeat pool create {_shell_word(pool_id)} --update --handler {_shell_word(target)}"
 
 
 def _shell_word(text: str) -> str:
-    """A text as one word of a command line."""
+    """A text quoted as one word of a command line."""
     plain = all(letter.isalnum() or letter in "_-.:=@%+," for letter in text)
     return text if text and plain else "'" + text.replace("'", "'\\''") + "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streak:
-    """Workers that failed one after another before they had done anything."""
+    """Workers that failed one after another before they ran any job."""
 
     failed: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
-    error: str | None = None  #: the last one's
+    error: str | None = None  #: of the last one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A claimed job, as far as recovery cares."""
+    """What recovery needs to know of a claimed job."""
 
     worker_id: WorkerId
-    expired: bool  #: its lease has run out
-    extended: bool = False  #: for the second time: it is taken back
+    expired: bool  #: the lease has run out
+    extended: bool = False  #: the lease was extended once already: when it runs out the job is taken back
     capability: str = ""
-    comes_back: bool = True  #: False: released once more it would be poisoned
+    comes_back: bool = True  #: False: once released it is poisoned, or has no handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One consistent look at a pool and its queue. The time is in it, by the store's clock."""
+    """One snapshot of a pool and its queue. ``now`` is by the store's clock."""
 
     pool_id: PoolId
     now: datetime
@@ -133,18 +133,18 @@ class PoolView:
     paused_until: datetime | None
     thresholds: Thresholds
     policy: PoolPolicy
-    workers: tuple[Worker, ...]  #: the live, and those ended that something is still to be done about
+    workers: tuple[Worker, ...]  #: live workers, and ended ones that are not reaped yet
     instances: tuple[ListedInstance, ...]
     demand: Mapping[str, int]  #: ready jobs by the capability they need ('' for none), each counted up to a cap
     unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
-    claims: tuple[Claim, ...] = ()  #: those looked at
-    more_claims: bool = False  #: there are more than were looked at
-    next_number: int = 0  #: no worker of this pool was ever named by it or above
+    claims: tuple[Claim, ...] = ()  #: claimed jobs, up to a limit
+    more_claims: bool = False  #: there may be more claimed jobs than ``claims``
+    next_number: int = 0  #: the lowest number that no worker of this pool has had, nor any above it
     streak: Streak = Streak()
-    is_scaled: bool = False  #: its workers are a fleet's: nobody else starts or ends them
+    is_scaled: bool = False  #: a fleet starts and ends its workers, the checker does not
 
     @property
-    def sight(self) -> PoolSnapshot:
+    def snapshot(self) -> PoolSnapshot:
         return PoolSnapshot(
             now=self.now,
             looking_since=self.looking_since,
@@ -155,13 +155,13 @@ class PoolView:
 
 
 def worker_name(pool_id: PoolId, number: int) -> WorkerId:
-    """A worker's name, unique in the store: a lost worker's jobs are released by it in whichever pool they are (C66)."""
+    """A worker's name, unique in the store, because a lost worker's jobs are released by name in every pool."""
     return WorkerId(f"{pool_id}-worker-{number}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnJobWorker:
-    """Start a worker. Named here, so that asking twice is asking once."""
+    """Start a worker. The action names it, so that repeating the action does not start a second one."""
 
     TYPE: ClassVar[str] = "Spawn"
 
@@ -170,12 +170,12 @@ class SpawnJobWorker:
     group_count: int
     reason: str
     capabilities: tuple[str, ...] = ()
-    is_new: bool = True  #: False: its row is there, its instance is not
+    is_new: bool = True  #: False: its row exists, its instance does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBackJobs:
-    """Take back what a worker that is over still holds; each job counts a crash, and may be poisoned by it."""
+    """Take back the jobs that an ended worker still holds; each job counts a crash, and may be poisoned by it."""
 
     TYPE: ClassVar[str] = "ReleaseJobs"
 
@@ -185,7 +185,7 @@ class TakeBackJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireLeases:
-    """Take back jobs whose lease has run out, whoever held them."""
+    """Take back all jobs whose lease has run out."""
 
     reason: str
 

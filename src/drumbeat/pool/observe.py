@@ -1,4 +1,4 @@
-"""One look at a pool and its queue, with the policy they are to be judged by."""
+"""Reads a snapshot of a pool and its queue, with the policy to decide by."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,40 +13,40 @@ from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-_MORE = 100  #: beyond what the cap allows, this much of the queue is looked at
+_MORE = 100  #: jobs that are read beyond the pool's slots
 _FEW_ENDED, _MORE_ENDED = 5, 1000  #: how many ended workers are read to see whether the last ones failed
 
 
 async def observe(
     store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta, *, lost_after: timedelta | None = None
 ) -> PoolView:
-    """The pool as it is now. ``lost_after`` judges silence by another threshold than the pool's own.
+    """The pool as it is now. ``lost_after`` replaces the pool's own threshold for silent workers.
 
-    Silence counts from the pool's making on, whether or not anybody looked: a checker may come by once an hour, and a worker
-    that was cut off for so long has left by itself (``give_up_after`` < ``lost_after``). So ``gap`` changes nothing.
+    Silence counts from the pool's creation on, also while no checker ran: a check may come once an hour, and a worker that
+    was cut off for that long has left by itself (``give_up_after`` < ``lost_after``). So ``gap`` does not matter here.
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)
-    sight = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
+    snapshot = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
-    workers = await _with_holders(store, pool_id, sight.workers, claimed)
+    workers = await _with_holders(store, pool_id, snapshot.workers, claimed)
     rows = {row.worker_id: row for row in workers}
-    claims = tuple(_claim(job, rows, sight.now, policy) for job in claimed)
+    claims = tuple(_claim(job, rows, snapshot.now, policy) for job in claimed)
     return PoolView(
         pool_id=pool_id,
-        now=sight.now,
-        looking_since=pool.created_at or sight.looking_since,
+        now=snapshot.now,
+        looking_since=pool.created_at or snapshot.looking_since,
         paused_until=pool.paused_until,
         thresholds=pool.thresholds if lost_after is None else stricter(pool.thresholds, lost_after),
         policy=policy,
         workers=workers,
-        instances=sight.instances,
+        instances=snapshot.instances,
         demand=await store.jobs.demand(pool_id, most, policy.types),
         unhandled=await unhandled(store, pool_id, policy),
         claims=claims,
         more_claims=len(claimed) == most,
-        next_number=next_number(pool, sight),
+        next_number=next_number(pool, snapshot),
         streak=await read_streak(store, pool_id, policy.mended_at),
         is_scaled=pool.is_scaled,
     )
@@ -59,7 +59,7 @@ async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mappin
 
 
 def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
-    """The same with another ``lost_after``; the others make room for it. Raises ValueError within a heartbeat's time."""
+    """Thresholds with another ``lost_after``, the others lowered to fit. Raises ValueError if it is within one heartbeat."""
     stale = min(usual.stale_after, (usual.heartbeat_every + lost_after) / 2)
     give_up = min(usual.give_up_after, stale)
     return Thresholds(
@@ -76,24 +76,23 @@ def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
 async def _with_holders(
     store: Store, pool_id: PoolId, workers: tuple[Worker, ...], claimed: Sequence[Job]
 ) -> tuple[Worker, ...]:
-    """The workers seen, and those of this pool that hold a job although they are known to be gone, or joined since."""
-    seen = {row.worker_id for row in workers}
+    """The snapshot's workers, and others of this pool that hold a job: reaped ones, and ones that have joined since."""
+    known = {row.worker_id for row in workers}
     holders = {job.holder.worker_id for job in claimed if job.holder and job.holder.pool_id == pool_id}
-    if holders <= seen:
+    if holders <= known:
         return workers
-    others = await store.workers.list_unreaped(pool_id, named=sorted(holders - seen))
-    return (*workers, *(row for row in others if row.worker_id in holders - seen))
+    others = await store.workers.list_unreaped(pool_id, named=sorted(holders - known))
+    return (*workers, *(row for row in others if row.worker_id in holders - known))
 
 
-def next_number(pool: PoolRow, sight: PoolSnapshot) -> int:
-    """One above every number that a worker of this pool was ever named by, or an instance is."""
-    numbers = [worker_number(seen.worker_id) for seen in sight.instances]
+def next_number(pool: PoolRow, snapshot: PoolSnapshot) -> int:
+    """One above every number in the name of a past worker or a listed instance of this pool."""
+    numbers = [worker_number(instance.worker_id) for instance in snapshot.instances]
     return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1
 
 
 async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> Streak:
-    """The failures since a worker last did something: among the newest few ended workers, or if those tell only of failures,
-    among more."""
+    """The failures since a worker last ran a job. Reads the newest few ended workers, and more only if all of those failed."""
     ended = await store.workers.list_ended(pool_id, _FEW_ENDED)
     found = streak(ended, mended_at)
     if len(ended) < _FEW_ENDED or found.failed < sum(is_telling(row) for row in ended):
@@ -103,7 +102,7 @@ async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None)
 
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:
     if job.holder is None:
-        raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
+        raise ValueError(f"job {job.job_id} is claimed but has no holder; expected the store to name one")
     return Claim(
         worker_id=name_of(job.holder, job.pool_id, rows),
         expired=job.lease_until is not None and job.lease_until <= now,

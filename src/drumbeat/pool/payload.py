@@ -1,4 +1,4 @@
-"""Payloads and results: plain JSON within a limit, or typed values built from it and dumped back to it."""
+"""Payloads and results: converts typed values to plain JSON of limited size, and builds typed values from it."""
 
 import dataclasses
 import json
@@ -13,13 +13,13 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, brackets, check_depth, shown, too_deep
 
 MOST_BYTES = 1024 * 1024
-_FEW = 16
-_WHOLE = 2**63
+_FEW_FIELDS = 16
+_INT64 = 2**63
 
 
 def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
-    """The value as plain JSON, typed values dumped. Raises InvalidInput naming the field that is not JSON, or too big."""
-    if 0 < _at_most(value) <= most:
+    """The value as plain JSON, typed values converted. Raises InvalidInput naming the field that is not JSON, or too big."""
+    if 0 < _max_bytes(value) <= most:
         return value
     try:
         written = json.dumps(value, allow_nan=False, ensure_ascii=False)
@@ -33,20 +33,20 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
     return value
 
 
-def _at_most(value: Any, deeper: bool = True) -> int:
-    """So many bytes of JSON, or fewer, if that can be said at a glance (most payloads are small and flat); else 0."""
+def _max_bytes(value: Any, deeper: bool = True) -> int:
+    """An upper bound of the bytes of JSON, found cheaply for small flat values (most payloads); else 0."""
     kind = type(value)
     if kind is str:
         return 6 * len(value) + 2
     if kind is int:
-        return 20 if -_WHOLE <= value < _WHOLE else 0
+        return 20 if -_INT64 <= value < _INT64 else 0
     if kind is float:
         return 25 if math.isfinite(value) else 0
     if value is None or kind is bool:
         return 5
-    if kind is not dict or not deeper or len(value) > _FEW:
+    if kind is not dict or not deeper or len(value) > _FEW_FIELDS:
         return 0
-    parts = [_at_most(each, deeper=False) if type(name) is str else 0 for name, each in value.items()]
+    parts = [_max_bytes(each, deeper=False) if type(name) is str else 0 for name, each in value.items()]
     return 0 if 0 in parts else 2 + sum(parts) + sum(6 * len(name) + 6 for name in value)
 
 
@@ -61,11 +61,11 @@ def build(kind: Any, payload: Any) -> Any:
     try:
         return msgspec.convert(payload, kind)
     except msgspec.ValidationError as exc:
-        raise InvalidInput(f"payload is no {kind.__name__}: {exc}") from exc
+        raise InvalidInput(f"payload is not a valid {kind.__name__}: {exc}") from exc
 
 
 def is_typed(kind: Any) -> bool:
-    """Whether payloads are built into values of this annotation."""
+    """Whether payloads are converted to values of this annotation: a dataclass or a pydantic model."""
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "model_validate"))
 
 
@@ -73,9 +73,9 @@ def _build_model(kind: Any, payload: Any) -> Any:
     try:
         return kind.model_validate(payload)
     except ValueError as exc:
-        found = getattr(exc, "errors", None)
-        problems = [_problem(each) for each in found(include_url=False)] if found else [str(exc)]
-        raise InvalidInput(f"payload is no {kind.__name__}: {'; '.join(problems)}") from exc
+        errors = getattr(exc, "errors", None)
+        problems = [_problem(each) for each in errors(include_url=False)] if errors else [str(exc)]
+        raise InvalidInput(f"payload is not a valid {kind.__name__}: {'; '.join(problems)}") from exc
 
 
 def _problem(error: Mapping[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
-    """The value with everything typed dumped. Raises InvalidInput at the first that cannot be."""
+    """The value with all typed values converted. Raises InvalidInput for the first that cannot be."""
     if depth > DEEPEST:
         raise too_deep(path.partition(".")[0].partition("[")[0])
     if value is None or isinstance(value, bool | int | str):
@@ -127,5 +127,5 @@ def _too_big(value: Any, what: str, size: int, most: int) -> str:
         biggest = f"{what}.{name}"
     return (
         f"expected {what} to be at most {most} bytes of JSON, got {size}; "
-        f"the biggest part is {biggest}: keep it elsewhere and push its place"
+        f"the biggest part is {biggest}: store it elsewhere and push its location"
     )

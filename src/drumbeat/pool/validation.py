@@ -1,4 +1,4 @@
-"""What a caller gives a pool's desk beside jobs: durations, names, moments, read and checked. Each refusal names the field."""
+"""Checks the arguments of a pool's methods: durations, names, moments. Each error names the argument."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -15,12 +15,12 @@ from drumbeat.pool.worker.failures import shortened
 
 T = TypeVar("T")
 
-MOST_CLAIMED = 1_000_000  #: with one claim
+MOST_CLAIMED = 1_000_000  #: jobs in one claim
 
 
 def time_span(name: str, value: Any) -> timedelta:
-    """A timedelta, seconds, or text as JSON has it."""
-    return _read(name, "a timedelta or seconds, not negative and a hundred years at the most", duration, value)
+    """A duration from a timedelta, seconds or ISO 8601 text."""
+    return _read(name, "a timedelta or seconds, not negative and at most a hundred years", duration, value)
 
 
 def how_many(name: str, value: Any) -> int:
@@ -28,7 +28,7 @@ def how_many(name: str, value: Any) -> int:
 
 
 def how_far(name: str, value: Any) -> float:
-    """How far something is."""
+    """Progress from 0 to 1."""
     return _read(name, "a number from 0 to 1", _share, value)
 
 
@@ -37,12 +37,12 @@ def words(name: str, value: Any) -> str:
 
 
 def checked_text(name: str, value: Any) -> str:
-    """What people shall read, as any store takes it."""
+    """A text for people, shortened so that every store accepts it."""
     return shortened(words(name, value))
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """A sequence of names. One name alone would be taken for its letters."""
+    """A sequence of names. Plain text is refused, because it would be read as a sequence of letters."""
     return _read(name, f"a list of names, such as {name}=['gpu']", _names, value)
 
 
@@ -51,7 +51,7 @@ def moment(name: str, value: Any) -> datetime:
 
 
 def job_filters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list of jobs is limited to, as a store takes it. Raises InvalidInput, which names the nearest filter there is."""
+    """Filters of a list of jobs, as a store takes them. Raises InvalidInput, which suggests the nearest filter name."""
     for name in given:
         if name not in _FILTERS:
             near = {"status": "statuses", "type": "job_type"}.get(name) or next(iter(get_close_matches(name, _FILTERS)), None)

@@ -1,1 +1,1 @@
-"""Loops, written once for every capability: a controller's beat, a worker's life, and what both need."""
+"""Loops shared by bench, pool and fleet: a controller's beat, a worker's life cycle, and what both need."""

@@ -22,18 +22,18 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_LEAP = timedelta(seconds=10)  #: of the store's clock, ahead of ours: more is no drift
-_AGES = timedelta(days=365)
-_HASTE = 10  #: so many times as often as usual a loop beats at most
-_SOON = timedelta(milliseconds=10)  #: after a lease has run out
+_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on ours, it jumped
+_LONG_AGO = timedelta(days=365)  #: a gap so long that no earlier silence counts
+_MOST_WAKEUPS = 10  #: a woken loop beats at most this many times as often as usual
+_AFTER_EXPIRY = timedelta(milliseconds=10)  #: added to the time when the leader's lease expires
 
 
 class Dated(Protocol):
-    """What a loop sees."""
+    """The view that a loop observes."""
 
     @property
     def now(self) -> datetime:
-        """When, by the store's clock."""
+        """The time of the view, by the store's clock."""
         ...
 
 
@@ -44,10 +44,10 @@ A = TypeVar("A", bound=Reasoned)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatReport:
-    """What one pass came to."""
+    """The result of one pass."""
 
-    led: bool  #: False: another controller leads, or the store could not be asked
-    n: int | None = None  #: its row; None when none was written
+    led: bool  #: False: another controller leads, or the store did not answer
+    n: int | None = None  #: the number of its row; None when none was written
     epoch: int | None = None
     view: Mapping[str, Any] | None = None
     actions: Sequence[Mapping[str, Any]] = ()  #: each with its type and reason and, if it was not done, its error
@@ -59,7 +59,7 @@ class BeatReport:
 
 @dataclass(slots=True, kw_only=True)
 class _Draft(Generic[V, A]):
-    """A beat being made."""
+    """A beat in progress."""
 
     lease: Lease
     view: V | None = None
@@ -73,7 +73,7 @@ class _Draft(Generic[V, A]):
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """A boundary: an error in here ends the stage, not the loop."""
+        """Catch and record errors: they end the stage, not the loop."""
         try:
             yield
         except Exception as exc:
@@ -81,7 +81,7 @@ class _Draft(Generic[V, A]):
             self.note(f"{name}: {describe(exc)}", exc)
 
     def note(self, error: str, exc: Exception | None = None) -> None:
-        """Keep the first error; an error of Fenced's kind also ends our belief that we lead."""
+        """Keep the first error; after a Fenced error this controller no longer counts as the leader."""
         self.error = self.error or error
         self.fenced = self.fenced or isinstance(exc, Fenced)
 
@@ -93,29 +93,29 @@ class _Draft(Generic[V, A]):
 
 
 def encode(view: object) -> Mapping[str, Any]:
-    """A frozen dataclass as plain JSON values; what has no such form is kept as its text."""
+    """A frozen dataclass as plain JSON values; values without a JSON form become their repr."""
     fields: Mapping[str, Any] = msgspec.to_builtins(view, str_keys=True, enc_hook=repr)
     return fields
 
 
 def encode_action(action: Reasoned, error: str | None = None) -> Mapping[str, Any]:
-    """An action as it is kept: its type, its fields and, if it was not done, its error."""
+    """An action as it is stored: its type, its fields and, if it was not done, its error."""
     encoded = {"type": action_type(action), **encode(action)}
     return encoded if error is None else {**encoded, "error": error}
 
 
-async def _awaited(work: Awaitable[T]) -> T:
+async def _as_coroutine(work: Awaitable[T]) -> T:
     return await work
 
 
 class ControlLoop(Generic[V, A]):
-    """Observe, decide, act, under a lease.
+    """Observes, decides and acts, under a lease.
 
-    ``observe`` is told how long this controller could not see before this beat (zero at its first), so that it may judge
-    nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
-    repeat. An ``observe`` or an action that does not end within ``patience`` is given up. ``on_beat`` hears what came of each
-    beat of ``run``. ``keep`` makes of a view what its row holds, ``sum_up`` of a decision's summary and what became of its
-    actions the summary that its row holds. ``after`` is done after each beat of ``run`` that led.
+    ``observe`` gets the time for which this controller saw nothing before this beat (zero at its first), so that it does not
+    blame workers for its own outage. ``decide`` is pure. ``act`` carries out one action under the fence, and is safe to
+    repeat. ``patience`` is the timeout of ``observe`` and of each action. ``on_beat`` receives the report of each beat of
+    ``run``. ``keep`` converts a view to what its row stores; ``sum_up`` makes the stored summary from the decision's summary
+    and the encoded actions. ``after`` runs after each beat of ``run`` that led.
     """
 
     def __init__(
@@ -149,25 +149,25 @@ class ControlLoop(Generic[V, A]):
         self._sum_up = sum_up
         self._after = after
         self._last_seen: timedelta | None = None
-        self._store_time: datetime | None = None  #: of then, if it was a whole look
-        self._free_at: timedelta | None = None  #: while another leads: when its lease runs out unless it is renewed
+        self._store_time: datetime | None = None  #: the store's clock at that time; None if this controller only stood by
+        self._free_at: timedelta | None = None  #: while another leads: when its lease expires unless renewed
 
     def gap(self) -> timedelta:
-        """How long ago this controller last saw the store, leading or standing by; zero if it never did."""
+        """Time since this controller last saw the store, leading or standing by; zero if it never did."""
         return timedelta() if self._last_seen is None else self._clock.elapsed() - self._last_seen
 
     async def beat(self) -> BeatReport:
-        """One pass. Whatever fails is in the report, and in the row of the beat; only cancellation is raised."""
+        """Do one pass. Errors go to the report and to the beat's row; only cancellation is raised."""
         began, self._free_at = self._clock.elapsed(), None
         try:
             lease = await self._leadership.hold()
         except StoreError as exc:
-            log.warning("beat: cannot ask for the lease: %s", exc)
+            log.warning("beat: failed to acquire the lease: %s", exc)
             return BeatReport(led=False, error=f"lease: {exc}", duration=self._clock.elapsed() - began)
         if lease is None:
             return await self._stand_by(began)
         draft: _Draft[V, A] = _Draft(lease=lease)
-        async with self._leadership.kept():
+        async with self._leadership.renewed():
             await self._go_through_stages(draft)
         report = await self._record(draft, self._clock.elapsed() - began)
         if draft.fenced:
@@ -186,7 +186,7 @@ class ControlLoop(Generic[V, A]):
 
     async def _go_through_stages(self, draft: _Draft[V, A]) -> None:
         with draft.stage("observe"):
-            draft.view = await self._see()
+            draft.view = await self._observe_pool()
         if draft.failed():
             return
         with draft.stage("decide"):
@@ -196,21 +196,21 @@ class ControlLoop(Generic[V, A]):
         with draft.stage("act"):
             await self._do_all(draft, draft.decision.actions)
 
-    async def _see(self) -> V:
+    async def _observe_pool(self) -> V:
         began = self._clock.elapsed()
-        view = await self._patiently(self._observe(self.gap()))
-        if leap := self._leap(view):
-            log.warning("the store's clock has leapt by %.0f s; no silence from before is counted", leap.total_seconds())
-            view = await self._patiently(self._observe(_AGES))
+        view = await self._in_time(self._observe(self.gap()))
+        if jump := self._clock_jump(view):
+            log.warning("the store's clock jumped ahead by %.0f s; earlier silence is not counted", jump.total_seconds())
+            view = await self._in_time(self._observe(_LONG_AGO))
         self._last_seen, self._store_time = began, view.now
         return view
 
-    def _leap(self, view: V) -> timedelta:
-        """By how much the store's clock went on more than this controller's own since it last looked; zero if hardly."""
+    def _clock_jump(self, view: V) -> timedelta:
+        """How far the store's clock gained on this controller's since the last view; zero if it is only drift."""
         if self._store_time is None:
             return timedelta()
-        leap = view.now - self._store_time - self.gap()
-        return leap if leap > _LEAP else timedelta()
+        jump = view.now - self._store_time - self.gap()
+        return jump if jump > _LARGEST_DRIFT else timedelta()
 
     async def _do_all(self, draft: _Draft[V, A], actions: Sequence[A]) -> None:
         for n, action in enumerate(actions):
@@ -227,16 +227,16 @@ class ControlLoop(Generic[V, A]):
         try:
             held = await self._leadership.hold()
         except StoreError as exc:
-            log.warning("beat: the lease could not be renewed: %s", exc)
+            log.warning("beat: failed to renew the lease: %s", exc)
             return False
         return held is not None and held.epoch == lease.epoch and self._leadership.trusted
 
     async def _do(self, draft: _Draft[V, A], action: A) -> bool:
-        """Do one action within its own boundary; False once another controller leads."""
+        """Do one action; its error does not stop the others. False once another controller leads."""
         log.info("%s: %s", action_type(action), action.reason)
         error: str | None = None
         try:
-            await self._patiently(self._act(action, draft.lease.fence))
+            await self._in_time(self._act(action, draft.lease.fence))
         except Fenced as exc:
             error = str(exc)
             draft.note(f"act: {error}", exc)
@@ -246,11 +246,11 @@ class ControlLoop(Generic[V, A]):
         draft.actions.append(encode_action(action, error=error))
         return not draft.fenced
 
-    async def _patiently(self, work: Awaitable[T]) -> T:
+    async def _in_time(self, work: Awaitable[T]) -> T:
         try:
-            return await race(self._clock.sleep(self._patience), _awaited(work))
+            return await race(self._clock.sleep(self._patience), _as_coroutine(work))
         except LostRace:
-            raise TimeoutError(f"expected an end within {self._patience.total_seconds():g} s, got none; gave up") from None
+            raise TimeoutError(f"expected it to finish within {self._patience.total_seconds():g} s; gave up") from None
 
     async def _record(self, draft: _Draft[V, A], duration: timedelta) -> BeatReport:
         row: NewBeat | None = None
@@ -285,34 +285,34 @@ class ControlLoop(Generic[V, A]):
         )
 
     async def run(self, stop: asyncio.Event, wake: asyncio.Event | None = None) -> None:
-        """Beat on a fixed schedule until told to stop; then let another lead. A slow beat delays no later one.
+        """Beat on a fixed schedule until ``stop`` is set, then give up the lease. A slow beat does not delay later ones.
 
-        While another leads, this one asks for the lease once more when it runs out: a leader that died is followed at once.
-        ``wake`` asks for a beat before its time, at most ten times as often as usual; it must be set when ``stop`` is.
+        While another controller leads, this one asks for the lease as soon as it expires, so a dead leader is replaced at
+        once. ``wake`` triggers an early beat, at most ten times as often as usual; it must be set when ``stop`` is.
         """
         due = self._clock.elapsed()
         try:
             while not stop.is_set():
                 began = self._clock.elapsed()
-                await self._beat_anyway()
+                await self._beat_safely()
                 now = self._clock.elapsed()
                 due = due if due > now else next_due(due, self._every, now)
-                rest = min(due, self._free_soon(due)) - now
+                rest = min(due, self._lease_free_at(due)) - now
                 if await pause(self._clock, rest, wake or stop) and wake is not None:
                     wake.clear()
-                    await pause(self._clock, began + self._every / _HASTE - self._clock.elapsed(), stop)
+                    await pause(self._clock, began + self._every / _MOST_WAKEUPS - self._clock.elapsed(), stop)
         finally:
             await self.resign()
 
-    def _free_soon(self, due: timedelta) -> timedelta:
-        """When the leader's lease will have run out, unless it is renewed."""
-        return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _SOON
+    def _lease_free_at(self, due: timedelta) -> timedelta:
+        """When the leader's lease expires unless renewed; ``due`` if this controller leads."""
+        return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _AFTER_EXPIRY
 
     async def resign(self) -> None:
-        """Let another lead at once."""
+        """Give up the lease, so that another controller can lead at once."""
         await self._leadership.resign()
 
-    async def _beat_anyway(self) -> None:
+    async def _beat_safely(self) -> None:
         try:
             report = await self.beat()
             if self._on_beat is not None:
@@ -320,4 +320,4 @@ class ControlLoop(Generic[V, A]):
             if report.led and self._after is not None:
                 await self._after()
         except Exception:
-            log.exception("a beat failed; the next one is tried")
+            log.exception("a beat failed; continuing with the next one")

@@ -1,4 +1,4 @@
-"""How much of its container's allowance this process's control group uses, by the files of cgroup v1 and v2."""
+"""CPU and memory use of this process's container relative to its limits, read from the files of cgroup v1 and v2."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupLevel:
-    """One group on the way from ours to the root, as far as it is limited."""
+    """One control group on the path from ours to the root, with its limits."""
 
     path: Path
-    cores: float | None = None  #: how many it may use
-    cpu_used: timedelta | None = None  #: since the group was made
-    memory_percent: float | None = None  #: of its limit, without the page cache that can be dropped at once
+    cores: float | None = None  #: CPU limit in cores
+    cpu_used: timedelta | None = None  #: CPU time since the group was created
+    memory_percent: float | None = None  #: of its limit, without reclaimable page cache
     memory_limit: int | None = None  #: in bytes
 
 
 class Hierarchy(Protocol):
-    """Where the files are, and how they are spelt."""
+    """A cgroup version: where its files are and how they are written."""
 
     def levels(self) -> Iterator[CgroupLevel]:
-        """Our group and those above it."""
+        """Our group and all groups above it."""
         ...
 
 
 class CgroupProbe:
-    """Percent of the tightest limit that applies to us; None where nothing is limited.
+    """Use in percent of the tightest limit that applies to this process; None where nothing is limited.
 
-    A limit binds everyone below it, so each limited level is compared with its own use, and the fullest one counts.
+    A limit applies to all groups below it, so each level's use is compared with its own limit and the fullest level counts.
     """
 
     def __init__(self, hierarchy: Hierarchy | None) -> None:
@@ -40,7 +40,7 @@ class CgroupProbe:
         self._used: Mapping[Path, timedelta] = {}
 
     def read(self, interval: timedelta) -> tuple[float | None, float | None]:
-        """CPU percent since the last reading, which was ``interval`` ago, and memory percent now."""
+        """CPU percent since the last call, which was ``interval`` ago, and memory percent now."""
         levels = list(self._hierarchy.levels()) if self._hierarchy else []
         cpu = [percent for level in levels if (percent := self._cpu_percent(level, interval)) is not None]
         memory = [level.memory_percent for level in levels if level.memory_percent is not None]
@@ -65,7 +65,7 @@ def find_hierarchy(host_memory: int, root: Path = ROOT, membership: Path = MEMBE
 
 
 def _memberships(path: Path) -> Mapping[str, str]:
-    """Our group by controller; the nameless one is v2's."""
+    """Our group by controller; the one without a name is of v2."""
     groups: dict[str, str] = {}
     for line in (_text(path) or "").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -129,7 +129,7 @@ class CgroupV1:
 
 
 def _upwards(tree: Path, group: str) -> Iterator[Path]:
-    """Our group and those above it. Inside a container the host's path leads nowhere: then the root is ours."""
+    """Our group and all groups above it. In a container the host's path does not exist: then the root is our group."""
     path = tree / group.lstrip("/")
     if not path.is_dir():
         path = tree
@@ -145,7 +145,7 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Percent of a limit; a limit the host cannot reach is none."""
+    """Use in percent of a limit; a limit above the host's memory does not count."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100
@@ -159,13 +159,13 @@ def _text(path: Path) -> str | None:
 
 
 def _field(path: Path, name: str) -> str | None:
-    """The figure of one name in a file of names and figures."""
+    """The value of a name in a file with a name and a value per line."""
     pairs = (line.split() for line in (_text(path) or "").splitlines())
     return next((pair[1] for pair in pairs if len(pair) == 2 and pair[0] == name), None)
 
 
 def _number(text: str | None) -> int | None:
-    """The figure, or None of ``max`` and of nothing."""
+    """The number; None for ``max`` and for a missing value."""
     try:
         return int(text or "")
     except ValueError:

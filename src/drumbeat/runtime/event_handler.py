@@ -1,4 +1,4 @@
-"""A worker's conduct: what it hears from the store, what it makes its workload do, what it says of itself."""
+"""Applies events from the store to a worker's workload, and builds the worker's heartbeats."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from drumbeat.core.event import Event
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import ExitCode, Worker
-from drumbeat.runtime import instructions as told
+from drumbeat.runtime import instructions
 from drumbeat.runtime.instructions import Me, WorkerInstructions
 from drumbeat.runtime.probe import Reading
 from drumbeat.runtime.sampling import Sampling
@@ -29,13 +29,13 @@ _LONG = timedelta(days=1)
 
 
 class Senses(Protocol):
-    """How a worker feels its machine; ``Probe`` is the real one."""
+    """Reads resource use on the worker's machine; ``Probe`` is the real one."""
 
     def read(self) -> Reading: ...
 
 
 class EventHandler:
-    """Between the pulse and the workload. Orders are remembered from the first event on, and applied while there is work."""
+    """Connects heartbeat and workload. Instructions are collected from the first event on, and applied while there is work."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class EventHandler:
         clock: Clock,
         probe: Senses | None,
         gated: bool,
-        line: StoreConnection,
+        connection: StoreConnection,
         samples: Sampling,
-        ending: Shutdown,
+        shutdown: Shutdown,
     ) -> None:
         self._identity = identity
         self._thresholds = thresholds
@@ -56,41 +56,41 @@ class EventHandler:
         self._clock = clock
         self._probe = probe
         self._gated = gated
-        self._line = line
+        self._connection = connection
         self._samples = samples
-        self._ending = ending
-        self.gate = asyncio.Event()  #: open: the work may begin
-        self._wanted = WorkerInstructions()
+        self._shutdown = shutdown
+        self.gate = asyncio.Event()  #: set: the work may begin
+        self._instructions = WorkerInstructions()
         self._applied = WorkerInstructions()
-        self._orders: HeartbeatReply | None = None
-        self._heard_at = timedelta()
-        self._born: datetime | None = None
+        self._reply: HeartbeatReply | None = None
+        self._reply_at = timedelta()
+        self._created_at: datetime | None = None
         self._reading: Reading | None = None
         self._reconciled = timedelta()
         self._working = False
-        self._agenda = asyncio.Event()
+        self._schedule_changed = asyncio.Event()
 
-    def be_born(self, row: Worker) -> None:
-        self._born = row.created_at
+    def remember_row(self, row: Worker) -> None:
+        self._created_at = row.created_at
 
     async def start_work(self) -> None:
-        """Begin with the phase and the target that count by now, and follow every order from here on."""
-        if self._orders is not None:
-            self._wanted = told.at_start(self._wanted, self._orders)
-        self._applied = self._wanted
-        await self._workload.start(self._wanted.phase, self._wanted.target, self._wanted.qps)
+        """Start the workload with the current phase and target, and apply all later instructions."""
+        if self._reply is not None:
+            self._instructions = instructions.at_start(self._instructions, self._reply)
+        self._applied = self._instructions
+        await self._workload.start(self._instructions.phase, self._instructions.target, self._instructions.qps)
         self._samples.begin()
         self._reconciled = self._clock.elapsed()
         self._working = True
         self._apply()
 
     def stop_work(self) -> None:
-        """Follow no more orders. The running interval ends; what is counted later is for ``take_last_sample``."""
+        """Apply no more instructions. Ends the sample interval; later counts go to ``take_last_sample``."""
         self.take_sample()
         self._working = False
 
     def take_last_sample(self) -> None:
-        """What was counted while draining: errors too, but no rate to be judged by."""
+        """Take a sample of the drain, marked as such: its errors count, its rate does not."""
         self._samples.take(self._applied.phase, self._applied.target, self._reading, {"draining": True})
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
@@ -99,7 +99,7 @@ class EventHandler:
             pool_id=me.pool_id,
             worker_id=me.worker_id,
             instance=me.instance,
-            read_to=self._wanted.read_to,
+            read_to=self._instructions.read_to,
             phase=self._applied.phase,
             applied_target=figures.applied_target,
             active=figures.active,
@@ -113,109 +113,109 @@ class EventHandler:
         )
 
     def take_sample(self) -> None:
-        self._feel()
+        self._read_probe()
         if self._working:
             self._samples.take(self._applied.phase, self._applied.target, self._reading)
 
-    def _feel(self) -> None:
+    def _read_probe(self) -> None:
         try:
             self._reading = self._probe.read() if self._probe else None
         except Exception:
-            log.debug("this machine could not be read", exc_info=True)
+            log.debug("failed to read the resource use of this machine", exc_info=True)
 
-    def hear(self, orders: HeartbeatReply) -> None:
-        self._orders, self._heard_at = orders, self._clock.elapsed()
-        born = self._born if orders.run_status is None else None
-        me = Me(worker_id=self._identity.worker_id, slot=self._identity.slot, born=born)
-        for event in orders.events:
-            self._obey(event, me, orders.now)
-        self._wanted = told.read_to(self._wanted, orders.read_to)
-        if not orders.more:
-            self._weigh(orders)
+    def handle_reply(self, reply: HeartbeatReply) -> None:
+        self._reply, self._reply_at = reply, self._clock.elapsed()
+        created_at = self._created_at if reply.run_status is None else None
+        me = Me(worker_id=self._identity.worker_id, slot=self._identity.slot, created_at=created_at)
+        for event in reply.events:
+            self._obey(event, me, reply.now)
+        self._instructions = instructions.read_to(self._instructions, reply.read_to)
+        if not reply.more:
+            self._check_state(reply)
 
     def _obey(self, event: Event, me: Me, now: datetime) -> None:
         try:
-            self._want(told.obey(self._wanted, event, me, now))
+            self._set_instructions(instructions.obey(self._instructions, event, me, now))
         except InvalidInput as exc:
             log.warning("%s", exc)
-            self._wanted = told.skip(self._wanted, event)
+            self._instructions = instructions.skip(self._instructions, event)
 
-    def _weigh(self, orders: HeartbeatReply) -> None:
-        """With every event read: is it over, has something been missed, may it begin?"""
-        if self._ending.over.is_set():
+    def _check_state(self, reply: HeartbeatReply) -> None:
+        """After all events are read: end, reconcile with the rows, or let the work begin."""
+        if self._shutdown.over.is_set():
             return
-        if end := self._why_end(orders):
-            self._ending.decide(end)
+        if end := self._why_end(reply):
+            self._shutdown.decide(end)
         elif self._working:
-            self._reconcile(orders)
-        elif not self._gated or told.may_start(self._wanted, orders):
+            self._reconcile(reply)
+        elif not self._gated or instructions.may_start(self._instructions, reply):
             self.gate.set()
 
-    def _why_end(self, orders: HeartbeatReply) -> End | None:
-        usual = self._thresholds.drain_within
-        if stop := told.why_stop(self._wanted, orders):
-            return End(code=ExitCode.CLEAN, reason=stop.reason, drain=usual if stop.within is None else stop.within)
-        if told.controller_gone(orders, self._line.in_contact, self._thresholds):
-            reason = f"no controller has renewed its lease since it ran out at {orders.controller_until}"
-            return End(code=ExitCode.CONTROLLER_GONE, reason=reason, drain=usual)
+    def _why_end(self, reply: HeartbeatReply) -> End | None:
+        default = self._thresholds.drain_within
+        if stop := instructions.why_stop(self._instructions, reply):
+            return End(code=ExitCode.CLEAN, reason=stop.reason, drain=default if stop.within is None else stop.within)
+        if instructions.controller_gone(reply, self._connection.in_contact, self._thresholds):
+            reason = f"no controller has renewed its lease since it expired at {reply.controller_until}"
+            return End(code=ExitCode.CONTROLLER_GONE, reason=reason, drain=default)
         return None
 
-    def _reconcile(self, orders: HeartbeatReply) -> None:
+    def _reconcile(self, reply: HeartbeatReply) -> None:
         now = self._clock.elapsed()
         if now - self._reconciled >= RECONCILE_EVERY:
             self._reconciled = now
-            self._want(told.reconcile(self._wanted, orders))
+            self._set_instructions(instructions.reconcile(self._instructions, reply))
 
-    def _want(self, wanted: WorkerInstructions) -> None:
-        if wanted.later != self._wanted.later:
-            self._agenda.set()
-        self._wanted = wanted
+    def _set_instructions(self, new: WorkerInstructions) -> None:
+        if new.later != self._instructions.later:
+            self._schedule_changed.set()
+        self._instructions = new
         if self._working:
             self._apply()
 
     def _apply(self) -> None:
-        before, self._applied = self._applied, self._wanted
+        before, self._applied = self._applied, self._instructions
         try:
             self._apply_phase(before)
             self._apply_target(before)
         except Exception as exc:
             log.exception("the workload failed")
-            self._ending.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
+            self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
 
     def _apply_phase(self, before: WorkerInstructions) -> None:
-        phase = self._wanted.phase
+        phase = self._instructions.phase
         if phase is None or phase == before.phase:
             return
-        log.info("phase: %s, after %s", phase, before.phase)
+        log.info("phase changed from %s to %s", before.phase, phase)
         self._samples.take(before.phase, before.target, self._reading)
         self._workload.set_phase(phase)
 
     def _apply_target(self, before: WorkerInstructions) -> None:
-        wanted = self._wanted
-        if (wanted.target, wanted.target_seq, wanted.qps) == (before.target, before.target_seq, before.qps):
+        new = self._instructions
+        if (new.target, new.target_seq, new.qps) == (before.target, before.target_seq, before.qps):
             return
         log.info(
-            "target: %d, after %d, within %g s, at %s/s",
-            wanted.target,
+            "target changed from %d to %d, ramp %g s, rate %s/s",
             before.target,
-            wanted.ramp.total_seconds(),
-            "any" if wanted.qps is None else wanted.qps,
+            new.target,
+            new.ramp.total_seconds(),
+            "any" if new.qps is None else new.qps,
         )
-        self._workload.set_target(wanted.target, wanted.ramp, wanted.qps)
+        self._workload.set_target(new.target, new.ramp, new.qps)
 
-    async def keep_appointments(self) -> None:
-        """Obey orders that were for later, each at its moment on the store's clock. Until cancelled."""
+    async def run_scheduled(self) -> None:
+        """Apply scheduled events when they are due by the store's clock, until cancelled."""
         while True:
-            await pause(self._clock, self._until_next(), self._agenda)
-            self._agenda.clear()
-            if self._orders is not None and self._wanted.later:
-                self._want(told.come_due(self._wanted, self._store_now(self._orders)))
+            await pause(self._clock, self._until_next_scheduled(), self._schedule_changed)
+            self._schedule_changed.clear()
+            if self._reply is not None and self._instructions.later:
+                self._set_instructions(instructions.apply_due(self._instructions, self._store_now(self._reply)))
 
-    def _until_next(self) -> timedelta:
-        moment = told.next_appointment(self._wanted)
-        if moment is None or self._orders is None:
+    def _until_next_scheduled(self) -> timedelta:
+        moment = instructions.next_scheduled(self._instructions)
+        if moment is None or self._reply is None:
             return _LONG
-        return max(moment - self._store_now(self._orders), timedelta())
+        return max(moment - self._store_now(self._reply), timedelta())
 
-    def _store_now(self, orders: HeartbeatReply) -> datetime:
-        return orders.now + (self._clock.elapsed() - self._heard_at)
+    def _store_now(self, reply: HeartbeatReply) -> datetime:
+        return reply.now + (self._clock.elapsed() - self._reply_at)

@@ -1,4 +1,4 @@
-"""A worker's pulse: the one task that talks to the store, in every state of the worker's life."""
+"""A worker's heartbeat: the only task that calls the store, in every state of the worker."""
 
 import asyncio
 import logging
@@ -19,18 +19,18 @@ log = logging.getLogger(__name__)
 
 
 class HeartbeatSource(Protocol):
-    """Whose pulse it is."""
+    """The worker whose heartbeat is sent."""
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
-        """A sign of life as of now."""
+        """The heartbeat to send now."""
         ...
 
     def take_sample(self) -> None:
-        """End an interval, if there is work to measure."""
+        """End the current sample interval, if there is work to measure."""
         ...
 
-    def hear(self, orders: HeartbeatReply) -> None:
-        """Obey every event; the next heartbeat says it has read them."""
+    def handle_reply(self, reply: HeartbeatReply) -> None:
+        """Apply every event of the reply; the next heartbeat confirms that they were read."""
         ...
 
 
@@ -40,10 +40,10 @@ class _Move(NamedTuple):
 
 
 class HeartbeatLoop:
-    """Moves, heartbeats, samples and events, one call at a time.
+    """Sends state changes, heartbeats and samples, and receives events, one store call at a time.
 
-    A beat is due every ``every``, and at once after a move. While the store is away intervals are still cut, and what was
-    measured and moved meanwhile is sent, in order, once it is back.
+    A beat is due every ``every``, and at once after a state change. During a store outage samples are still taken; they and
+    the state changes are sent in order once the store is back.
     """
 
     def __init__(
@@ -51,52 +51,52 @@ class HeartbeatLoop:
         store: Store,
         identity: Joining,
         every: timedelta,
-        body: HeartbeatSource,
+        source: HeartbeatSource,
         *,
         clock: Clock,
-        line: StoreConnection,
+        connection: StoreConnection,
         samples: Sampling,
     ) -> None:
         self._store = store
         self._identity = identity
         self._every = every
-        self._body = body
+        self._source = source
         self._clock = clock
-        self._line = line
+        self._connection = connection
         self._samples = samples
         self._moves: deque[_Move] = deque()
-        self._nudge = asyncio.Event()
+        self._wake = asyncio.Event()
 
     async def join(self) -> Worker:
-        """Take our row. Raises StoreUnavailable after too long a silence, WorkerGone, NotFound."""
-        return await self._line.insist(lambda: self._store.membership.join(self._identity))
+        """Take this worker's row. Raises WorkerGone, NotFound, and StoreUnavailable after too long an outage."""
+        return await self._connection.ask_until_answered(lambda: self._store.membership.join(self._identity))
 
-    def tell(self, to: WorkerStatus, reason: str) -> None:
-        """Have a move written as soon as the store takes it."""
+    def queue_move(self, to: WorkerStatus, reason: str) -> None:
+        """Record a state change as soon as the store answers."""
         self._moves.append(_Move(to, reason))
-        self._nudge.set()
+        self._wake.set()
 
-    def hurry(self) -> None:
-        """Beat now: there may be orders."""
-        self._nudge.set()
+    def beat_now(self) -> None:
+        """Beat at once, because there may be new instructions."""
+        self._wake.set()
 
     async def run(self) -> None:
-        """Beat until cancelled. Raises WorkerGone when our row is closed, StoreUnavailable after too long a silence."""
+        """Beat until cancelled. Raises WorkerGone when the row is closed, StoreUnavailable after too long an outage."""
         due = self._clock.elapsed()
-        nudged = False
+        woken = False
         while True:
             now = self._clock.elapsed()
             if is_due := now >= due:
-                self._body.take_sample()
+                self._source.take_sample()
                 due = next_due(due, self._every, now)
-            if (is_due or nudged or self._line.is_silent) and not self._line.retry_in:
+            if (is_due or woken or self._connection.is_silent) and not self._connection.retry_in:
                 await self._beat()
-            nudged = await pause(self._clock, self._rest(due), self._nudge)
-            self._nudge.clear()
+            woken = await pause(self._clock, self._until_next_beat(due), self._wake)
+            self._wake.clear()
 
-    def _rest(self, due: timedelta) -> timedelta:
+    def _until_next_beat(self, due: timedelta) -> timedelta:
         rest = due - self._clock.elapsed()
-        return min(rest, self._line.retry_in) if self._line.is_silent else rest
+        return min(rest, self._connection.retry_in) if self._connection.is_silent else rest
 
     async def _beat(self) -> None:
         try:
@@ -104,29 +104,29 @@ class HeartbeatLoop:
             await self._exchange()
             await self._send_waiting()
         except StoreUnavailable as exc:
-            if self._line.lost:
+            if self._connection.lost:
                 raise
-            log.warning("%s; trying again in %.0f s", exc, self._line.retry_in.total_seconds())
+            log.warning("heartbeat failed: %s; retrying in %.0f s", exc, self._connection.retry_in.total_seconds())
 
     async def _write_moves(self) -> None:
         while self._moves:
             to, reason = self._moves[0]
             try:
-                await self._line.ask(self._move(to, reason))
+                await self._connection.ask(self._move(to, reason))
             except IllegalMove as exc:
-                log.warning("our row has moved without us: %s", exc)
+                log.warning("state change not recorded, another process has changed the row: %s", exc)
             self._moves.popleft()
 
     async def _exchange(self) -> None:
-        """Beat, with the newest sample, and again as long as there are more events."""
+        """Send a heartbeat with the newest sample, and repeat while there are more events."""
         sample = self._samples.newest
         while True:
-            heartbeat = self._body.heartbeat(sample)
-            orders = await self._line.ask(self._store.membership.beat(heartbeat))
+            heartbeat = self._source.heartbeat(sample)
+            reply = await self._connection.ask(self._store.membership.beat(heartbeat))
             if sample is not None:
-                self._samples.sent([sample])
-            self._body.hear(orders)
-            if not orders.more:
+                self._samples.mark_sent([sample])
+            self._source.handle_reply(reply)
+            if not reply.more:
                 return
             sample = None
 
@@ -134,14 +134,14 @@ class HeartbeatLoop:
         waiting = self._samples.waiting
         if waiting:
             me = self._identity
-            await self._line.ask(self._store.samples.append(me.pool_id, me.worker_id, me.instance, waiting))
-            self._samples.sent(waiting)
+            await self._connection.ask(self._store.samples.append(me.pool_id, me.worker_id, me.instance, waiting))
+            self._samples.mark_sent(waiting)
 
     async def leave(self, to: WorkerStatus, reason: str, change: WorkerChange) -> None:
-        """The last words: what was still to be sent, and the end. One try."""
+        """Send what is still waiting, and the final state. One attempt."""
         sample = self._samples.newest
-        await self._store.membership.beat(self._body.heartbeat(sample))
-        self._samples.sent([sample] if sample else [])
+        await self._store.membership.beat(self._source.heartbeat(sample))
+        self._samples.mark_sent([sample] if sample else [])
         await self._send_waiting()
         await self._move(to, reason, change)
 

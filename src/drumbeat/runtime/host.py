@@ -1,4 +1,4 @@
-"""What this machine, or the container we are in, has to give."""
+"""CPU cores and memory of this machine or container."""
 
 import os
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, find_hierarchy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """CPU cores we may use, and bytes of memory."""
+    """Usable CPU cores, and memory in bytes."""
 
     cores: float
     memory: int
 
 
 def this_host(cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP) -> Host:
-    """The host's own figures, lowered by every limit of the groups we are in."""
+    """The host's cores and memory, reduced to the limits of our control groups."""
     cores, memory = float(len(os.sched_getaffinity(0))), psutil.virtual_memory().total
     hierarchy = find_hierarchy(memory, cgroup_root, cgroup_membership)
     for level in hierarchy.levels() if hierarchy else ():

@@ -1,4 +1,4 @@
-"""What a worker has been told, as one value: every event read in order, then reconciled with the rows. Pure."""
+"""A worker's instructions as one value: all events applied in order, then reconciled with the rows. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,140 +18,140 @@ _SCHEDULABLE = frozenset({EventType.SET_PHASE, EventType.SET_WORKER_TARGET})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Me:
-    """Whose orders these are."""
+    """The worker that the instructions are for."""
 
     worker_id: WorkerId
     slot: int
-    born: datetime | None = None  #: in a pool that outlives its workers: a STOP for all from before then was for others
+    created_at: datetime | None = None  #: in a long-lived pool: a STOP to all workers before then was for earlier workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The order to leave."""
+    """The instruction to leave."""
 
     reason: str
-    within: timedelta | None = None  #: how long a drain may take; None: as long as is usual
+    within: timedelta | None = None  #: how long a drain may take; None: the pool's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInstructions:
-    """What the events read so far come to. Nothing is applied here: phase and target are remembered until there is work."""
+    """The sum of the events read so far. They only take effect on the workload while there is work."""
 
     read_to: int = 0
     started: bool = False
-    stop: Stop | None = None  #: the first one counts
+    stop: Stop | None = None  #: from the first STOP event
     phase: str | None = None
     target: int = 0
     ramp: timedelta = timedelta()
-    qps: float | None = None  #: at most; None: as fast as possible
-    target_seq: int = 0  #: the event the target came by
-    later: Sequence[Event] = ()  #: orders whose time has not come
-    row_phase: str | None = None  #: the run row's phase when it was last reconciled with
+    qps: float | None = None  #: maximum rate; None: as fast as possible
+    target_seq: int = 0  #: the event that set the target
+    later: Sequence[Event] = ()  #: scheduled events that are not due yet
+    row_phase: str | None = None  #: the run row's phase at the last reconciliation
 
 
-def obey(wanted: WorkerInstructions, event: Event, me: Me, now: datetime) -> WorkerInstructions:
-    """What is wanted once this event is read. Raises InvalidInput for an order that cannot be understood."""
-    if event.sequence_id <= wanted.read_to:
-        return wanted
-    read = skip(wanted, event)
+def obey(instructions: WorkerInstructions, event: Event, me: Me, now: datetime) -> WorkerInstructions:
+    """The instructions after this event. Raises InvalidInput for an event with an invalid payload."""
+    if event.sequence_id <= instructions.read_to:
+        return instructions
+    read = skip(instructions, event)
     if not _concerns(event, me):
         return read
-    obeyed = _obeyed(read, event)
+    applied = _apply(read, event)
     effective_at = _effective_at(event)
     if effective_at is not None and effective_at > now:
         return replace(read, later=(*read.later, event))
-    return obeyed
+    return applied
 
 
-def skip(wanted: WorkerInstructions, event: Event) -> WorkerInstructions:
-    """The same, with the event counted as read."""
-    return replace(wanted, read_to=event.sequence_id)
+def skip(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:
+    """The same instructions, with the event counted as read."""
+    return replace(instructions, read_to=event.sequence_id)
 
 
-def read_to(wanted: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
-    """The same, with everything up to there counted as read: what was left out was for others."""
-    return replace(wanted, read_to=max(wanted.read_to, sequence_id))
+def read_to(instructions: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
+    """The same instructions, with all events up to there counted as read; the omitted ones were for other workers."""
+    return replace(instructions, read_to=max(instructions.read_to, sequence_id))
 
 
-def come_due(wanted: WorkerInstructions, now: datetime) -> WorkerInstructions:
-    """Obey the orders whose time has come, earliest first."""
-    due = [event for event in _by_time(wanted) if _time_of(event) <= now]
+def apply_due(instructions: WorkerInstructions, now: datetime) -> WorkerInstructions:
+    """Apply scheduled events that are due, earliest first."""
+    due = [event for event in _by_time(instructions) if _time_of(event) <= now]
     for event in due:
-        wanted = _obeyed(wanted, event)
-    return replace(wanted, later=tuple(event for event in wanted.later if event not in due))
+        instructions = _apply(instructions, event)
+    return replace(instructions, later=tuple(event for event in instructions.later if event not in due))
 
 
-def next_appointment(wanted: WorkerInstructions) -> datetime | None:
-    """When the next order comes due."""
-    return next((_time_of(event) for event in _by_time(wanted)), None)
+def next_scheduled(instructions: WorkerInstructions) -> datetime | None:
+    """When the next scheduled event is due."""
+    return next((_time_of(event) for event in _by_time(instructions)), None)
 
 
-def at_start(wanted: WorkerInstructions, orders: HeartbeatReply) -> WorkerInstructions:
-    """What to begin with: the run row's phase, so that late joiners skip warmup, and the stored target."""
-    if orders.run_phase not in (None, Phase.PREPARING) and not _awaits(wanted, EventType.SET_PHASE):
-        wanted = replace(wanted, phase=orders.run_phase)
-    if _newest_target(wanted) == 0 or orders.target_seq > _newest_target(wanted):
-        wanted = _with_stored_target(wanted, orders)
-    return replace(wanted, ramp=timedelta(), row_phase=orders.run_phase)
+def at_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
+    """The instructions to start with: the run row's phase, so that late joiners skip warmup, and the stored target."""
+    if reply.run_phase not in (None, Phase.PREPARING) and not _has_scheduled(instructions, EventType.SET_PHASE):
+        instructions = replace(instructions, phase=reply.run_phase)
+    if _newest_target(instructions) == 0 or reply.target_seq > _newest_target(instructions):
+        instructions = _with_stored_target(instructions, reply)
+    return replace(instructions, ramp=timedelta(), row_phase=reply.run_phase)
 
 
-def reconcile(wanted: WorkerInstructions, orders: HeartbeatReply) -> WorkerInstructions:
-    """Catch up with rows that say more than the events did.
+def reconcile(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
+    """Take over changes from the rows that the events did not bring.
 
-    The stored target counts only if it is newer than every order known, so that a ramp or an appointment is left alone. The run
-    row's phase counts only when it has changed since last time: it may lag behind an event, and must not undo it.
+    The stored target counts only if it is newer than every known event, so that a ramp or a scheduled event is left alone. The
+    run row's phase counts only if it changed since the last time: it may lag behind an event, and must not undo it.
     """
-    if orders.target_seq > _newest_target(wanted):
-        wanted = _with_stored_target(wanted, orders)
-    news = orders.run_phase not in (None, wanted.row_phase)
-    if news and not _awaits(wanted, EventType.SET_PHASE):
-        wanted = replace(wanted, phase=orders.run_phase)
-    return replace(wanted, row_phase=orders.run_phase)
+    if reply.target_seq > _newest_target(instructions):
+        instructions = _with_stored_target(instructions, reply)
+    phase_changed = reply.run_phase not in (None, instructions.row_phase)
+    if phase_changed and not _has_scheduled(instructions, EventType.SET_PHASE):
+        instructions = replace(instructions, phase=reply.run_phase)
+    return replace(instructions, row_phase=reply.run_phase)
 
 
-def may_start(wanted: WorkerInstructions, orders: HeartbeatReply) -> bool:
-    """Whether the gate is open."""
-    return wanted.started or orders.run_status is RunStatus.RUNNING
+def may_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> bool:
+    """Whether the work may begin."""
+    return instructions.started or reply.run_status is RunStatus.RUNNING
 
 
-def why_stop(wanted: WorkerInstructions, orders: HeartbeatReply) -> Stop | None:
-    """The order to leave, whichever way it was given."""
-    if wanted.stop is not None:
-        return wanted.stop
-    if orders.drain_deadline is not None:
-        return Stop(reason="asked to drain", within=max(orders.drain_deadline - orders.now, timedelta()))
-    if orders.status is WorkerStatus.DRAINING:
+def why_stop(instructions: WorkerInstructions, reply: HeartbeatReply) -> Stop | None:
+    """The instruction to leave: from an event, the worker's row or the run's status."""
+    if instructions.stop is not None:
+        return instructions.stop
+    if reply.drain_deadline is not None:
+        return Stop(reason="asked to drain", within=max(reply.drain_deadline - reply.now, timedelta()))
+    if reply.status is WorkerStatus.DRAINING:
         return Stop(reason="its row says draining")
-    if orders.run_status in ENDING:
-        return Stop(reason=f"the run is {orders.run_status}")
+    if reply.run_status in ENDING:
+        return Stop(reason=f"the run is {reply.run_status}")
     return None
 
 
-def controller_gone(orders: HeartbeatReply, in_contact: timedelta, thresholds: Thresholds) -> bool:
-    """Whether nobody leads any more. Only time in which this worker could see the store counts."""
-    if orders.controller_until is None:
+def controller_gone(reply: HeartbeatReply, in_contact: timedelta, thresholds: Thresholds) -> bool:
+    """Whether no controller leads any more. Only time in which this worker could reach the store counts."""
+    if reply.controller_until is None:
         return False
-    return min(orders.now - orders.controller_until, in_contact) > thresholds.controller_gone_after
+    return min(reply.now - reply.controller_until, in_contact) > thresholds.controller_gone_after
 
 
 def _concerns(event: Event, me: Me) -> bool:
-    if event.type == EventType.STOP and event.scope is Scope.RUN and me.born is not None:
-        return event.created_at >= me.born
+    if event.type == EventType.STOP and event.scope is Scope.RUN and me.created_at is not None:
+        return event.created_at >= me.created_at
     return event.is_for(me.worker_id, me.slot)
 
 
-def _obeyed(wanted: WorkerInstructions, event: Event) -> WorkerInstructions:
+def _apply(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:
     match event.type:
         case EventType.START:
-            return replace(wanted, started=True)
+            return replace(instructions, started=True)
         case EventType.STOP:
-            return replace(wanted, stop=wanted.stop or _stop(event))
+            return replace(instructions, stop=instructions.stop or _stop(event))
         case EventType.SET_PHASE:
-            return replace(wanted, phase=_phase(event))
+            return replace(instructions, phase=_phase(event))
         case EventType.SET_WORKER_TARGET:
-            return _with_target(wanted, event)
+            return _with_target(instructions, event)
         case _:
-            return wanted
+            return instructions
 
 
 def _stop(event: Event) -> Stop:
@@ -159,29 +159,29 @@ def _stop(event: Event) -> Stop:
     return Stop(reason=str(event.payload.get("reason", "STOP")), within=within)
 
 
-def _with_target(wanted: WorkerInstructions, event: Event) -> WorkerInstructions:
+def _with_target(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:
     target, ramp, qps = _count(event, "target_connections"), _duration(event, "ramp_seconds"), _rate(event, "target_qps")
-    if event.sequence_id < wanted.target_seq:
-        return wanted
-    return replace(wanted, target=max(target, 0), ramp=ramp or timedelta(), qps=qps, target_seq=event.sequence_id)
+    if event.sequence_id < instructions.target_seq:
+        return instructions
+    return replace(instructions, target=max(target, 0), ramp=ramp or timedelta(), qps=qps, target_seq=event.sequence_id)
 
 
-def _with_stored_target(wanted: WorkerInstructions, orders: HeartbeatReply) -> WorkerInstructions:
-    """Rows have no rate: the last one known holds until the event itself is read."""
-    return replace(wanted, target=max(orders.target, 0), ramp=timedelta(), target_seq=orders.target_seq)
+def _with_stored_target(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
+    """Take the row's target. Rows have no rate, so the last known one holds until the event itself is read."""
+    return replace(instructions, target=max(reply.target, 0), ramp=timedelta(), target_seq=reply.target_seq)
 
 
-def _newest_target(wanted: WorkerInstructions) -> int:
-    waiting = (event.sequence_id for event in wanted.later if event.type == EventType.SET_WORKER_TARGET)
-    return max(wanted.target_seq, *waiting, 0)
+def _newest_target(instructions: WorkerInstructions) -> int:
+    waiting = (event.sequence_id for event in instructions.later if event.type == EventType.SET_WORKER_TARGET)
+    return max(instructions.target_seq, *waiting, 0)
 
 
-def _awaits(wanted: WorkerInstructions, kind: EventType) -> bool:
-    return any(event.type == kind for event in wanted.later)
+def _has_scheduled(instructions: WorkerInstructions, kind: EventType) -> bool:
+    return any(event.type == kind for event in instructions.later)
 
 
-def _by_time(wanted: WorkerInstructions) -> Sequence[Event]:
-    return sorted(wanted.later, key=lambda event: (_time_of(event), event.sequence_id))
+def _by_time(instructions: WorkerInstructions) -> Sequence[Event]:
+    return sorted(instructions.later, key=lambda event: (_time_of(event), event.sequence_id))
 
 
 def _time_of(event: Event) -> datetime:
@@ -195,21 +195,21 @@ def _effective_at(event: Event) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise _unclear(event, "an ISO time as effective_at", value) from None
+        raise _invalid(event, "an ISO time as effective_at", value) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _phase(event: Event) -> str:
     value = event.payload.get("phase")
     if not isinstance(value, str) or not value:
-        raise _unclear(event, "the name of a phase", value)
+        raise _invalid(event, "the name of a phase", value)
     return value
 
 
 def _count(event: Event, key: str) -> int:
     value = event.payload.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise _unclear(event, f"a whole number as {key}", value)
+        raise _invalid(event, f"a whole number as {key}", value)
     return int(value)
 
 
@@ -218,7 +218,7 @@ def _rate(event: Event, key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise _unclear(event, f"a number of at least 0 as {key}", value)
+        raise _invalid(event, f"a number of at least 0 as {key}", value)
     return float(value)
 
 
@@ -229,8 +229,8 @@ def _duration(event: Event, key: str) -> timedelta | None:
     try:
         return max(timedelta(seconds=value), timedelta())
     except (TypeError, ValueError, OverflowError):
-        raise _unclear(event, f"seconds as {key}", value) from None
+        raise _invalid(event, f"seconds as {key}", value) from None
 
 
-def _unclear(event: Event, expected: str, got: Any) -> InvalidInput:
+def _invalid(event: Event, expected: str, got: Any) -> InvalidInput:
     return InvalidInput(f"event {event.sequence_id} {event.type}: expected {expected}, got {got!r}; the event is skipped")

@@ -1,4 +1,4 @@
-"""Leadership: one lease, and how long it may be believed without asking again."""
+"""Leadership: one lease, and how long it may be trusted without renewal."""
 
 import asyncio
 import logging
@@ -14,22 +14,22 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_MARGIN = 5  #: a fifth of the lease's time is never used
-_BEATS = 1.5  #: for so many beats a controller is believed to live: the next one takes over before two have passed
-_LEAST = timedelta(seconds=2)  #: shorter than this a lease would change hands with every hiccup
+_MARGIN = 5  #: a fifth of the lease's duration is a safety margin
+_BEATS = 1.5  #: a lease lasts this many beats, so that another controller takes over before two have passed
+_LEAST = timedelta(seconds=2)  #: a shorter lease would change owners at every brief delay
 
 
 def lease_for(every: timedelta) -> timedelta:
-    """How long the lease of a controller lasts that beats so often."""
+    """The lease duration of a controller that beats every ``every``."""
     return max(every * _BEATS, _LEAST)
 
 
 class Leadership:
     """One owner's hold on one lease.
 
-    A lease is trusted from the moment *before* it was asked for until a fifth of its time is left. The store counts from a
-    later moment, so a process that was paused, or heard the answer late, stops before the store could give the lease away.
-    ``owner`` must be unique to this process: a lease is never shared by two of one name.
+    A lease is trusted from the moment *before* it was requested until a fifth of its duration is left. The store counts from
+    a later moment, so a process that was paused, or got the answer late, stops before the store could give the lease away.
+    ``owner`` must be unique to this process: two processes must never share a lease.
     """
 
     def __init__(self, store: Store, name: str, owner: str, ttl: timedelta, clock: Clock) -> None:
@@ -47,7 +47,7 @@ class Leadership:
 
     @property
     def remaining(self) -> timedelta:
-        """How much longer the lease may be acted on without asking again."""
+        """How much longer the lease may be trusted without renewal."""
         if self._lease is None:
             return timedelta()
         return max(self._trusted_until - self._clock.elapsed(), timedelta())
@@ -58,13 +58,13 @@ class Leadership:
 
     @property
     def fresh(self) -> bool:
-        """Whether over half of the trusted time is left, so that asking again can wait."""
+        """Whether over half of the trusted time is left, so that renewal can wait."""
         return self.remaining * 2 > self._ttl - self._ttl / _MARGIN
 
     async def hold(self) -> Lease | None:
-        """Take the lease, or keep it. None when another has it.
+        """Acquire or renew the lease. None when another owner has it.
 
-        While the store is away a lease is kept as long as it is trusted; after that StoreUnavailable is raised.
+        During a store outage the lease is kept as long as it is trusted; after that StoreUnavailable is raised.
         """
         sent = self._clock.elapsed()
         try:
@@ -87,29 +87,29 @@ class Leadership:
         return await self._store.leases.renew(self._lease, self._ttl)
 
     async def leader(self) -> str | None:
-        """Who had the lease last."""
+        """The last owner of the lease."""
         return (await self.held_by())[0]
 
     async def held_by(self) -> tuple[str | None, timedelta]:
-        """Who had the lease last, and how long until it may be taken, unless it is renewed."""
-        return await with_timeout(self._clock, self._ttl, self._look())
+        """The last owner of the lease, and the time until it expires unless renewed."""
+        return await with_timeout(self._clock, self._ttl, self._find())
 
-    async def _look(self) -> tuple[str | None, timedelta]:
+    async def _find(self) -> tuple[str | None, timedelta]:
         lease, now = await self._store.leases.find(self._name), await self._store.now()
         return (None, timedelta()) if lease is None else (lease.owner, max(lease.expires_at - now, timedelta()))
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
-        """Inside the block, which must raise nothing, the lease is renewed in time, however long a single step takes."""
+    async def renewed(self) -> AsyncIterator[None]:
+        """Inside the block, which must not raise, the lease is renewed in time, however long a single step takes."""
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep(over))
+            group.create_task(self._renew_until(over))
             try:
                 yield
             finally:
                 over.set()
 
-    async def _keep(self, over: asyncio.Event) -> None:
+    async def _renew_until(self, over: asyncio.Event) -> None:
         while not await pause(self._clock, self._ttl / _MARGIN, over):
             if self._lease is None:
                 return
@@ -117,18 +117,18 @@ class Leadership:
                 try:
                     await self.hold()
                 except StoreError as exc:
-                    log.warning("%s could not renew %s: %s", self._owner, self._name, exc)
+                    log.warning("%s failed to renew the lease %s: %s", self._owner, self._name, exc)
 
     def forget(self) -> None:
-        """Stop believing: the store has said that another leads."""
+        """Drop the lease: the store has said that another owner has it."""
         self._lease = None
 
     async def resign(self) -> None:
-        """Let the next one lead at once; if the store is away, it will have to wait for the lease to run out."""
+        """Release the lease, so that another can lead at once; during a store outage it must wait until the lease expires."""
         lease, self._lease = self._lease, None
         if lease is None:
             return
         try:
             await with_timeout(self._clock, self._ttl, self._store.leases.release(lease))
         except StoreError as exc:
-            log.warning("%s could not release %s; it runs out by itself: %s", self._owner, self._name, exc)
+            log.warning("%s failed to release the lease %s: %s; it expires by itself", self._owner, self._name, exc)

@@ -1,4 +1,4 @@
-"""Log lines on standard error, for as long as a command runs."""
+"""Log lines on standard error while a command runs."""
 
 import logging
 import sys
@@ -10,9 +10,9 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @contextmanager
 def logging_to_stderr(level: int, handler: logging.Handler | None = None) -> Iterator[None]:
-    """Inside the block every logger writes to standard error, from ``level`` up; after it logging is as it was.
+    """Inside the block all loggers write to standard error, from ``level`` up; afterwards logging is as before.
 
-    A program that has set up its logging keeps it: then nothing is changed at all. ``handler`` writes instead of a plain one.
+    If the program has already set up logging, nothing is changed. ``handler`` replaces the plain stderr handler.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -31,5 +31,5 @@ def logging_to_stderr(level: int, handler: logging.Handler | None = None) -> Ite
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """httpx tells of each request at INFO."""
+    """Skip the line that httpx logs at INFO for each request."""
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] != "httpx"

@@ -1,4 +1,4 @@
-"""Logs that outlive their process: shipped to the store beside the work, never in its way."""
+"""Ships log lines to the store in the background, without blocking the work."""
 
 import asyncio
 import contextlib
@@ -29,44 +29,44 @@ FLUSH_EVERY = timedelta(seconds=5)
 BATCH = 500
 _ANSWER_WITHIN = timedelta(seconds=5)
 _LONGEST = LONGEST_MESSAGE - len("...(truncated)")
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _PendingLine:
     line: NewLog
-    when: timedelta
+    logged_at: timedelta
 
 
 class StoreLogHandler(logging.Handler):
-    """Keeps lines until they are fetched, from whatever thread they come; when full, the oldest go, and are counted."""
+    """Buffers lines from any thread until they are fetched; when full, the oldest are dropped and counted."""
 
     def __init__(self, clock: Clock, worker_id: WorkerId | None = None, capacity: int = CAPACITY) -> None:
         super().__init__(logging.INFO)
         self._clock = clock
         self._worker_id = worker_id
         self._capacity = capacity
-        self._said: deque[_Said] = deque()
+        self._pending: deque[_PendingLine] = deque()
         self._guard = threading.Lock()
         self._dropped = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.urgent = asyncio.Event()  #: a WARNING or worse is waiting
 
-    def wake(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Where ``urgent`` is waited for; None when it is no longer."""
+    def set_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Set the event loop that waits for ``urgent``; None when it no longer does."""
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == log.name:
             return
         try:
-            said = _Said(self._line(record), self._clock.elapsed())
+            pending = _PendingLine(self._line(record), self._clock.elapsed())
         except Exception:
             self.handleError(record)
             return
-        self._keep(said)
+        self._keep(pending)
         if record.levelno >= logging.WARNING:
-            self._hasten()
+            self._wake_shipper()
 
     def _line(self, record: logging.LogRecord) -> NewLog:
         return NewLog(
@@ -77,45 +77,45 @@ class StoreLogHandler(logging.Handler):
             details=_details(record),
         )
 
-    def _keep(self, said: _Said) -> None:
+    def _keep(self, pending: _PendingLine) -> None:
         with self._guard:
-            if len(self._said) >= self._capacity:
-                self._said.popleft()
+            if len(self._pending) >= self._capacity:
+                self._pending.popleft()
                 self._dropped += 1
-            self._said.append(said)
+            self._pending.append(pending)
 
-    def _hasten(self) -> None:
+    def _wake_shipper(self) -> None:
         if (loop := self._loop) is not None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop is already closed
                 loop.call_soon_threadsafe(self.urgent.set)
 
-    def fetch(self, most: int) -> Sequence[_Said]:
-        """The oldest lines, which are then no longer kept here, and a line on how many were dropped before them."""
+    def fetch(self, most: int) -> Sequence[_PendingLine]:
+        """Remove and return the oldest lines, after a line that says how many were dropped before them."""
         with self._guard:
             dropped, self._dropped = self._dropped, 0
-            lines = [self._said.popleft() for _ in range(min(most, len(self._said)))]
-        return [self._confession(dropped), *lines] if dropped else lines
+            lines = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
+        return [self._dropped_notice(dropped), *lines] if dropped else lines
 
-    def _confession(self, dropped: int) -> _Said:
-        message = f"{dropped} log lines were dropped before this one: {self._capacity} were waiting for the store already"
+    def _dropped_notice(self, dropped: int) -> _PendingLine:
+        message = f"{dropped} log lines were dropped before this one: {self._capacity} were already waiting for the store"
         line = NewLog(level="WARNING", logger=log.name, message=message, worker_id=self._worker_id)
-        return _Said(line, self._clock.elapsed())
+        return _PendingLine(line, self._clock.elapsed())
 
 
 def _details(record: logging.LogRecord) -> Mapping[str, Any] | None:
-    """What was given beside the message, and the traceback."""
-    given = {name: value for name, value in vars(record).items() if name not in _USUAL}
-    details: dict[str, Any] = msgspec.to_builtins(given, str_keys=True, enc_hook=repr)
+    """The ``extra`` fields of a log record, and its traceback."""
+    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
+    details: dict[str, Any] = msgspec.to_builtins(extra, str_keys=True, enc_hook=repr)
     if record.exc_info:
         details["exception"] = cut(logging.Formatter().formatException(record.exc_info), _LONGEST)
     return details or None
 
 
 class LogShipper:
-    """``async with LogShipper(…):`` what ``logger`` says goes to the store too: INFO every 5 s, WARNING and up at once.
+    """``async with LogShipper(…):`` lines of ``logger`` also go to the store: INFO every 5 s, WARNING and above at once.
 
-    While the store is away lines are kept, as many as the handler holds. Failing to ship is said on this module's own logger,
-    which is never shipped. The logger must let INFO through; this does not change its level.
+    During a store outage lines are kept, up to the handler's capacity. Shipping errors go to this module's logger, which is
+    never shipped. The logger must let INFO through; its level is not changed here.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class LogShipper:
         self._logger = logger or logging.getLogger("drumbeat")
         self.handler = StoreLogHandler(clock, worker_id, capacity)
         self._group = asyncio.TaskGroup()
-        self._leaving = asyncio.Event()
-        self._unsent: Sequence[_Said] = ()
-        self._patience = FIRST_PAUSE
+        self._closing = asyncio.Event()
+        self._unsent: Sequence[_PendingLine] = ()
+        self._retry_pause = FIRST_PAUSE
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
-        self.handler.wake(asyncio.get_running_loop())
+        self.handler.set_loop(asyncio.get_running_loop())
         self._logger.addHandler(self.handler)
         self._group.create_task(self._run())
         return self
@@ -149,8 +149,8 @@ class LogShipper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._logger.removeHandler(self.handler)
-        self.handler.wake(None)
-        self._leaving.set()
+        self.handler.set_loop(None)
+        self._closing.set()
         self.handler.urgent.set()
         await self._group.__aexit__(None, None, None)
 
@@ -159,26 +159,26 @@ class LogShipper:
             await pause(self._clock, FLUSH_EVERY, self.handler.urgent)
             self.handler.urgent.clear()
             shipped = await self._ship()
-            if self._leaving.is_set():
+            if self._closing.is_set():
                 return
             if not shipped:
-                await pause(self._clock, self._patience, self._leaving)
-            self._patience = FIRST_PAUSE if shipped else min(self._patience * 2, LONGEST_PAUSE)
+                await pause(self._clock, self._retry_pause, self._closing)
+            self._retry_pause = FIRST_PAUSE if shipped else min(self._retry_pause * 2, LONGEST_PAUSE)
 
     async def _ship(self) -> bool:
-        """Send all there is, in batches; False if the store does not answer. What it refuses is dropped: it always will."""
+        """Send all lines in batches; False if the store does not answer. Refused lines are dropped: a retry cannot help."""
         while lines := self._unsent or self.handler.fetch(BATCH):
             self._unsent = lines
             try:
                 await with_timeout(self._clock, _ANSWER_WITHIN, self._store.logs.append(self._pool_id, self._aged(lines)))
             except StoreUnavailable as exc:
-                log.warning("%d log lines wait for the store: %s", len(lines), exc)
+                log.warning("failed to store %d log lines: %s", len(lines), exc)
                 return False
             except Exception as exc:
-                log.error("%d log lines are dropped, the store refuses them: %s", len(lines), describe(exc))
+                log.error("dropped %d log lines, the store refused them: %s", len(lines), describe(exc))
             self._unsent = ()
         return True
 
-    def _aged(self, lines: Sequence[_Said]) -> Sequence[NewLog]:
+    def _aged(self, lines: Sequence[_PendingLine]) -> Sequence[NewLog]:
         now = self._clock.elapsed()
-        return [replace(said.line, age=now - said.when) for said in lines]
+        return [replace(pending.line, age=now - pending.logged_at) for pending in lines]

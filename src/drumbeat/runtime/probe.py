@@ -1,4 +1,4 @@
-"""CPU and memory of this process, its container and its host, GPU memory where there is a GPU, and its volume's disk."""
+"""Reads CPU and memory of this process, its container and its host, GPU memory if there is a GPU, and the volume's disk."""
 
 import importlib
 import logging
@@ -18,26 +18,26 @@ from drumbeat.runtime.disk import DiskProbe
 
 log = logging.getLogger(__name__)
 
-GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  #: one is there where NVML has something to read
+GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  #: at least one exists where NVML can find a GPU
 _MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was in use: CPU since the reading before, memory now. What could not be read is None."""
+    """Resource use: CPU since the last reading, memory now. None: could not be read."""
 
-    process_cpu_percent: float | None = None  #: of one core: two busy threads may read 200
+    process_cpu_percent: float | None = None  #: of one core: two busy threads may give 200
     process_memory_percent: float | None = None  #: of the host's memory
     host_cpu_percent: float | None = None
     host_memory_percent: float | None = None
-    cgroup_cpu_percent: float | None = None  #: of what the container may use; None where it is not limited
+    cgroup_cpu_percent: float | None = None  #: of the container's limit; None if it has none
     cgroup_memory_percent: float | None = None
     gpu: Mapping[str, Any] | None = None
-    disk: Mapping[str, Any] | None = None  #: of the volume it was given
+    disk: Mapping[str, Any] | None = None  #: of the worker's volume
 
     @property
     def cpu_percent(self) -> float | None:
-        """The figure to judge by: the container's where it is limited, else the host's."""
+        """The container's use if it is limited, else the host's."""
         return self.host_cpu_percent if self.cgroup_cpu_percent is None else self.cgroup_cpu_percent
 
     @property
@@ -46,7 +46,7 @@ class Reading:
 
     @property
     def devices(self) -> Mapping[str, Any] | None:
-        """What a heartbeat tells of GPUs, with the disk among it."""
+        """The GPU fields of a heartbeat, which include the disk."""
         return self.gpu if self.disk is None else {**(self.gpu or {}), DISK: self.disk}
 
 
@@ -58,7 +58,7 @@ class _CpuTimes:
 
 
 class Probe:
-    """Reads this machine. Percentages of CPU are over the time since the last reading, or since the probe was made."""
+    """Reads resource use on this machine. CPU percentages are since the last reading, or since the probe was created."""
 
     def __init__(
         self, clock: Clock, cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP, disk: DiskProbe | None = None
@@ -73,7 +73,7 @@ class Probe:
         self._cgroup.read(timedelta())
 
     def read(self) -> Reading:
-        """Look now."""
+        """Take a reading now."""
         now = self._clock.elapsed()
         interval, self._read_at = now - self._read_at, now
         before, self._times = self._times, self._cpu_times()
@@ -102,23 +102,23 @@ def _percent(part: float, whole: float) -> float | None:
 
 
 def _share(part: float, whole: float) -> float | None:
-    """The same of what cannot be more than all: sums of many small numbers may seem to be, by a hair."""
+    """A percentage capped at 100, which rounding errors could exceed slightly."""
     found = _percent(part, whole)
     return None if found is None else min(found, 100.0)
 
 
 class GpuProbe:
-    """Memory and use of each NVIDIA GPU this process can see."""
+    """Memory and utilisation of each NVIDIA GPU that this process can see."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
 
     def read(self) -> Mapping[str, Any] | None:
-        """All devices, and the fullest one's memory as the figure to judge by."""
+        """All devices; ``memory_percent`` is that of the fullest one."""
         try:
             devices = [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
         except self._nvml.NVMLError as exc:
-            log.debug("the GPU could not be read: %s", exc)
+            log.debug("failed to read the GPU: %s", exc)
             return None
         if not devices:
             return None
@@ -146,7 +146,7 @@ class GpuProbe:
         return name.decode() if isinstance(name, bytes) else str(name)
 
     def _use(self, device: Any) -> float | None:
-        """How busy it is; not every device says."""
+        """The utilisation in percent; None if the device does not report it."""
         try:
             return float(self._nvml.nvmlDeviceGetUtilizationRates(device).gpu)
         except self._nvml.NVMLError:
@@ -154,7 +154,7 @@ class GpuProbe:
 
 
 def find_gpu() -> GpuProbe | None:
-    """The GPUs, if NVML is installed (the extra ``gpu``) and finds a driver; where none has a device, it is not loaded."""
+    """The GPU probe, if NVML (the extra ``gpu``) is installed and finds a driver; on Linux without a GPU it is not loaded."""
     if sys.platform == "linux" and not any(device.exists() for device in GPU_DEVICES):
         return None
     try:

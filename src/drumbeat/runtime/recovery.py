@@ -1,4 +1,4 @@
-"""Doing what recovery decided, and starting workers: rows first, then the provider. Everything is safe to repeat."""
+"""Carries out recovery actions and starts workers: rows first, then the provider. Every action is safe to repeat."""
 
 import logging
 from functools import singledispatchmethod
@@ -14,11 +14,11 @@ from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
-_PASSING = frozenset({"status", "gpus"})  #: of what a provider tells: true for the moment, so not kept
+_VOLATILE = frozenset({"status", "gpus"})  #: instance details that change all the time, so they are not stored
 
 
 class RecoveryActor:
-    """The hands of one pool's controller."""
+    """Carries out recovery actions for one pool."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
@@ -26,12 +26,12 @@ class RecoveryActor:
         self._pool_id = pool_id
 
     async def recover(self, action: Recovery, fence: Fence) -> None:
-        """Do one action of recovery under the controller's fence."""
+        """Carry out one recovery action under the controller's fence."""
         await self._do(action, fence)
 
     @singledispatchmethod
     async def _do(self, action: Recovery, fence: Fence) -> None:
-        raise TypeError(f"no way to do {type(action).__name__}")
+        raise TypeError(f"unknown recovery action {type(action).__name__}")
 
     @_do.register
     async def _(self, action: MarkLost, fence: Fence) -> None:
@@ -61,7 +61,7 @@ class RecoveryActor:
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool) -> None:
-        """Make a worker's row, unless it is there already, then its instance. Raises SpawnFailed, with the row closed."""
+        """Create a worker's row if it ``is_new``, then its instance. Raises SpawnFailed after closing the row."""
         if is_new:
             await self._store.workers.add([row], fence=fence)
         else:
@@ -76,49 +76,49 @@ class RecoveryActor:
         await self._note(instance, fence)
 
     async def check(self, fence: Fence) -> None:
-        """Raise Fenced before the provider is touched, where no row is written first: adding no events asks just that."""
+        """Raise Fenced before the provider is called, where no row is written first: an empty append only checks the fence."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:
-        """Raise if the row is closed by now, or while an instance may turn up that was asked for before.
+        """Raise if the row is already closed, or while the instance of an earlier request may still appear.
 
-        Whoever asked last may have died before it heard the answer, and a provider may show what it made only later. So it is
-        noted first that it is asked again: the next controller waits as long after that.
+        The controller that made that request may have died before the answer, and the provider's list may lag. So the new
+        request is recorded first, and the next controller waits as long after it.
         """
         found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
         if not found.is_live:
-            raise StaleWrite(f"worker {worker_id} is {found.status} by now; it needs no instance")
+            raise StaleWrite(f"worker {worker_id} is already {found.status}; it needs no instance")
         settle = self._spawner.traits.settle
         left = settle - (now - asked_at(found, now))
         if left.total_seconds() > 0:
-            raise SpawnError(f"not asked again: what was asked before may turn up for {left.total_seconds():.0f} s more")
+            raise SpawnError(f"instance not requested again: an earlier one may still appear for {left.total_seconds():.0f} s")
         if settle:
-            told = {ASKED_AT: now.isoformat()}
-            await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", told, fence=fence)
+            meta = {ASKED_AT: now.isoformat()}
+            await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", meta, fence=fence)
 
     async def _note(self, instance: Instance, fence: Fence) -> None:
-        """Keep what its provider calls it, what it costs and where it is, if the provider tells. Without it life goes on."""
-        told = {name: value for name, value in instance.meta.items() if name not in _PASSING and value is not None}
+        """Store the instance's provider ref, price and location, if known. A store outage is only logged."""
+        meta = {name: value for name, value in instance.meta.items() if name not in _VOLATILE and value is not None}
         if instance.price_per_hour is not None:
-            told["price_per_hour"] = instance.price_per_hour
-        if not told:
+            meta["price_per_hour"] = instance.price_per_hour
+        if not meta:
             return
         try:
-            await self._store.workers.note_instance(self._pool_id, instance.worker_id, instance.ref, told, fence=fence)
+            await self._store.workers.note_instance(self._pool_id, instance.worker_id, instance.ref, meta, fence=fence)
         except StoreUnavailable as exc:
-            log.warning("worker %s is %s, which could not be noted: %s", instance.worker_id, instance.ref, exc)
+            log.warning("failed to record instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
-        """A worker that could not be started leaves cleanly: it is its provider that failed, not the worker."""
+        """Close the row as terminated, not as an error: the provider failed, not the worker."""
         try:
-            change = WorkerChange(error=str(refusal), meta={**row.meta, **_told(refusal)})
+            change = WorkerChange(error=str(refusal), meta={**row.meta, **_refusal_meta(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
         except StaleWrite:
             return
 
 
 def check_provider(row: Worker, spawner: Spawner) -> None:
-    """Raise SpawnError before a provider is asked to end what another has: it would say that nothing is there."""
+    """Raise SpawnError if another provider started the worker: this one would report that the instance is gone."""
     if row.provider and row.provider != spawner.traits.name:
         raise SpawnError(
             f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "
@@ -126,7 +126,7 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
         )
 
 
-def _told(refusal: SpawnFailed) -> dict[str, Any]:
-    """What a row keeps of its provider's refusal."""
+def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
+    """What a row stores about its provider's refusal."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
     return {"spawn_failed": True, "cause": refusal.cause.value, **wait}

@@ -1,4 +1,4 @@
-"""Retention without a command: after a beat a process deletes some of what is over and old, at most every few minutes."""
+"""Automatic retention: after a beat, at most every few minutes, a process deletes some of the old rows."""
 
 import logging
 import random
@@ -14,79 +14,77 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(minutes=5)  #: so long nobody looks again after a round that left nothing to delete
-WITHIN = timedelta(seconds=1)  #: how long a round takes at the most; what is left is for the next beat
-NOTE = "retention"  #: where the store keeps what is usual in it, for processes in which nothing is set
-LEASE = "retention/round"  #: whoever takes it makes the round, and nobody else does until it runs out
-IDLE_STEPS = 25  #: after so many in a row that found nothing old, the rest of its kind is left to a later round
-_PAUSE = 3  #: times what a step took
+EVERY = timedelta(minutes=5)  #: pause after a round that left nothing to delete
+WITHIN = timedelta(seconds=1)  #: longest duration of a round; the next beat continues
+NOTE = "retention"  #: the store's default retention, for processes without a setting
+LEASE = "retention/round"  #: the process that holds it does the round; no other does until it expires
+IDLE_STEPS = 25  #: after this many steps in a row without a deletion, the rest of the kind is left to a later round
+_PAUSE = 3  #: pause after a step, as a multiple of its duration
 _SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(milliseconds=5), timedelta(milliseconds=200)
 
 
 class Housekeeping:
-    """One process's share in keeping a store small. Pools of jobs and fleets only: what a run measured stays until somebody
-    deletes the run or prunes the store by hand."""
+    """Deletes old rows of job pools and fleets. Benchmark runs stay until a user deletes them or prunes the store."""
 
-    def __init__(self, store: Store, said: Retention | None, clock: Clock, owner: str) -> None:
-        """``said`` is this process's setting, for pools that say nothing else; None: it has none and goes by the store's."""
+    def __init__(self, store: Store, setting: Retention | None, clock: Clock, owner: str) -> None:
+        """``setting`` is this process's retention, for pools without their own; None: use the one kept in the store."""
         self._store = store
-        self._said = said
+        self._setting = setting
         self._clock = clock
         self._owner = owner
 
     async def tidy(self) -> Counter[Prunable]:
-        """Delete some of what is too old, unless another process does or did a moment ago. Counts it. Never raises."""
-        gone: Counter[Prunable] = Counter()
+        """Delete some old rows, unless another process does or just did. Returns the counts by kind; only logs store errors."""
+        deleted: Counter[Prunable] = Counter()
         try:
-            turn = await self._store.leases.acquire(LEASE, self._owner, EVERY)
-            if turn is not None and not await self._round(gone):
-                await self._store.leases.release(turn)
+            lease = await self._store.leases.acquire(LEASE, self._owner, EVERY)
+            if lease is not None and not await self._round(deleted):
+                await self._store.leases.release(lease)
         except InvalidSettings as exc:
             log.warning("nothing is deleted: %s; set DRUMBEAT_RETENTION to replace the store's retention", exc)
         except StoreError as exc:
-            log.warning("could not delete what is old: %s; trying again after a later beat", exc)
-        if gone:
-            log.info("deleted what is old: %s", ", ".join(f"{rows} {what}" for what, rows in gone.items() if rows))
-        return gone
+            log.warning("failed to delete old rows: %s; retrying after a later beat", exc)
+        if deleted:
+            log.info("deleted old rows: %s", ", ".join(f"{rows} {what}" for what, rows in deleted.items() if rows))
+        return deleted
 
-    async def _round(self, gone: Counter[Prunable]) -> bool:
-        """Whether the next round can wait: nothing is left to delete or to give back, or nothing old was found in time."""
+    async def _round(self, deleted: Counter[Prunable]) -> bool:
+        """Returns whether the next round can wait: no old rows or free space are left, or none were found in time."""
         deadline = self._clock.elapsed() + WITHIN
-        usual = await self._usual()
+        default = await self._default()
         pools = [*await self._store.pools.list()]
         random.shuffle(pools)
-        for pool_id, what, age in _wanted(pools, usual):
-            if not await self._prune(pool_id, what, age, gone, deadline):
-                return not gone.total()
-        return await self._give_back(deadline)
+        for pool_id, what, age in _ages_by_pool(pools, default):
+            if not await self._prune(pool_id, what, age, deleted, deadline):
+                return not deleted.total()
+        return await self._give_space_back(deadline)
 
     async def _prune(
-        self, pool_id: PoolId, what: Prunable, age: timedelta, gone: Counter[Prunable], deadline: timedelta
+        self, pool_id: PoolId, what: Prunable, age: timedelta, deleted: Counter[Prunable], deadline: timedelta
     ) -> bool:
-        """Delete what is old of one kind; False: the time of this round is over."""
+        """Delete old rows of one kind; False: the time of this round is over."""
         idle = 0
         while True:
             began = self._clock.elapsed()
             step = await self._store.upkeep.prune_some(pool_id, what, age)
-            gone[what] += step.rows
+            deleted[what] += step.rows
             idle = 0 if step.rows else idle + 1
             if not step.more or idle == IDLE_STEPS:
                 return self._clock.elapsed() < deadline
             if not await self._pause(began, deadline):
                 return False
 
-    async def _usual(self) -> Retention:
-        """What is set in this process, kept for others that use the store, or what such a process kept. Raises
-        InvalidSettings."""
+    async def _default(self) -> Retention:
+        """This process's setting, which is also stored for others; without one, the stored setting. Raises InvalidSettings."""
         note = await self._store.notes.find(NOTE)
-        if self._said is None:
+        if self._setting is None:
             return USUAL if note is None else read_retention(str(note.value.get(NOTE)))
-        said = {NOTE: write_retention(self._said)}
-        if note is None or note.value != said:
-            await self._store.notes.put(NOTE, said)
-        return self._said
+        value = {NOTE: write_retention(self._setting)}
+        if note is None or note.value != value:
+            await self._store.notes.put(NOTE, value)
+        return self._setting
 
-    async def _give_back(self, deadline: timedelta) -> bool:
+    async def _give_space_back(self, deadline: timedelta) -> bool:
         while True:
             began = self._clock.elapsed()
             if not await self._store.upkeep.give_back():
@@ -95,7 +93,7 @@ class Housekeeping:
                 return False
 
     async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
-        """Leave the store to others for longer than the last step took; False: the time of this round is over."""
+        """Leave the store to other processes for longer than the last step took; False: the time of this round is over."""
         now = self._clock.elapsed()
         if now >= deadline:
             return False
@@ -103,13 +101,13 @@ class Housekeeping:
         return True
 
 
-def _wanted(pools: list[PoolRow], usual: Retention) -> Iterator[tuple[PoolId, Prunable, timedelta]]:
+def _ages_by_pool(pools: list[PoolRow], default: Retention) -> Iterator[tuple[PoolId, Prunable, timedelta]]:
     for pool in pools:
         if pool.kind is PoolKind.BENCH:
             continue
         try:
-            kept = retention_of(pool, usual)
+            retention = retention_of(pool, default)
         except InvalidSettings as exc:
-            log.warning("nothing of pool %s is deleted: %s", pool.pool_id, exc)
+            log.warning("pool %s: nothing is deleted: %s", pool.pool_id, exc)
             continue
-        yield from ((pool.pool_id, what, age) for what, age in kept.ages())
+        yield from ((pool.pool_id, what, age) for what, age in retention.ages())

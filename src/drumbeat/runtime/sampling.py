@@ -1,4 +1,4 @@
-"""Samples of a workload: each interval cut out once, and kept until the store has it."""
+"""Samples of a workload: one per interval, kept until the store has it."""
 
 import logging
 from collections import deque
@@ -18,28 +18,28 @@ MOST_KEPT = 600
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _PendingSample:
     sample: Sample
     taken: timedelta
 
 
 class Sampling:
-    """Cuts a workload's counts into samples. Beyond ``most_kept`` the oldest is dropped, and that is logged."""
+    """Turns a workload's counts into samples. Beyond ``max_pending`` the oldest is dropped, and that is logged."""
 
-    def __init__(self, workload: Workload, clock: Clock, most_kept: int = MOST_KEPT) -> None:
+    def __init__(self, workload: Workload, clock: Clock, max_pending: int = MOST_KEPT) -> None:
         self._workload = workload
         self._clock = clock
-        self._kept: deque[_Kept] = deque()
-        self._most_kept = most_kept
+        self._pending: deque[_PendingSample] = deque()
+        self._max_pending = max_pending
         self._since = timedelta()
         self._n = 0
 
     def begin(self) -> None:
-        """The first interval begins now."""
+        """Start the first interval now."""
         self._since = self._clock.elapsed()
 
     def take(self, phase: str | None, target: int, reading: Reading | None, extra: Mapping[str, Any] | None = None) -> None:
-        """End an interval: keep what was counted in it."""
+        """End the current interval and keep its counts as a sample."""
         now = self._clock.elapsed()
         interval, self._since = now - self._since, now
         measured = self._workload.measure()
@@ -62,28 +62,28 @@ class Sampling:
             gpu=reading.gpu if reading else None,
             extra={**measured.extra, **(extra or {})},
         )
-        self._keep(_Kept(sample, now))
+        self._keep(_PendingSample(sample, now))
 
-    def _keep(self, kept: _Kept) -> None:
-        if len(self._kept) >= self._most_kept:
-            dropped = self._kept.popleft()
-            log.warning("sample %d is dropped: %d wait for the store already", dropped.sample.n, self._most_kept)
-        self._kept.append(kept)
+    def _keep(self, pending: _PendingSample) -> None:
+        if len(self._pending) >= self._max_pending:
+            dropped = self._pending.popleft()
+            log.warning("dropped sample %d: %d samples already wait for the store", dropped.sample.n, self._max_pending)
+        self._pending.append(pending)
 
     @property
     def newest(self) -> Sample | None:
-        """The last one the store does not have yet, with its age by now."""
-        return self._aged(self._kept[-1]) if self._kept else None
+        """The newest sample that the store does not have yet, with its current age."""
+        return self._aged(self._pending[-1]) if self._pending else None
 
     @property
     def waiting(self) -> Sequence[Sample]:
-        """All that the store does not have yet, oldest first."""
-        return [self._aged(kept) for kept in self._kept]
+        """All samples that the store does not have yet, oldest first."""
+        return [self._aged(pending) for pending in self._pending]
 
-    def sent(self, samples: Iterable[Sample]) -> None:
-        """The store has these."""
+    def mark_sent(self, samples: Iterable[Sample]) -> None:
+        """Forget samples that the store now has."""
         numbers = {sample.n for sample in samples}
-        self._kept = deque(kept for kept in self._kept if kept.sample.n not in numbers)
+        self._pending = deque(pending for pending in self._pending if pending.sample.n not in numbers)
 
-    def _aged(self, kept: _Kept) -> Sample:
-        return replace(kept.sample, age=self._clock.elapsed() - kept.taken)
+    def _aged(self, pending: _PendingSample) -> Sample:
+        return replace(pending.sample, age=self._clock.elapsed() - pending.taken)

@@ -1,4 +1,4 @@
-"""How a worker's life ends: decided once, known to everyone who must make way."""
+"""Why and how a worker ends: decided once, and signalled to all its tasks."""
 
 import asyncio
 import logging
@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Why and how a life ends."""
+    """Why and how a worker ends."""
 
     code: ExitCode
     reason: str
-    drain: timedelta | None = None  #: how long it may finish what it holds; None: it may not
-    urgent: bool = False  #: others may have its work already: leave without waiting for anything
+    drain: timedelta | None = None  #: how long it may finish its work; None: no drain
+    urgent: bool = False  #: other workers may already have its work: leave without waiting
 
     @property
     def status(self) -> WorkerStatus:
@@ -25,12 +25,12 @@ class End:
 
 
 class Shutdown:
-    """The one end. The first decision stands; only a failure on the way out of a clean end replaces it."""
+    """Holds the worker's end. The first decision stands; only a failure during a clean end replaces it."""
 
     def __init__(self) -> None:
         self._end: End | None = None
         self.over = asyncio.Event()  #: the end is decided
-        self.hurry = asyncio.Event()  #: and nothing more is waited for
+        self.hurry = asyncio.Event()  #: the worker must not wait for anything
 
     @property
     def end(self) -> End:

@@ -1,4 +1,4 @@
-"""From the operating system's signals to an orderly stop."""
+"""Turns SIGTERM and SIGINT into an orderly stop."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Signals] = STOPPING) -> Iterator[None]:
-    """Inside the block SIGTERM and SIGINT call ``stop`` with the signal's name, and nothing else; after it, what they did."""
+    """Inside the block SIGTERM and SIGINT call ``stop`` with the signal's name; afterwards the old handlers are restored."""
     loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         loop.add_signal_handler(number, stop, number.name)
@@ -21,11 +21,11 @@ def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Sign
         yield
     finally:
         for number, handler in before.items():
-            loop.remove_signal_handler(number)  # which leaves the default behind, whatever was there
+            loop.remove_signal_handler(number)  # this installs the default handler
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 async def run_until_signalled(life: WorkerLife) -> ExitCode:
-    """Live; a first signal drains, a second ends at once."""
+    """Run the worker; the first signal drains it, a second one ends it at once."""
     with on_stop_signals(life.request_stop):
         return await life.run()

@@ -1,4 +1,4 @@
-"""One look at a pool: its rows, its instances, and since when somebody has been looking."""
+"""A snapshot of a pool: its rows, its instances, and since when controllers have watched it without a break."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-LIST_WITHIN = timedelta(seconds=20)  #: so long a provider has to list its instances
+LIST_WITHIN = timedelta(seconds=20)  #: timeout for a provider's list of instances
 
 
 async def take_snapshot(
@@ -34,12 +34,12 @@ async def take_snapshot(
     unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> PoolSnapshot:
-    """The pool as it is now. Instances are listed before rows are read: a row comes before its instance.
+    """The pool as it is now. Instances are listed before rows are read, because a row is created before its instance.
 
-    Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again. ``usual`` is how
-    far apart looks at this pool are. A provider that gives no list in time raises SpawnError; with ``unlisted_too`` the look
-    goes on without one, and is ``partial``. Rows of workers that were gone before ``gone_since`` are not read; with
-    ``unreaped_only`` none of workers that are known to be gone, unless the provider lists an instance of them.
+    ``last`` is the last beat that saw the pool (``last_look``), if the caller has read it already. ``usual`` is the usual time
+    between snapshots of this pool. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot
+    is taken without the list and is ``partial``. Rows of workers gone before ``gone_since`` are not read; with
+    ``unreaped_only`` no rows of workers known to be gone are read, unless the provider lists an instance of them.
     """
     instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     now = await store.now()
@@ -70,18 +70,18 @@ async def take_snapshot(
 async def _listed(
     spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool
 ) -> tuple[Sequence[Instance], str | None]:
-    """The instances; or none, and why there is no list."""
+    """The instances; or none, and the reason why there is no list."""
     try:
-        return await _in_time(spawner, pool, clock), None
+        return await _list_in_time(spawner, pool, clock), None
     except SpawnError as exc:
         if not unlisted_too:
             raise
-        log.warning("the instances of %s could not be listed; going by the rows alone: %s", pool.pool_id, exc)
+        log.warning("failed to list the instances of %s: %s; continuing with the rows alone", pool.pool_id, exc)
         return (), str(exc) or type(exc).__name__
 
 
-async def _in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
-    """The list, well before the beat's own patience ends: rows can be judged without it."""
+async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
+    """The list, with a timeout well below the beat's: rows can be judged without it."""
     try:
         return await race(clock.sleep(LIST_WITHIN), _list(spawner, pool))
     except LostRace:
@@ -95,25 +95,27 @@ async def _list(spawner: Spawner, pool: PoolRow) -> Sequence[Instance]:
 
 
 def unnoted(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
-    """Instances that are there, of workers that have not joined and whose rows do not know of them."""
+    """Provider refs of instances whose workers have not joined and whose rows lack the ref."""
     spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
-    there = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
-    return {each.worker_id: each.ref for each in there if each.worker_id in spawning}
+    running = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
+    return {each.worker_id: each.ref for each in running if each.worker_id in spawning}
 
 
 def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple[Worker, ...]:
-    """The rows; those that say nothing of a GPU with what their provider says of it."""
-    told = {each.worker_id: gpu for each in instances if (gpu := _gpu(each)) is not None}
-    if not told:
+    """The rows; those without GPU data get what their provider reports."""
+    reported = {each.worker_id: gpu for each in instances if (gpu := _gpu(each)) is not None}
+    if not reported:
         return tuple(workers)
     return tuple(
-        replace(row, gpu={**told[row.worker_id], **(row.gpu or {})}) if row.worker_id in told and not row.tells_of_gpu else row
+        replace(row, gpu={**reported[row.worker_id], **(row.gpu or {})})
+        if row.worker_id in reported and not row.tells_of_gpu
+        else row
         for row in workers
     )
 
 
 def _gpu(instance: Instance) -> Mapping[str, Any] | None:
-    """The memory of an instance's GPUs, all together, as a worker's own probe would name it."""
+    """The total memory of an instance's GPUs, under the names that a worker's probe uses."""
     gpus = [each for each in instance.meta.get("gpus", ()) if each.get("memory_total_gb")]
     if not gpus:
         return None
@@ -122,18 +124,18 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
 
 
 async def last_look(store: Store, pool: PoolRow) -> Beat | None:
-    """The last beat that saw the pool. One that failed to see it ends nothing, nor does a checker's in a fleet's pool."""
+    """The last beat that saw the pool; failed observations and a checker's beats in a fleet's pool do not count."""
     return await store.beats.last(pool.pool_id, seen=True)
 
 
 def looking_since(
     last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds, usual: timedelta = timedelta()
 ) -> datetime:
-    """Since when some controller has seen this pool without a break.
+    """Since when controllers have watched this pool without a break.
 
-    The last beat's row says when anyone last saw it, and since when that one had. If that is longer ago than a worker may be
-    silent, or this controller was cut off itself, then workers may have been cut off with us: all get a fresh start. Looks
-    that are usually far apart (``usual``) are no break: one that is late by no more than that goes on.
+    The last beat's row says when a controller last saw the pool, and since when without a break. If that is longer ago than a
+    worker may be silent, or this controller was cut off itself, workers may have been cut off too, so counting starts again.
+    If snapshots are usually far apart (``usual``), up to twice that time is no break.
     """
     if last is None or last.view is None:
         return now

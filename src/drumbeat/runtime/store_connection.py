@@ -1,4 +1,4 @@
-"""A worker's line to the store: tried again after growing pauses, until the silence has lasted too long."""
+"""A worker's connection to the store: failed calls are retried with growing pauses, until the outage lasts too long."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -16,29 +16,30 @@ T = TypeVar("T")
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=30)
-_MOMENT = (timedelta(seconds=1), timedelta(seconds=10))  #: the least and the most
+_CALL_TIMEOUT = (timedelta(seconds=1), timedelta(seconds=10))  #: shortest and longest
 
 
 class StoreConnection:
-    """Counts how long the store has been silent. Only what the store answers counts, never how the work fares.
+    """Measures how long the store has not answered. Only the store's answers count, not the progress of the work.
 
-    Pauses between tries double from 1 s to 30 s, and the last is cut so that one more try is made at the deadline. The silence
-    is counted from before the last answered call was sent: others count it from later, so this side always gives up first.
+    Pauses between retries double from 1 s to 30 s, and the last one is cut so that one more try is made at the deadline. The
+    silence is counted from before the last answered call was sent; the controller counts from later, so this side gives up
+    first.
     """
 
     def __init__(self, clock: Clock, thresholds: Thresholds) -> None:
         self._clock = clock
         self._give_up_after = thresholds.give_up_after
-        #: how long one thing may take: three of them fit between giving up and being called lost
-        self.moment = min(max((thresholds.lost_after - thresholds.give_up_after) / 3, _MOMENT[0]), _MOMENT[1])
-        self._heard = clock.elapsed()
-        self._in_contact_since = self._heard
+        #: timeout of one call: three of them fit between giving up and being marked lost
+        self.call_timeout = min(max((thresholds.lost_after - thresholds.give_up_after) / 3, _CALL_TIMEOUT[0]), _CALL_TIMEOUT[1])
+        self._last_answer = clock.elapsed()
+        self._in_contact_since = self._last_answer
         self._pause: timedelta | None = None
-        self._retry_at = self._heard
+        self._retry_at = self._last_answer
 
     @property
     def silence(self) -> timedelta:
-        return self._clock.elapsed() - self._heard
+        return self._clock.elapsed() - self._last_answer
 
     @property
     def is_silent(self) -> bool:
@@ -52,44 +53,44 @@ class StoreConnection:
 
     @property
     def in_contact(self) -> timedelta:
-        """For how long the store has answered every time."""
+        """How long the store has answered every call."""
         return timedelta() if self.is_silent else self._clock.elapsed() - self._in_contact_since
 
     @property
     def retry_in(self) -> timedelta:
-        """How long to wait before the next try; nothing while the store answers."""
+        """How long to wait before the next try; zero while the store answers."""
         return max(self._retry_at - self._clock.elapsed(), timedelta())
 
     async def ask(self, call: Coroutine[Any, Any, T]) -> T:
-        """One try. Raises StoreUnavailable, also when no answer comes in time."""
+        """Call once. Raises StoreUnavailable, also when no answer comes in time."""
         sent = self._clock.elapsed()
         try:
-            answer = await with_timeout(self._clock, self.moment, call)
+            answer = await with_timeout(self._clock, self.call_timeout, call)
         except StoreUnavailable:
             self._note_silence()
             raise
         self._note_answer(sent)
         return answer
 
-    async def insist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Try until there is an answer. Raises StoreUnavailable once the store has been silent for too long."""
+    async def ask_until_answered(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Retry until there is an answer. Raises StoreUnavailable once the store has been silent for too long."""
         while True:
             try:
                 return await self.ask(call())
             except StoreUnavailable as exc:
                 if self.lost:
                     raise
-                log.warning("%s; trying again in %.0f s", exc, self.retry_in.total_seconds())
+                log.warning("the store did not answer: %s; retrying in %.0f s", exc, self.retry_in.total_seconds())
             await self._clock.sleep(self.retry_in)
 
     def _note_answer(self, sent: timedelta) -> None:
         if self.is_silent:
             log.info("the store answers again, after %.0f s", self.silence.total_seconds())
             self._in_contact_since = sent
-        self._heard = sent
+        self._last_answer = sent
         self._pause = None
 
     def _note_silence(self) -> None:
         now = self._clock.elapsed()
         self._pause = FIRST_PAUSE if self._pause is None else min(self._pause * 2, LONGEST_PAUSE)
-        self._retry_at = min(now + self._pause, max(self._heard + self._give_up_after, now))
+        self._retry_at = min(now + self._pause, max(self._last_answer + self._give_up_after, now))

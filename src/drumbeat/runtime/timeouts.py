@@ -1,4 +1,4 @@
-"""Waiting that has an end: for an answer, for an event, for whichever comes first."""
+"""Waiting with a limit: for a result, for an event, or for the first of two tasks."""
 
 import asyncio
 import contextlib
@@ -15,20 +15,20 @@ _CUT = "...(truncated)"
 
 
 class LostRace(Exception):
-    """Something else came first. Never leaves this package."""
+    """The rival of ``race`` finished first. Never leaves this package."""
 
 
 async def race(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` returns or raises. If ``rival`` is over first, ``work`` is cancelled and Overtaken raised."""
+    """The result of ``work``. If ``rival`` finishes first, ``work`` is cancelled and LostRace raised."""
     async with asyncio.TaskGroup() as group:
-        wanted = group.create_task(_outcome(work))
-        other = group.create_task(rival)
-        await asyncio.wait((wanted, other), return_when=asyncio.FIRST_COMPLETED)
-        wanted.cancel()
-        other.cancel()
-    if wanted.cancelled():
+        work_task = group.create_task(_outcome(work))
+        rival_task = group.create_task(rival)
+        await asyncio.wait((work_task, rival_task), return_when=asyncio.FIRST_COMPLETED)
+        work_task.cancel()
+        rival_task.cancel()
+    if work_task.cancelled():
         raise LostRace
-    return wanted.result()()
+    return work_task.result()()
 
 
 async def _outcome(work: Coroutine[Any, Any, T]) -> Callable[[], T]:
@@ -45,7 +45,7 @@ def _raise(failure: Exception) -> NoReturn:
 
 
 async def with_timeout(clock: Clock, within: timedelta, call: Coroutine[Any, Any, T]) -> T:
-    """The store's answer. Raises StoreUnavailable when none comes in time."""
+    """The answer of a store call. Raises StoreUnavailable when none comes in time."""
     try:
         return await race(clock.sleep(within), call)
     except LostRace:
@@ -53,24 +53,24 @@ async def with_timeout(clock: Clock, within: timedelta, call: Coroutine[Any, Any
 
 
 async def pause(clock: Clock, duration: timedelta, until: asyncio.Event) -> bool:
-    """Wait, but no longer than until the event; whether the event is set."""
+    """Sleep, but wake early when the event is set. Returns whether it is set."""
     with contextlib.suppress(LostRace):
         await race(until.wait(), clock.sleep(duration))
     return until.is_set()
 
 
 def next_due(due: timedelta, every: timedelta, now: timedelta) -> timedelta:
-    """The first moment of the schedule after ``now``: one that was missed is not made up for."""
+    """The first moment of the schedule after ``now``; missed moments are skipped."""
     missed = max((now - due) // every, 0)
     return due + (missed + 1) * every
 
 
 def describe(exc: BaseException) -> str:
-    """An error in one line: ours speak for themselves, others need their kind named."""
+    """An error as text; errors that are not Drumbeat's get their class name in front."""
     return str(exc) if isinstance(exc, DrumbeatError) else f"{type(exc).__name__}: {exc}"
 
 
 def cut(text: str, longest: int) -> str:
-    """The text as any database takes it: no NUL, nothing that is not Unicode, and if too long its beginning and a mark."""
+    """The text without NUL and invalid Unicode, so that any database accepts it, and truncated if too long."""
     clean = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
     return clean if len(clean) <= longest else clean[:longest] + _CUT

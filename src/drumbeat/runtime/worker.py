@@ -1,4 +1,4 @@
-"""A worker's life: join, get ready, wait for START, work, drain, leave. Its pulse beats through all of it."""
+"""A worker's life cycle: join, prepare, wait for START, work, drain, leave. Heartbeats are sent throughout."""
 
 import asyncio
 import logging
@@ -23,15 +23,15 @@ __all__ = ["DrainResult", "Measurement", "Senses", "WorkerLife", "Workload", "Wo
 
 log = logging.getLogger(__name__)
 
-_OVERTIME = timedelta(seconds=1)  #: so that a drain that keeps its own limit is never cut by ours
+_OVERTIME = timedelta(seconds=1)  #: added to the drain limit, so that a workload that keeps the limit is never cut off
 
 
 class WorkerLife:
     """One worker, from joining its pool to leaving it.
 
-    Its pulse is a task of its own: it beats in every state, brings events, and is the only one that talks to the store. The
-    life goes from state to state and runs the workload, and never waits for the store: while that is away the work goes on,
-    until the silence has lasted so long that others may soon call this worker lost.
+    A separate heartbeat task beats in every state, receives events, and is the only task that calls the store. The main task
+    goes from state to state and runs the workload, and never waits for the store: during an outage the work continues, until
+    the store has been silent for so long that this worker may soon be marked lost.
     """
 
     def __init__(
@@ -45,54 +45,54 @@ class WorkerLife:
         probe: Senses | None = None,
         gated: bool = True,
     ) -> None:
-        """With ``gated`` off the work begins as soon as it is ready, without START."""
+        """With ``gated`` off the work begins as soon as it is prepared, without START."""
         self._store = store
         self._identity = identity
         self._thresholds = thresholds
         self._workload = workload
         self._clock = clock
-        self._ending = ending = Shutdown()
-        self._line = line = StoreConnection(clock, thresholds)
+        self._shutdown = shutdown = Shutdown()
+        self._connection = connection = StoreConnection(clock, thresholds)
         samples = Sampling(workload, clock)
-        self._conduct = EventHandler(
+        self._handler = EventHandler(
             identity,
             thresholds,
             workload,
             clock=clock,
             probe=probe,
             gated=gated,
-            line=line,
+            connection=connection,
             samples=samples,
-            ending=ending,
+            shutdown=shutdown,
         )
-        self._pulse = HeartbeatLoop(
-            store, identity, thresholds.heartbeat_every, self._conduct, clock=clock, line=line, samples=samples
+        self._heartbeat = HeartbeatLoop(
+            store, identity, thresholds.heartbeat_every, self._handler, clock=clock, connection=connection, samples=samples
         )
         if isinstance(workload, Doubting):
-            workload.when_in_doubt(self._pulse.hurry)
+            workload.when_in_doubt(self._heartbeat.beat_now)
         self._meta: Mapping[str, Any] = {}
-        self.work_is_done = False  #: it leaves, or has left, because its work came to its end and nobody told it to
+        self.work_is_done = False  #: it leaves because its work is finished, not because it was told to stop
 
     async def run(self) -> ExitCode:
-        """Live until told to stop, out of work or past help; once. The code is what the process should exit with."""
+        """Run once, until told to stop, out of work or failed. Returns the exit code for the process."""
         if await self._join():
             async with asyncio.TaskGroup() as group:
-                beside = [group.create_task(self._beat()), group.create_task(self._conduct.keep_appointments())]
-                await self._live()
-                for task in beside:
+                background = [group.create_task(self._run_heartbeat()), group.create_task(self._handler.run_scheduled())]
+                await self._run_workload()
+                for task in background:
                     task.cancel()
             await self._leave()
-        return self._ending.end.code
+        return self._shutdown.end.code
 
     def request_stop(self, reason: str) -> None:
-        """Drain and leave; asked a second time, leave at once."""
-        if self._ending.over.is_set():
-            self._ending.hurry.set()
-        self._ending.decide(self._clean_end(reason))
+        """Drain and leave; a second request leaves at once."""
+        if self._shutdown.over.is_set():
+            self._shutdown.hurry.set()
+        self._shutdown.decide(self._clean_end(reason))
 
     async def leave_at_once(self, reason: str) -> None:
-        """Write that it has left, after ``run`` was cancelled: nobody shall take it for alive until it is found silent."""
-        self._ending.decide(End(code=ExitCode.CLEAN, reason=reason))
+        """Record the end after ``run`` was cancelled, so that the row does not look live until its silence is noticed."""
+        self._shutdown.decide(End(code=ExitCode.CLEAN, reason=reason))
         await self._leave()
 
     def _clean_end(self, reason: str) -> End:
@@ -100,88 +100,88 @@ class WorkerLife:
 
     async def _join(self) -> bool:
         try:
-            row = await race(self._ending.over.wait(), self._pulse.join())
+            row = await race(self._shutdown.over.wait(), self._heartbeat.join())
         except LostRace:
             return False
         except StoreUnavailable as exc:
-            self._ending.decide(End(code=ExitCode.STORE_LOST, reason=f"cannot join: {exc}"))
+            self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=f"cannot join: {exc}"))
             return False
         except DrumbeatError as exc:
-            self._ending.decide(End(code=ExitCode.CONFIGURATION, reason=f"cannot join: {exc}"))
+            self._shutdown.decide(End(code=ExitCode.CONFIGURATION, reason=f"cannot join: {exc}"))
             return False
         except Exception as exc:
-            log.exception("joining failed")
-            self._ending.decide(End(code=ExitCode.FATAL, reason=f"cannot join: {describe(exc)}"))
+            log.exception("failed to join the pool")
+            self._shutdown.decide(End(code=ExitCode.FATAL, reason=f"cannot join: {describe(exc)}"))
             return False
-        self._conduct.be_born(row)
+        self._handler.remember_row(row)
         self._meta = row.meta
         return True
 
-    async def _live(self) -> None:
+    async def _run_workload(self) -> None:
         try:
-            if await self._get_ready() and await self._wait_for_start():
+            if await self._prepare() and await self._wait_for_start():
                 await self._work()
         except Exception as exc:
             log.exception("the workload failed")
-            self._ending.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
+            self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
         finally:
             await self._close()
 
-    async def _get_ready(self) -> bool:
+    async def _prepare(self) -> bool:
         try:
-            await race(self._ending.over.wait(), self._workload.prepare())
+            await race(self._shutdown.over.wait(), self._workload.prepare())
         except LostRace:
             return False
         except (InvalidInput, NotFound, MissingExtra) as exc:
-            self._ending.decide(End(code=ExitCode.CONFIGURATION, reason=str(exc)))
+            self._shutdown.decide(End(code=ExitCode.CONFIGURATION, reason=str(exc)))
             return False
         except StoreUnavailable as exc:
-            self._ending.decide(End(code=ExitCode.STORE_LOST, reason=str(exc)))
+            self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=str(exc)))
             return False
-        self._pulse.tell(WorkerStatus.WAITING, "ready")
-        return not self._ending.over.is_set()
+        self._heartbeat.queue_move(WorkerStatus.WAITING, "ready")
+        return not self._shutdown.over.is_set()
 
     async def _wait_for_start(self) -> bool:
         within = self._thresholds.start_within
         try:
-            opened = await race(self._ending.over.wait(), pause(self._clock, within, self._conduct.gate))
+            opened = await race(self._shutdown.over.wait(), pause(self._clock, within, self._handler.gate))
         except LostRace:
             return False
         if not opened:
             reason = f"expected START within {within.total_seconds():g} s of being ready, got none"
-            self._ending.decide(End(code=ExitCode.START_TIMEOUT, reason=reason))
-        return not self._ending.over.is_set()
+            self._shutdown.decide(End(code=ExitCode.START_TIMEOUT, reason=reason))
+        return not self._shutdown.over.is_set()
 
     async def _work(self) -> None:
         try:
-            await race(self._ending.hurry.wait(), self._conduct.start_work())
+            await race(self._shutdown.hurry.wait(), self._handler.start_work())
         except LostRace:
             return
-        self._pulse.tell(WorkerStatus.ACTIVE, "started")
-        await self._until_over()
-        self._conduct.stop_work()
-        if (within := self._ending.end.drain) is not None:
+        self._heartbeat.queue_move(WorkerStatus.ACTIVE, "started")
+        await self._wait_for_end()
+        self._handler.stop_work()
+        if (within := self._shutdown.end.drain) is not None:
             await self._drain(within)
 
-    async def _until_over(self) -> None:
+    async def _wait_for_end(self) -> None:
         try:
-            await race(self._ending.over.wait(), self._workload.ended())
+            await race(self._shutdown.over.wait(), self._workload.ended())
         except LostRace:
             return
         self.work_is_done = True
-        self._ending.decide(self._clean_end("the work is done"))
+        self._shutdown.decide(self._clean_end("the work is done"))
 
     async def _drain(self, within: timedelta) -> None:
-        self._pulse.tell(WorkerStatus.DRAINING, self._ending.end.reason)
+        self._heartbeat.queue_move(WorkerStatus.DRAINING, self._shutdown.end.reason)
         result = await self._drained(within)
-        self._conduct.take_last_sample()
+        self._handler.take_last_sample()
         if result.timed_out:
-            how = "drain_cut_short" if self._ending.hurry.is_set() else "drain_timed_out"
-            log.warning("%s: %d abandoned", how, result.abandoned)
+            how = "drain_cut_short" if self._shutdown.hurry.is_set() else "drain_timed_out"
+            log.warning("%s: abandoned %d jobs or operations", how, result.abandoned)
             self._meta = {**self._meta, how: True, "abandoned": result.abandoned}
 
     async def _drained(self, within: timedelta) -> DrainResult:
-        drain = race(self._ending.hurry.wait(), self._workload.drain(within))
+        drain = race(self._shutdown.hurry.wait(), self._workload.drain(within))
         try:
             return await race(self._clock.sleep(within + _OVERTIME), drain)
         except LostRace:
@@ -189,44 +189,48 @@ class WorkerLife:
 
     async def _close(self) -> None:
         try:
-            await race(self._closing_time(), self._workload.close())
+            await race(self._close_timeout(), self._workload.close())
         except LostRace:
             log.warning("the workload did not close in time; leaving without it")
         except Exception:
             log.exception("the workload did not close cleanly")
 
-    async def _closing_time(self) -> None:
-        """As long as a drain may take, but only a moment once there is a hurry."""
-        if await pause(self._clock, self._thresholds.drain_within, self._ending.hurry):
-            await self._clock.sleep(self._line.moment)
+    async def _close_timeout(self) -> None:
+        """Wait as long as a drain may take, but only for one call timeout after ``hurry`` is set."""
+        if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
+            await self._clock.sleep(self._connection.call_timeout)
 
     async def _leave(self) -> None:
-        """Write the end, if the store will have it; the process ends either way."""
-        end = self._ending.end
+        """Record the end if the store answers; the process ends either way."""
+        end = self._shutdown.end
         error = None if end.code is ExitCode.CLEAN else cut(end.reason, LONGEST_ERROR)
         change = WorkerChange(exit_code=end.code, error=error, meta=self._meta)
         try:
-            await with_timeout(self._clock, self._line.moment, self._pulse.leave(end.status, end.reason, change))
+            await with_timeout(
+                self._clock, self._connection.call_timeout, self._heartbeat.leave(end.status, end.reason, change)
+            )
         except Exception as exc:
-            log.warning("could not write that we left: %s", describe(exc))
+            log.warning("failed to record that this worker left: %s", describe(exc))
 
-    async def _beat(self) -> None:
+    async def _run_heartbeat(self) -> None:
         try:
-            await self._pulse.run()
+            await self._heartbeat.run()
         except WorkerGone as exc:
-            self._ending.decide(End(code=await self._why_gone(), reason=str(exc), urgent=True))
+            self._shutdown.decide(End(code=await self._why_gone(), reason=str(exc), urgent=True))
         except StoreUnavailable as exc:
-            reason = f"the store has been silent for {self._line.silence.total_seconds():.0f} s: {exc}"
-            self._ending.decide(End(code=ExitCode.STORE_LOST, reason=reason, urgent=True))
+            reason = f"the store has not answered for {self._connection.silence.total_seconds():.0f} s: {exc}"
+            self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=reason, urgent=True))
         except Exception as exc:
-            log.exception("the pulse failed")
-            self._ending.decide(End(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
+            log.exception("the heartbeat failed")
+            self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
 
     async def _why_gone(self) -> ExitCode:
-        """A row closed as lost says that we were cut off; any other was taken from us."""
+        """A row closed as lost means that this worker was cut off; otherwise another process took the row."""
         me = self._identity
         try:
-            row = await with_timeout(self._clock, self._line.moment, self._store.workers.get(me.pool_id, me.worker_id))
+            row = await with_timeout(
+                self._clock, self._connection.call_timeout, self._store.workers.get(me.pool_id, me.worker_id)
+            )
         except DrumbeatError:
             return ExitCode.STORE_LOST
         return ExitCode.STORE_LOST if row.status is WorkerStatus.LOST else ExitCode.FATAL

@@ -1,4 +1,4 @@
-"""What a worker does between START and STOP: the interface, and the values it speaks in."""
+"""What a worker does between START and STOP: the interface and its data types."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from drumbeat.core.histogram import Histogram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFigures:
-    """How the work stands. Told with every heartbeat."""
+    """The current state of the work, reported with every heartbeat."""
 
-    active: int = 0  #: how much it holds now: running operations, claimed jobs
-    applied_target: int = 0  #: what it made of its target, after its own cap and along its ramp
-    operations: int = 0  #: since MEASUREMENT began, or else since the start
+    active: int = 0  #: in-flight operations or jobs
+    applied_target: int = 0  #: the target in effect, after the workload's own limit and the ramp
+    operations: int = 0  #: since MEASUREMENT or, before that, since the start
     errors: int = 0
-    error: str | None = None  #: the last one
+    error: str | None = None  #: the last error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What was counted since it was last asked."""
+    """Counts since the last measurement."""
 
     operations: int = 0
     reads: int = 0
@@ -33,63 +33,63 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainResult:
-    """How a drain came out."""
+    """The result of a drain."""
 
     timed_out: bool = False
-    abandoned: int = 0  #: how much was cut off
+    abandoned: int = 0  #: jobs or operations that were cut off
 
 
 class Workload(Protocol):
-    """The work itself. Its worker calls it in this order: prepare, start, [everything else], drain, close.
+    """The work of a worker, which calls it in this order: prepare, start, [everything else], drain, close.
 
-    ``close`` is always called, once, wherever it ended; ``drain`` only after ``start``, at most once. What may take long must
-    await, never block: the heartbeat lives on the same loop. An exception from ``prepare``, ``start``, ``ended`` or ``drain``
-    is the end of the worker: exit code 1 for an InvalidInput or NotFound from ``prepare``, 4 for almost all others.
+    ``close`` is always called exactly once; ``drain`` only after ``start``, at most once. Long operations must await, never
+    block: the heartbeat runs on the same event loop. An exception from ``prepare``, ``start``, ``ended`` or ``drain`` ends the
+    worker: with exit code 1 for InvalidInput or NotFound from ``prepare``, with 4 for almost all others.
     """
 
     async def prepare(self) -> None:
-        """Get everything ready that START must not wait for: read the configuration, open connections."""
+        """Do everything that START must not wait for: read the configuration, open connections."""
         ...
 
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
-        """Begin; returns as soon as the work is going."""
+        """Begin; returns as soon as the work is running."""
         ...
 
     def set_phase(self, phase: str) -> None:
-        """Go over to a phase. Its totals begin anew at the first entry to MEASUREMENT, whatever came before."""
+        """Change to a phase. The totals restart at 0 when MEASUREMENT is first entered."""
         ...
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
-        """Hold this many (never negative), in even steps over ``ramp``. Beyond its own cap it holds its cap, and says so.
+        """Hold this many (never negative), in even steps over ``ramp``, or as many as the workload's own limit allows.
 
-        With ``qps`` it issues that many operations a second, whatever becomes of them; a work without operations ignores it.
+        With ``qps`` it issues that many operations per second, even if they are slow; a workload without operations ignores it.
         """
         ...
 
     def measure(self) -> Measurement | None:
-        """What was counted since the last call, each operation once; None when this work counts nothing."""
+        """Counts since the last call, each operation once; None when this workload counts nothing."""
         ...
 
     @property
     def figures(self) -> WorkloadFigures: ...
 
     async def ended(self) -> None:
-        """Return once there is nothing left to do; raise what made the work impossible. May be cancelled."""
+        """Return once no work is left; raise the error if the work has become impossible. May be cancelled."""
         ...
 
     async def drain(self, within: timedelta) -> DrainResult:
-        """Take nothing new, finish what is held. At the limit, abandon the rest and return."""
+        """Take nothing new and finish in-flight work. At the limit, abandon the rest and return."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything, also of what is half prepared or still running; upload what must be kept."""
+        """Release everything, even if half prepared or still running; upload what must be kept."""
         ...
 
 
 @runtime_checkable
 class Doubting(Protocol):
-    """A work that may notice, before its worker's next heartbeat, that there are orders for it."""
+    """A workload that may learn of new instructions before its worker's next heartbeat."""
 
     def when_in_doubt(self, beat: Callable[[], None]) -> None:
-        """Call ``beat`` to have the orders brought at once."""
+        """Keep ``beat``, and call it to fetch new instructions at once."""
         ...

@@ -1,4 +1,4 @@
-"""Hands: start, list and stop workers somewhere."""
+"""Spawners: start, list and stop workers at a provider."""
 
 from drumbeat.spawn.interface import Instance, Order, Spawner, SpawnerTraits
 

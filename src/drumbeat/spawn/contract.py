@@ -1,8 +1,8 @@
-"""What every spawner must do, as tests. A spawner's test file is a subclass and two fixtures, or three.
+"""The contract of every spawner, as tests. A spawner's test file is a subclass and two or three fixtures.
 
 ``spawner``: an open spawner that knows of no instance of the pools used here.
 ``order``: an ``OrderFactory`` for workers that this spawner can start.
-``volume``: of a spawner that expands volumes, the name of one that has 100 GB.
+``volume``: for a spawner that expands volumes, the name of a volume of 100 GB.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ class OrderFactory(Protocol):
     """Makes orders for a worker that runs until it is drained and then leaves with exit code 0."""
 
     def __call__(self, worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
-        """With ``exits`` it leaves of itself with that code; not ``startable``: the provider says no."""
+        """With ``exits`` the worker leaves by itself with that code; without ``startable`` the provider refuses it."""
         ...
 
 
 class SpawnerContract:
-    """Every sentence of ``Spawner``."""
+    """One test per promise of ``Spawner``."""
 
-    patience = timedelta(seconds=20)  #: how long its instances may take to start, to leave and to be seen
+    patience = timedelta(seconds=20)  #: how long instances may take to start, to leave and to be listed
 
     async def test_spawn_answers_with_the_instance_that_was_ordered(self, spawner: Spawner, order: OrderFactory) -> None:
         instance = await spawner.spawn(order(ANN, POOL))
@@ -49,7 +49,7 @@ class SpawnerContract:
         ann = await spawner.spawn(order(ANN, POOL))
         bob = await spawner.spawn(order(BOB, POOL))
 
-        listed = await self.until(spawner, lambda seen: all(one.state is InstanceState.RUNNING for one in seen))
+        listed = await self.until(spawner, lambda instances: all(one.state is InstanceState.RUNNING for one in instances))
 
         assert {(one.worker_id, one.ref) for one in listed} == {(ANN, ann.ref), (BOB, bob.ref)}
         assert all(one.started_at is not None and one.started_at.tzinfo is not None for one in listed)
@@ -107,7 +107,7 @@ class SpawnerContract:
 
         await spawner.drain(POOL, ANN)
 
-        listed = await self.until(spawner, lambda seen: alive(seen) == [BOB])
+        listed = await self.until(spawner, lambda instances: alive(instances) == [BOB])
         if spawner.traits.reports_exit_codes:
             assert [one.exit_code for one in listed if one.worker_id == ANN] == [0]
 
@@ -116,7 +116,7 @@ class SpawnerContract:
 
         await spawner.drain(POOL, ANN)
         await spawner.drain(POOL, ANN)
-        await self.until(spawner, lambda seen: alive(seen) == [])
+        await self.until(spawner, lambda instances: alive(instances) == [])
         await spawner.drain(POOL, ANN)
 
     async def test_after_terminate_it_is_gone(self, spawner: Spawner, order: OrderFactory) -> None:
@@ -151,7 +151,7 @@ class SpawnerContract:
             pytest.skip(f"{spawner.traits.name} declares that it does not report exit codes")
         await spawner.spawn(order(ANN, POOL, exits=3))
 
-        [ann] = await self.until(spawner, lambda seen: alive(seen) == [])
+        [ann] = await self.until(spawner, lambda instances: alive(instances) == [])
 
         assert (ann.state, ann.exit_code) == (InstanceState.EXITED, 3)
 
@@ -168,43 +168,43 @@ class SpawnerContract:
 
     @pytest.fixture
     def volume(self) -> str:
-        """A spawner that expands volumes names one."""
+        """Overridden for a spawner that expands volumes."""
         return ""
 
     async def test_a_volume_grows_to_the_size_asked_for_and_never_shrinks(self, spawner: Spawner, volume: str) -> None:
-        keeper = _keeper(spawner)
+        expander = _expander(spawner)
 
-        assert [await keeper.expand_volume(volume, size, 100) for size in (150, 150, 120)] == [150, 150, 150]
+        assert [await expander.expand_volume(volume, size, 100) for size in (150, 150, 120)] == [150, 150, 150]
 
     async def test_a_volume_far_smaller_than_what_is_seen_is_not_expanded(self, spawner: Spawner, volume: str) -> None:
-        keeper = _keeper(spawner)
+        expander = _expander(spawner)
 
         with pytest.raises(SpawnError, match="they see 800"):
-            await keeper.expand_volume(volume, 850, 800)
+            await expander.expand_volume(volume, 850, 800)
 
-        assert await keeper.expand_volume(volume, 158, 107.4) == 158, "100 GB of 1024³ bytes"
+        assert await expander.expand_volume(volume, 158, 107.4) == 158, "100 GB of 1024³ bytes"
 
     async def test_a_volume_there_is_not_is_refused(self, spawner: Spawner) -> None:
         with pytest.raises(SpawnError, match="nobody-by-that-name"):
-            await _keeper(spawner).expand_volume(UNKNOWN, 150, 100)
+            await _expander(spawner).expand_volume(UNKNOWN, 150, 100)
 
-    async def running(self, spawner: Spawner, wanted: Order) -> None:
-        """Spawn it and return once it runs."""
-        await spawner.spawn(wanted)
-        runs = (wanted.worker_id, InstanceState.RUNNING)
-        await self.until(spawner, lambda seen: runs in {(one.worker_id, one.state) for one in seen})
+    async def running(self, spawner: Spawner, ordered: Order) -> None:
+        """Spawn the order and return once its instance runs."""
+        await spawner.spawn(ordered)
+        runs = (ordered.worker_id, InstanceState.RUNNING)
+        await self.until(spawner, lambda instances: runs in {(one.worker_id, one.state) for one in instances})
 
-    async def until(self, spawner: Spawner, wish: Callable[[Sequence[Instance]], bool]) -> Sequence[Instance]:
-        """List the pool until the wish is true of it; fails after ``patience``."""
+    async def until(self, spawner: Spawner, condition: Callable[[Sequence[Instance]], bool]) -> Sequence[Instance]:
+        """List the pool until the condition holds; fails after ``patience``."""
         clock = SystemClock()
         deadline = clock.elapsed() + self.patience
-        while not wish(seen := await spawner.list(POOL)):
-            assert clock.elapsed() < deadline, f"still not so after {self.patience}: {seen}"
+        while not condition(instances := await spawner.list(POOL)):
+            assert clock.elapsed() < deadline, f"still not so after {self.patience}: {instances}"
             await clock.sleep(timedelta(milliseconds=20))
-        return seen
+        return instances
 
 
-def _keeper(spawner: Spawner) -> ExpandsVolumes:
+def _expander(spawner: Spawner) -> ExpandsVolumes:
     if not spawner.traits.expands_volumes:
         pytest.skip(f"{spawner.traits.name} declares that it expands no volumes")
     assert isinstance(spawner, ExpandsVolumes)
@@ -212,5 +212,5 @@ def _keeper(spawner: Spawner) -> ExpandsVolumes:
 
 
 def alive(instances: Sequence[Instance]) -> list[WorkerId]:
-    """The names of those that are pending or running."""
+    """The workers of pending and running instances."""
     return sorted(one.worker_id for one in instances if one.state is not InstanceState.EXITED)

@@ -1,4 +1,4 @@
-"""A provider in memory that fails, delays and lies on command, for tests of controllers."""
+"""An in-memory provider that fails, delays and gives wrong lists on demand, for tests of controllers."""
 
 import itertools
 from collections.abc import Mapping, Sequence, Set
@@ -17,7 +17,7 @@ from drumbeat.spawn.volumes import check_seen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that goes wrong in one call. Left to itself it befalls the next call of its kind, for any worker."""
+    """A fault in one call: the next call of its kind, for any worker unless one is named."""
 
     worker_id: WorkerId | None = None  #: only for this worker
     times: int = 1
@@ -25,7 +25,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnFails(Fault):
-    """The provider says no; nothing is started."""
+    """The provider refuses; nothing is started."""
 
     reason: str = "no capacity"
     cause: SpawnCause = SpawnCause.NO_CAPACITY
@@ -34,14 +34,14 @@ class SpawnFails(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLost(Fault):
-    """The caller hears nothing: SpawnAmbiguous, whether or not it was started."""
+    """The caller gets no answer: SpawnAmbiguous, whether or not the worker was started."""
 
     started: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartDelayed(Fault):
-    """It is accepted, and stays pending for a while."""
+    """The instance is accepted, and stays pending for a while."""
 
     by: timedelta
 
@@ -53,7 +53,7 @@ class StartedTwice(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitsAtOnce(Fault):
-    """It is started, and is over before anyone looks."""
+    """The instance is started, and ends before it can be listed."""
 
     exit_code: int
 
@@ -67,7 +67,7 @@ class ListFails(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOmits(Fault):
-    """Instances are missing from the list: those named, or all of them."""
+    """Instances are missing from the list: the named ones, or all."""
 
     workers: Sequence[WorkerId] | None = None
 
@@ -81,19 +81,19 @@ class ListInvents(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainIgnored(Fault):
-    """It is asked to leave and goes on."""
+    """The instance ignores a drain and keeps running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateRefused(Fault):
-    """It cannot be ended; SpawnError."""
+    """The instance cannot be ended: SpawnError."""
 
     reason: str = "the provider refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnerCall:
-    """One thing the spawner was asked."""
+    """One call to the spawner."""
 
     verb: str
     pool_id: PoolId
@@ -106,7 +106,7 @@ F = TypeVar("F", bound=Fault)
 
 @dataclass(slots=True, kw_only=True)
 class _Machine:
-    """An instance as it really is. Its state follows from the time."""
+    """An instance as it really is. Its state depends on the time."""
 
     order: Order
     ref: str
@@ -127,7 +127,7 @@ class _Machine:
             return InstanceState.EXITED
         return InstanceState.RUNNING if now >= self.runs_at else InstanceState.PENDING
 
-    def seen(self, now: datetime) -> Instance:
+    def as_instance(self, now: datetime) -> Instance:
         state = self.state(now)
         return Instance(
             pool_id=self.order.pool_id,
@@ -140,11 +140,11 @@ class _Machine:
 
 
 class FakeSpawner:
-    """Instances that are nothing but rows here.
+    """A spawner whose instances exist only in memory.
 
-    Append to ``faults`` what shall go wrong; each is used up by the calls it befalls. ``calls`` holds all that was asked.
-    A drained instance leaves with exit code 0 after ``drain_takes``; ``end`` lets one die of itself. ``volumes`` has the size
-    of each in GB; without any it declares that it expands none.
+    Append faults to ``faults``; each is used up by the calls it affects. ``calls`` holds all calls. A drained instance leaves
+    with exit code 0 after ``drain_takes``; ``end`` ends one as if by itself. ``volumes`` maps names to sizes in GB; if it is
+    empty, the spawner does not expand volumes.
     """
 
     def __init__(
@@ -186,11 +186,11 @@ class FakeSpawner:
         self._record("list", pool_id, None)
         if failed := self._take(ListFails):
             raise SpawnError(f"pool {pool_id}: {failed.reason}")
-        seen = [machine.seen(self._clock.now()) for machine in self._machines if machine.order.pool_id == pool_id]
+        instances = [machine.as_instance(self._clock.now()) for machine in self._machines if machine.order.pool_id == pool_id]
         if omitted := self._take(ListOmits):
-            seen = [one for one in seen if omitted.workers is not None and one.worker_id not in omitted.workers]
+            instances = [one for one in instances if omitted.workers is not None and one.worker_id not in omitted.workers]
         invented = self._take(ListInvents)
-        return [*seen, *(_ghost(pool_id, worker_id) for worker_id in (invented.workers if invented else ()))]
+        return [*instances, *(_ghost(pool_id, worker_id) for worker_id in (invented.workers if invented else ()))]
 
     async def pools(self) -> Set[PoolId]:
         now = self._clock.now()
@@ -210,7 +210,7 @@ class FakeSpawner:
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         if volume not in self.volumes:
-            raise SpawnError(f"volume {volume}: there is none of that name", cause=SpawnCause.BAD_REQUEST)
+            raise SpawnError(f"volume {volume}: no such volume", cause=SpawnCause.BAD_REQUEST)
         check_seen(volume, self.volumes[volume], seen_gb)
         self.volumes[volume] = max(self.volumes[volume], to_gb)
         return self.volumes[volume]
@@ -224,27 +224,27 @@ class FakeSpawner:
         return None
 
     def end(self, pool_id: PoolId, worker_id: WorkerId, exit_code: int) -> None:
-        """Let it die now."""
+        """End the worker's instances now."""
         for machine in self._living(pool_id, worker_id):
             machine.end(self._clock.now(), exit_code)
 
     def running(self, pool_id: PoolId) -> Sequence[WorkerId]:
-        """Who is really pending or running, whatever ``list`` says; twice if there are two."""
+        """Workers whose instances really are pending or running, whatever ``list`` says; twice if there are two."""
         now = self._clock.now()
-        seen = [machine.seen(now) for machine in self._machines if machine.order.pool_id == pool_id]
-        return sorted(one.worker_id for one in seen if one.state is not InstanceState.EXITED)
+        instances = [machine.as_instance(now) for machine in self._machines if machine.order.pool_id == pool_id]
+        return sorted(one.worker_id for one in instances if one.state is not InstanceState.EXITED)
 
     def asked(self, verb: str) -> Sequence[WorkerId | None]:
-        """Whom this was asked for, in order."""
+        """The workers of all calls of this kind, in order."""
         return [call.worker_id for call in self.calls if call.verb == verb]
 
     def _find_or_start(self, order: Order) -> Instance:
         living = self._living(order.pool_id, order.worker_id)
         machine = living[0] if living else self._start(order)
-        return machine.seen(self._clock.now())
+        return machine.as_instance(self._clock.now())
 
     def _start(self, order: Order) -> _Machine:
-        """Start it afresh: an instance of that name that is over is forgotten."""
+        """Start a new instance; an ended one of the same name is forgotten."""
         self._machines = [machine for machine in self._machines if machine.name != (order.pool_id, order.worker_id)]
         delayed = self._take(StartDelayed, order.worker_id)
         machine = self._add(order, delayed.by if delayed else timedelta())
@@ -267,7 +267,7 @@ class FakeSpawner:
         self.calls.append(SpawnerCall(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
 
     def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
-        """The first fault of this kind that befalls this call, used up once."""
+        """The first fault of this kind that applies to this call; uses it up once."""
         for index, fault in enumerate(self.faults):
             if isinstance(fault, kind) and fault.worker_id in {None, worker_id}:
                 self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []

@@ -1,4 +1,4 @@
-"""Asking a fork server for a process: through its socket in the state folder, or through a line that was inherited."""
+"""Asks a fork server for a process: over its socket in the state folder, or over an inherited socket."""
 
 import os
 import socket
@@ -9,34 +9,34 @@ from pathlib import Path
 from typing import Protocol
 
 from drumbeat.core.errors import SpawnAmbiguous
-from drumbeat.spawn.fork_wire import PATIENCE_SECONDS, SOCKET, Request, is_ours, receive_line, send_request
+from drumbeat.spawn.fork_wire import SOCKET, TIMEOUT_SECONDS, Request, is_ours, receive_line, send_request
 from drumbeat.spawn.tagged import is_running
 
 _POLL_SECONDS = 0.05
 
 
 class NoForkServer(Exception):
-    """There is none, or none that will do: start a process the usual way. Never leaves this package and the triggers'."""
+    """No usable fork server: start a process in the usual way. Never leaves this package and the triggers'."""
 
 
 class Door(Protocol):
-    """A way to a fork server."""
+    """A way to connect to a fork server."""
 
-    def knock(self) -> socket.socket:
-        """A connection to it. Raises OSError."""
+    def connect(self) -> socket.socket:
+        """Open a connection to it. Raises OSError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SocketDoor:
-    """A server that anybody of the same user and state folder may ask."""
+    """The server of a state folder, for all processes of the same user."""
 
     state_dir: Path
 
-    def knock(self) -> socket.socket:
+    def connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(PATIENCE_SECONDS)
+            connection.settimeout(TIMEOUT_SECONDS)
             connect_within(connection, self.state_dir)
             if not is_ours(connection):
                 raise PermissionError(f"expected {self.state_dir / SOCKET} to be served by a process of this user")
@@ -48,37 +48,37 @@ class SocketDoor:
 
 @dataclass(frozen=True, slots=True)
 class OwnDoor:
-    """A server that this process has forked for itself: each connection is one end of a pair, handed over."""
+    """A server that this process has forked for itself. Each connection is a socket pair; the server is sent one end."""
 
     line: socket.socket
 
-    def knock(self) -> socket.socket:
+    def connect(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self.line, [b"."], [theirs.fileno()])
-        ours.settimeout(PATIENCE_SECONDS)
+        ours.settimeout(TIMEOUT_SECONDS)
         return ours
 
 
 def connect_within(connection: socket.socket, folder: Path) -> None:
-    """Connect to a folder's socket, however long its path is: a socket's own may have about a hundred bytes."""
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Connect to a folder's socket through its file descriptor: a socket's path may have only about a hundred bytes."""
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        connection.connect(f"/proc/self/fd/{place}/{SOCKET}")
+        connection.connect(f"/proc/self/fd/{folder_fd}/{SOCKET}")
     finally:
-        os.close(place)
+        os.close(folder_fd)
 
 
 @dataclass(slots=True)
 class Forked:
-    """A process that a fork server has become."""
+    """A process that a fork server has forked."""
 
     pid: int
     birth: str
     connection: socket.socket = field(repr=False)
 
     def wait(self) -> int | None:
-        """Return once it is over, with its exit code; None when nobody is left who could tell it."""
+        """Wait until it ends and return its exit code; None when the server is gone and the code is unknown."""
         with self.connection:
             try:
                 code = receive_line(self.connection).get("exit")
@@ -90,22 +90,22 @@ class Forked:
 
 
 def fork(door: Door, request: Request, files: Sequence[int]) -> Forked:
-    """Have a process made. Raises NoForkServer when it is certain that none was, SpawnAmbiguous when no answer came in time."""
+    """Request a process. Raises NoForkServer when certainly none was made, SpawnAmbiguous when no answer came in time."""
     try:
-        connection = door.knock()
+        connection = door.connect()
     except OSError as exc:
         raise NoForkServer(str(exc)) from exc
     try:
         send_request(connection, request, files)
-        said = receive_line(connection)
+        answer = receive_line(connection)
         connection.settimeout(None)
-        if "pid" in said:
-            return Forked(pid=said["pid"], birth=said["birth"], connection=connection)
+        if "pid" in answer:
+            return Forked(pid=answer["pid"], birth=answer["birth"], connection=connection)
     except TimeoutError as exc:
         connection.close()
-        raise SpawnAmbiguous(f"expected the fork server to answer within {PATIENCE_SECONDS:g} s, it did not") from exc
+        raise SpawnAmbiguous(f"expected the fork server to answer within {TIMEOUT_SECONDS:g} s, got no answer") from exc
     except (OSError, ValueError) as exc:
         connection.close()
         raise NoForkServer(str(exc)) from exc
     connection.close()
-    raise NoForkServer(said.get("refused", "it has left"))
+    raise NoForkServer(answer.get("refused", "the fork server has stopped"))

@@ -1,9 +1,9 @@
-"""A fork server: a warm process with one thread and nothing open, which on request becomes whoever is asked for.
+"""A fork server: a warm process with one thread and no open files, which forks a new process on request.
 
-Starting an interpreter and importing what a worker needs takes longer than all the rest of its start; a fork has both already.
-What is asked for leads a session of its own, writes where it is told, and, if it is a worker, notes itself in the state folder
-before it does anything else: by that it is found, for its environment, as others see it, is the server's. A server that is made
-of other code than those who ask, or whose files have changed since it read them, refuses; whoever asked starts a process then.
+Starting an interpreter and importing a worker's modules takes longer than the rest of its start; a fork has both already.
+The new process leads its own session and writes to the files it was given. A worker first records itself in the state folder:
+other processes find it there, because its visible environment is the server's. A server that runs other code than the client,
+or whose files have changed since it loaded them, refuses the request; the client then starts a process in the usual way.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from drumbeat.core.errors import AlreadyExists
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_wire import (
-    PATIENCE_SECONDS,
     SOCKET,
+    TIMEOUT_SECONDS,
     Request,
     close_all,
     is_ours,
@@ -42,38 +42,38 @@ from drumbeat.spawn.tagged import born
 
 log = logging.getLogger(__name__)
 
-Become = Callable[[Sequence[str]], int]  #: from words to an exit code
+Become = Callable[[Sequence[str]], int]  #: runs a command given as words, and returns its exit code
 
 
 class ForkServer:
-    """Serves until its socket's line ends, it is told to stop, nobody asked for ``idle``, or its code has changed."""
+    """Serves until its client is gone, no request comes for ``idle``, its code changes, or it is stopped."""
 
-    def __init__(self, knocks: socket.socket, become: Become, idle: timedelta | None = None) -> None:
-        """``knocks``: a listening socket, or the line of whoever forked this server, which brings connections."""
-        self._knocks = knocks
+    def __init__(self, incoming: socket.socket, become: Become, idle: timedelta | None = None) -> None:
+        """``incoming``: a listening socket, or a socket over which the process that forked this server sends connections."""
+        self._incoming = incoming
         self._become = become
         self._idle = idle
-        self._asked_by: dict[int, socket.socket] = {}  #: who waits for which child's end
-        self._read = _files()
+        self._clients: dict[int, socket.socket] = {}  #: by pid: the connection that waits for the process's exit code
+        self._files_at_start = _loaded_files()
 
     def serve(self) -> None:
         gc.freeze()
-        with selectors.DefaultSelector() as selector, _told_of_children() as told:
-            selector.register(self._knocks, selectors.EVENT_READ)
-            selector.register(told, selectors.EVENT_READ)
+        with selectors.DefaultSelector() as selector, _child_exit_socket() as child_exits:
+            selector.register(self._incoming, selectors.EVENT_READ)
+            selector.register(child_exits, selectors.EVENT_READ)
             while ready := selector.select(None if self._idle is None else self._idle.total_seconds()):
-                if any(key.fileobj is told for key, _ in ready):
-                    told.recv(4096)
-                    self._bury()
-                if any(key.fileobj is self._knocks for key, _ in ready) and not self._answer():
+                if any(key.fileobj is child_exits for key, _ in ready):
+                    child_exits.recv(4096)
+                    self._report_exits()
+                if any(key.fileobj is self._incoming for key, _ in ready) and not self._serve_next():
                     return
 
-    def _answer(self) -> bool:
-        """Whether to go on."""
+    def _serve_next(self) -> bool:
+        """Serve one request. Returns whether to go on."""
         connection = self._connection()
         if connection is None:
             return False
-        connection.settimeout(PATIENCE_SECONDS)
+        connection.settimeout(TIMEOUT_SECONDS)
         try:
             request, files = receive_request(connection)
         except (OSError, ValueError) as exc:
@@ -81,16 +81,16 @@ class ForkServer:
             connection.close()
             return True
         try:
-            return self._serve(connection, request, files)
+            return self._fork(connection, request, files)
         finally:
             close_all(files)
 
     def _connection(self) -> socket.socket | None:
-        """Who knocks; None when there is nobody any more to serve."""
-        if self._knocks.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            connection = self._knocks.accept()[0]
+        """The next connection of this user; None when the client is gone."""
+        if self._incoming.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            connection = self._incoming.accept()[0]
         else:
-            _, files, _, _ = socket.recv_fds(self._knocks, 1, 1)
+            _, files, _, _ = socket.recv_fds(self._incoming, 1, 1)
             if not files:
                 return None
             connection = socket.socket(fileno=files[0])
@@ -99,39 +99,39 @@ class ForkServer:
         connection.close()
         return self._connection()
 
-    def _serve(self, connection: socket.socket, request: Request, files: list[int]) -> bool:
+    def _fork(self, connection: socket.socket, request: Request, files: list[int]) -> bool:
         is_same = request.made_of == made_of()
-        if not is_same or _files() != self._read:
-            send_line(connection, refused="the fork server is made of other code")
+        if not is_same or _loaded_files() != self._files_at_start:
+            send_line(connection, refused="the fork server runs other code")
             connection.close()
             return not is_same
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            self._be_born(connection, request, files)
-        self._asked_by[pid] = connection
+            self._run_child(connection, request, files)
+        self._clients[pid] = connection
         return True
 
-    def _bury(self) -> None:
-        """Tell who asked how their processes have ended."""
+    def _report_exits(self) -> None:
+        """Send the exit codes of ended processes to their clients."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if connection := self._asked_by.pop(ended[0], None):
+                if connection := self._clients.pop(ended[0], None):
                     send_line(connection, exit=os.waitstatus_to_exitcode(ended[1]))
                     connection.close()
 
-    def _be_born(self, connection: socket.socket, request: Request, files: list[int]) -> NoReturn:
-        """The child's side of the fork; the end of it is the end of the process."""
+    def _run_child(self, connection: socket.socket, request: Request, files: list[int]) -> NoReturn:
+        """The child's side of the fork; ends the process."""
         code = 1
         try:
-            self._knocks.close()
-            for other in self._asked_by.values():
+            self._incoming.close()
+            for other in self._clients.values():
                 other.close()
-            settle_in(request, files)
+            set_up_process(request, files)
             if announce(connection, request):
                 close_all(files[1:2])
-                code = outcome(self._become, request.words)
+                code = exit_code(self._become, request.words)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -142,28 +142,28 @@ class ForkServer:
             os._exit(code)
 
 
-def settle_in(request: Request, files: Sequence[int]) -> None:
-    """Be a process as if it had been started: its session, its files, its folder, its environment, where it looks for code."""
+def set_up_process(request: Request, files: Sequence[int]) -> None:
+    """Make the fork look like a new process: its session, files, working directory, environment and import path."""
     os.setsid()
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    with open(os.devnull, "rb") as devnull:
+        os.dup2(devnull.fileno(), 0)
     os.dup2(files[0], 1)
     os.dup2(files[0], 2)
     os.close(files[0])
-    os.chdir(request.folder)  # noqa: TID251 - a child that was just forked has the process to itself
+    os.chdir(request.folder)  # noqa: TID251 - the forked child has the process to itself
     os.environ.clear()
     os.environ.update(request.environment)
     if request.leash is not None:
         os.environ[request.leash] = str(files[-1])
-    wanted = [request.folder, *filter(None, request.environment.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.path[:] = [*wanted, *(place for place in sys.path if place not in wanted)]
+    first = [request.folder, *filter(None, request.environment.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path[:] = [*first, *(path for path in sys.path if path not in first)]
 
 
 def announce(connection: socket.socket, request: Request) -> bool:
-    """Be known, then say so; whether whoever asked still listens. Nobody is a worker before it is known as one."""
+    """Record a worker in the state folder, then send its pid. Returns whether the client is still connected."""
     pid = os.getpid()
     birth = born(pid)
     if request.known_as:
@@ -171,13 +171,13 @@ def announce(connection: socket.socket, request: Request) -> bool:
         state_dir, name = StateDir(Path(folder)), (PoolId(pool_id), WorkerId(worker_id))
         state_dir.note_forked(name, f"{pid}:{birth}")
         state_dir.note_ref(name, f"{pid}:{birth}")
-    heard = send_line(connection, pid=pid, birth=birth)
+    delivered = send_line(connection, pid=pid, birth=birth)
     connection.close()
-    return heard
+    return delivered
 
 
-def outcome(become: Become, words: Sequence[str]) -> int:
-    """The exit code, as the interpreter would have made it of what happened."""
+def exit_code(become: Become, words: Sequence[str]) -> int:
+    """Run ``become`` and return the exit code that the interpreter would return."""
     try:
         return become(words)
     except SystemExit as exc:
@@ -187,8 +187,8 @@ def outcome(become: Become, words: Sequence[str]) -> int:
         return 1
 
 
-def _files() -> frozenset[tuple[str, float]]:
-    """Our own modules that are loaded, and when their files were written."""
+def _loaded_files() -> frozenset[tuple[str, float]]:
+    """The files of Drumbeat's loaded modules, with their modification times."""
     found = set()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) if name.partition(".")[0] == __name__.partition(".")[0] else None
@@ -199,21 +199,21 @@ def _files() -> frozenset[tuple[str, float]]:
 
 
 @contextmanager
-def _told_of_children() -> Iterator[socket.socket]:
-    """A socket that becomes readable when a child has ended."""
+def _child_exit_socket() -> Iterator[socket.socket]:
+    """A socket that becomes readable when a child process has ended."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     with ours, theirs:
-        usual, before = signal.signal(signal.SIGCHLD, lambda *_: None), signal.set_wakeup_fd(theirs.fileno())
+        old_handler, old_fd = signal.signal(signal.SIGCHLD, lambda *_: None), signal.set_wakeup_fd(theirs.fileno())
         try:
             yield ours
         finally:
-            signal.set_wakeup_fd(before)
-            signal.signal(signal.SIGCHLD, usual)
+            signal.set_wakeup_fd(old_fd)
+            signal.signal(signal.SIGCHLD, old_handler)
 
 
 def warm_up(modules: Sequence[str]) -> None:
-    """Import what whoever is asked for will need; what is not installed is not missed here."""
+    """Import the modules that forked processes need; modules that are not installed are skipped."""
     for name in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -221,7 +221,7 @@ def warm_up(modules: Sequence[str]) -> None:
 
 @contextmanager
 def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.socket]:
-    """A fork server for this process alone, warmed up beside it; gives the line to it. It ends with this process."""
+    """Fork a fork server for this process alone, and give the socket to it. It ends with this process."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         code = 1
@@ -241,26 +241,26 @@ def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.s
 
 @contextmanager
 def listening(state_dir: Path) -> Iterator[socket.socket]:
-    """The socket of a state folder, for its user alone. Raises AlreadyExists while another serves it."""
-    with private_append(state_dir / f"{SOCKET}.lock") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocks:
+    """Listen on the socket of a state folder, for its user alone. Raises AlreadyExists while another server does."""
+    with private_append(state_dir / f"{SOCKET}.lock") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as incoming:
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which, unlike flock, no child has a part in
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by child processes
         except (BlockingIOError, PermissionError) as exc:
-            raise AlreadyExists(f"expected no fork server in {state_dir} yet, one is there; use that one") from exc
+            raise AlreadyExists(f"expected no fork server for {state_dir}, but one is already running; use that one") from exc
         (state_dir / SOCKET).unlink(missing_ok=True)
-        _bind_within(knocks, state_dir)
-        knocks.listen(128)
+        _bind_within(incoming, state_dir)
+        incoming.listen(128)
         try:
-            yield knocks
+            yield incoming
         finally:
             (state_dir / SOCKET).unlink(missing_ok=True)
 
 
-def _bind_within(knocks: socket.socket, folder: Path) -> None:
-    """The path may be longer than a socket's may be. Linux makes the socket's file with the mode of the socket."""
-    os.fchmod(knocks.fileno(), 0o600)
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _bind_within(incoming: socket.socket, folder: Path) -> None:
+    """Bind through the folder's file descriptor: its path may be too long. Linux gives the file the mode of the socket."""
+    os.fchmod(incoming.fileno(), 0o600)
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        knocks.bind(f"/proc/self/fd/{place}/{SOCKET}")
+        incoming.bind(f"/proc/self/fd/{folder_fd}/{SOCKET}")
     finally:
-        os.close(place)
+        os.close(folder_fd)

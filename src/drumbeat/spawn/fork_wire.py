@@ -1,4 +1,4 @@
-"""What a fork server and those who ask it say to each other: one request with its open files, then a line for each answer."""
+"""The protocol between a fork server and its clients: one request with open files, then one line per answer."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SOCKET = "forks.sock"  #: in the state folder, for its owner alone
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")  #: pid, uid, gid
 _MOST_FILES = 3
@@ -21,21 +21,21 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Somebody to become. The files that come with it: where it writes, what it closes once it is known, and its leash."""
+    """A process to fork. Files sent with it: its output, a lock that it closes once it is recorded, and its leash."""
 
-    words: Sequence[str]  #: what would stand after ``python -m drumbeat``
+    words: Sequence[str]  #: the arguments after ``python -m drumbeat``
     environment: Mapping[str, str]
     folder: str  #: its working directory
-    made_of: str  #: the asker's interpreter and code: a server made of others refuses
-    known_as: Sequence[str] = ()  #: the state folder, the pool and the worker, for a worker: it notes itself there first of all
-    leash: str | None = None  #: the variable that shall name its leash
+    made_of: str  #: the client's interpreter and code: a server with others refuses
+    known_as: Sequence[str] = ()  #: for a worker: the state folder in which it records itself first, its pool and its id
+    leash: str | None = None  #: the environment variable for the number of its leash
 
     def to_bytes(self) -> bytes:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()
 
 
 def made_of() -> str:
-    """Which interpreter runs which code: a worker must be of the same as those who ask for it."""
+    """This process's interpreter and code; a forked worker must have the same as its client."""
     return f"{sys.executable} {sys.version} {Path(__file__).parents[1]}"
 
 
@@ -46,51 +46,51 @@ def send_request(connection: socket.socket, request: Request, files: Sequence[in
 
 
 def receive_request(connection: socket.socket) -> tuple[Request, list[int]]:
-    """Raises OSError or ValueError for what is none, with its files closed."""
+    """Read a request and its files. Raises OSError or ValueError for an invalid one, after closing its files."""
     head, files, _, _ = socket.recv_fds(connection, _LENGTH.size, _MOST_FILES)
     try:
         size = _LENGTH.unpack(head)[0]
         if size > _MOST_BYTES:
             raise ValueError(f"expected a request of at most {_MOST_BYTES} bytes, got {size}")
-        return Request(**json.loads(_exactly(connection, size))), files
+        return Request(**json.loads(_read_exactly(connection, size))), files
     except (struct.error, TypeError, ValueError, OSError) as exc:
         close_all(files)
         raise ValueError(f"expected a request, got: {exc}") from exc
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _read_exactly(connection: socket.socket, size: int) -> bytes:
     received = bytearray()
     while len(received) < size:
         chunk = connection.recv(min(size - len(received), 1 << 16))
         if not chunk:
-            raise ValueError("the end, too early")
+            raise ValueError("the connection closed too early")
         received += chunk
     return bytes(received)
 
 
-def send_line(connection: socket.socket, **said: Any) -> bool:
-    """Whether somebody may hear it."""
+def send_line(connection: socket.socket, **answer: Any) -> bool:
+    """Send an answer as a line of JSON. Returns False if the other side is gone."""
     try:
-        connection.sendall(json.dumps(said).encode() + b"\n")
+        connection.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
         return False
     return True
 
 
 def receive_line(connection: socket.socket) -> Mapping[str, Any]:
-    """What was said next; nothing, if the other side has left."""
+    """The next answer; empty if the other side has closed the connection."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = connection.recv(1)
         if not byte:
             return {}
         line += byte
-    said: Mapping[str, Any] = json.loads(line)
-    return said
+    answer: Mapping[str, Any] = json.loads(line)
+    return answer
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether the other side is a process of the same user: it gets, or gives, secrets."""
+    """Whether the other side is a process of the same user; secrets are exchanged."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(raw)[1] == os.getuid())
 

@@ -1,4 +1,4 @@
-"""What a process that is started here inherits of this one's environment: all but what lets people in at this server."""
+"""The environment that a started process inherits from this one: everything but the server's access tokens."""
 
 from collections.abc import Mapping
 
@@ -6,5 +6,5 @@ OPERATORS_ONLY = ("DRUMBEAT_TOKEN", "DRUMBEAT_READ_TOKEN")  #: no worker needs t
 
 
 def inherited(environment: Mapping[str, str], *without: str) -> dict[str, str]:
-    """The same environment without the server's tokens, and without what else is named."""
+    """The same environment without the server's tokens and the variables in ``without``."""
     return {name: value for name, value in environment.items() if name not in (*OPERATORS_ONLY, *without)}

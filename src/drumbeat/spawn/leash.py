@@ -1,9 +1,9 @@
-"""The leash: a worker on this machine ends with the process that started it, however that one ended.
+"""The leash: a local worker ends when the process that started it ends, even by kill -9.
 
 The parent holds the writing end of a pipe and never writes; each worker inherits the reading end and waits on it. When the
-parent is gone, kill -9 included, the kernel closes the pipe and the worker reads its end. PR_SET_PDEATHSIG looks simpler, but
-it fires when the *thread* that started the worker ends, not the process, it can be missed between fork and exec, and only Linux
-has it. A program that never calls ``hold_leash`` is on no leash and goes on.
+parent ends in any way, the kernel closes the pipe and the worker reads end-of-file. PR_SET_PDEATHSIG looks simpler, but it
+fires when the *thread* that started the worker ends, not the process, it can be missed between fork and exec, and only Linux
+has it. A program that never calls ``hold_leash`` keeps running.
 """
 
 import os
@@ -20,7 +20,7 @@ GRACE = timedelta(seconds=10)  #: between SIGTERM and SIGKILL
 
 
 class Leash:
-    """The parent's end. Its workers live as long as it is open."""
+    """The parent's end of the pipe. Its workers run as long as it is open."""
 
     def __init__(self) -> None:
         self.inherited, self._held = os.pipe()
@@ -33,7 +33,7 @@ class Leash:
 def hold_leash(grace: timedelta = GRACE) -> bool:
     """From now on, end this process when its parent is gone: SIGTERM to itself, and SIGKILL after ``grace``.
 
-    Called by a worker at its start. Answers whether it was on a leash. Raises InvalidSettings when DRUMBEAT_LEASH_FD is wrong.
+    Called by a worker at its start. Returns whether it is on a leash. Raises InvalidSettings when DRUMBEAT_LEASH_FD is wrong.
     """
     value = os.environ.pop(LEASH_FD, None)
     if value is None:

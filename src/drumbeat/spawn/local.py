@@ -25,7 +25,7 @@ from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTrai
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.private import private_append
 from drumbeat.spawn.state_dir import StateDir
-from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, is_noted_alive, noted, tags
+from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, find_recorded, is_noted_alive, tags
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ _POLL = timedelta(milliseconds=10)
 
 @dataclass(slots=True)
 class _Child:
-    """A process this spawner started itself. A thread awaits it, so that it never stays a zombie."""
+    """A process that this spawner started. A thread waits for it, so that it never stays a zombie."""
 
     process: Process
-    wait: Callable[[], int | None]  #: returns once it is over, with its exit code
+    wait: Callable[[], int | None]  #: waits until it ends and returns its exit code
     ended: Event = field(default_factory=Event)
     exit_code: int | None = None
 
@@ -51,22 +51,22 @@ class _Child:
     @property
     def instance(self) -> Instance:
         if not self.ended.is_set():
-            return _running(self.process)
-        return replace(_running(self.process), state=InstanceState.EXITED, exit_code=self.exit_code)
+            return _as_instance(self.process)
+        return replace(_as_instance(self.process), state=InstanceState.EXITED, exit_code=self.exit_code)
 
 
 class LocalSpawner:
-    """Starts workers as processes here, each leading a session of its own.
+    """Starts workers as processes on this machine, each leading its own session.
 
-    Spawners with the same ``state_dir`` see the same workers, also those of a controller that has died; spawners with different
-    ones do not see each other's. Workers end with this process (see leash.py) unless ``survive``. What they print is kept, see
-    ``log_path``. A negative exit code is the signal that ended it; that of a worker which another process started is not known.
-    How each worker last ended is remembered as long as this spawner lives; that it ended, until it is terminated, by whomever.
+    Spawners with the same ``state_dir`` see the same workers, even those of a dead controller; others do not. Workers end with
+    this process (see leash.py) unless ``survive``. Their output goes to ``log_path``. A negative exit code is the signal that
+    ended the worker; the exit code of a worker that another process started is unknown. Exit codes are remembered as long as
+    this spawner exists; that a worker ended is remembered until some process terminates it.
 
-    Where there is a fork server for the folder, or one of this process's own, workers of Drumbeat are forked from it: they are
-    there in a fraction of the time, and in every other way the same.
+    If there is a fork server for the folder, or this process has its own, Drumbeat's workers are forked from it: they start in
+    a fraction of the time and are otherwise the same.
 
-    Why not asyncio's subprocesses: those are killed once their event loop lets go of them, and survivors must not be.
+    asyncio's subprocesses are not used, because they are killed when their event loop drops them, and survivors must not be.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class LocalSpawner:
         clock: Clock | None = None,
         forks: Door | None = None,
     ) -> None:
-        """``environment`` is laid over what is inherited; ``command`` stands before the worker's arguments; ``forks`` is the
-        way to a fork server, if not the folder's."""
+        """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments; ``forks`` leads to a fork
+        server other than the folder's."""
         self._state_dir = StateDir(state_dir)
         self._environment = dict(environment)
         self._command = tuple(command or WORKER_COMMAND)
@@ -107,16 +107,16 @@ class LocalSpawner:
         return await asyncio.get_running_loop().run_in_executor(self._starts, self._find_or_start, order)
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
-        self._note(await asyncio.to_thread(self._found))
+        self._update_others(await asyncio.to_thread(self._all_running))
         own = [child.instance for child in tuple(self._children.values())]
         others = [instance for _, instance in tuple(self._others.values())]
-        seen = [one for one in own + others if one.pool_id == pool_id]
-        over = await asyncio.to_thread(self._over, pool_id, {one.worker_id for one in seen})
-        return sorted([*seen, *over], key=lambda one: one.worker_id)
+        known = [one for one in own + others if one.pool_id == pool_id]
+        ended = await asyncio.to_thread(self._ended_unseen, pool_id, {one.worker_id for one in known})
+        return sorted([*known, *ended], key=lambda one: one.worker_id)
 
     async def pools(self) -> Set[PoolId]:
-        """Of the workers of this folder, which is one store's."""
-        return {process.name[0] for process in await asyncio.to_thread(self._found)}
+        """The pools of this folder's workers; a folder belongs to one store."""
+        return {process.name[0] for process in await asyncio.to_thread(self._all_running)}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         for process in await asyncio.to_thread(self._alive, {(pool_id, worker_id)}):
@@ -147,11 +147,11 @@ class LocalSpawner:
                 self._leash = None
 
     def _find_or_start(self, order: Order) -> Instance:
-        """Runs in a thread, and finishes even if the caller is cancelled: what it started is known to ``__aexit__``."""
+        """Runs in a thread and finishes even if the caller is cancelled, so that ``__aexit__`` knows what it started."""
         name = (order.pool_id, order.worker_id)
         with self._state_dir.starting(name) as lock:
             worker = next(filter(self._is_worker, self._alive({name})), None)
-            return _running(worker) if worker is not None else self._start(order, name, lock).instance
+            return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance
 
     def _start(self, order: Order, name: Name, lock: int) -> _Child:
         command = tuple(order.command) or self._usual_command(order)
@@ -173,7 +173,7 @@ class LocalSpawner:
         return child
 
     def _fork(self, order: Order, name: Name, command: Sequence[str], files: Sequence[int]) -> _Child | None:
-        """Have a fork server become it; None where there is none that will do."""
+        """Fork the worker from a fork server; None if there is no usable one."""
         if tuple(command[: len(_DRUMBEAT)]) != _DRUMBEAT:
             return None
         request = Request(
@@ -206,15 +206,15 @@ class LocalSpawner:
         return _Child(process, popen.wait)
 
     def _make_known(self, process: Process) -> None:
-        """Return once others can find it. One that was forked has seen to it already."""
+        """Return once other processes can find it. A forked worker has already recorded itself."""
         if self._state_dir.find_ref(process.name) == process.ref:
             return
         await_tags(process)
         try:
             self._state_dir.note_ref(process.name, process.ref)
         except OSError:
-            named = (*reversed(process.name), process.ref)
-            log.warning("worker %s of %s runs as %s, which could not be noted", *named, exc_info=True)
+            subject = (*reversed(process.name), process.ref)
+            log.warning("failed to record that worker %s of pool %s runs as process %s", *subject, exc_info=True)
 
     def _usual_command(self, order: Order) -> tuple[str, ...]:
         run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
@@ -230,32 +230,32 @@ class LocalSpawner:
         return environment
 
     def _alive(self, names: Set[Name]) -> Sequence[Process]:
-        """The processes of these workers and of their children: those whose tags say so, and those we started."""
-        found = {process.ref: process for process in self._found() if process.name in names}
+        """The running processes of these workers and their children: those found by tags or records, and those started here."""
+        found = {process.ref: process for process in self._all_running() if process.name in names}
         own = [child.process for name, child in tuple(self._children.items()) if name in names and not child.ended.is_set()]
         return tuple({**{process.ref: process for process in own}, **found}.values())
 
-    def _found(self) -> Sequence[Process]:
-        """Every living process of this folder's workers: those with tags, and those that noted themselves when forked."""
+    def _all_running(self) -> Sequence[Process]:
+        """All running processes of this folder's workers: those with tags, and forked ones that recorded themselves."""
         forked = []
         for name, ref in self._state_dir.forked():
-            process = noted(name, ref)
+            process = find_recorded(name, ref)
             if process is not None:
                 forked.append(process)
             else:
                 self._state_dir.forget_forked(name, ref)
         return (*forked, *find(self._state_dir.scope))
 
-    def _over(self, pool_id: PoolId, seen: Set[WorkerId]) -> Sequence[Instance]:
-        """Workers that were started here, by whomever, and ended before this spawner could see them."""
+    def _ended_unseen(self, pool_id: PoolId, known: Set[WorkerId]) -> Sequence[Instance]:
+        """Workers that some process started on this machine and that ended before this spawner saw them."""
         return [
             Instance(pool_id=pool_id, worker_id=name[1], ref=ref, state=InstanceState.EXITED)
             for name, ref in self._state_dir.running(pool_id, self._clock.now())
-            if name[1] not in seen and not is_noted_alive(ref)
+            if name[1] not in known and not is_noted_alive(ref)
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether it is the worker itself, not a child of it: the one that was noted, or else the one that leads."""
+        """Whether it is the worker itself, not its child: a session leader, and the recorded process if there is one."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:
@@ -263,24 +263,24 @@ class LocalSpawner:
         while alive := await asyncio.to_thread(self._alive, names):
             if self._clock.elapsed() > deadline:
                 refs = ", ".join(process.ref for process in alive)
-                raise SpawnError(f"expected these to be gone within {_GONE_WITHIN} of SIGKILL, they are not: {refs}")
+                raise SpawnError(f"expected these processes to be gone within {_GONE_WITHIN} of SIGKILL, still running: {refs}")
             for process in alive:
                 process.kill()
             await self._clock.sleep(_POLL)
 
-    def _note(self, found: Sequence[Process]) -> None:
-        """Remember which workers of other processes run, and which of them have ended since."""
+    def _update_others(self, found: Sequence[Process]) -> None:
+        """Update the workers of other processes: which of them run, and which have ended since."""
         for name, process in {one.name: one for one in reversed(found) if self._is_worker(one)}.items():
             child = self._children.get(name)
             if child is None or (child.ended.is_set() and child.process.ref != process.ref):
                 self._children.pop(name, None)
-                self._others[name] = process, _running(process)
+                self._others[name] = process, _as_instance(process)
         for name, (process, instance) in tuple(self._others.items()):
             if not process.is_alive:
                 self._others[name] = process, replace(instance, state=InstanceState.EXITED)
 
 
-def _running(process: Process) -> Instance:
+def _as_instance(process: Process) -> Instance:
     return Instance(
         pool_id=process.name[0],
         worker_id=process.name[1],

@@ -1,4 +1,4 @@
-"""The folder in which a local spawner keeps its workers' logs, locks and pids; whoever shares it shares the workers."""
+"""The folder with a local spawner's worker logs, locks and pids. Spawners with the same folder share their workers."""
 
 import contextlib
 import fcntl
@@ -15,30 +15,30 @@ from drumbeat.core.errors import InvalidInput, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.private import private_append, private_folder, write_private
-from drumbeat.spawn.tagged import Name, here, is_noted_alive
+from drumbeat.spawn.tagged import Name, is_noted_alive, pid_namespace
 
 _LONGEST_NAME_BYTES = 200
 _LOCKED_FOR_SECONDS = 10.0
 _POLL_SECONDS = 0.01
-_KEPT_FOR_SECONDS = 86_400.0  #: a note of a process that is over
+_KEPT_FOR_SECONDS = 86_400.0  #: the record of an ended process
 
 
 def folder_of(path: Path, store: str) -> Path:
-    """Where the workers of a store are kept: the folder itself for the store that used it first, one within it for any other.
+    """The folder for a store's workers: ``path`` itself for the first store that uses it, a folder within it for any other.
 
-    Two stores may both have a worker-0 of a pool p; in one folder each would take the other's for its own, and end it.
+    Two stores may both have a worker-0 of a pool p; in one folder each would mistake the other's worker for its own and end it.
     """
     owner = hashlib.sha256(store.encode()).hexdigest()[:16]
     try:
         private_folder(path)
         first = _first_owner(path, owner)
     except OSError:
-        return path  # nothing can be written, so no worker can be started there
+        return path  # not writable, so no worker can be started there
     return path if first == owner else path / "stores" / owner
 
 
 def _first_owner(path: Path, owner: str) -> str:
-    """Who used a folder first; us, if nobody has. Of several at once one is the first for all of them."""
+    """The store that used the folder first, which is ``owner`` if it is unused. Safe if several processes do this at once."""
     mark, draft = path / "store", path / f"store.{os.getpid()}.{owner}"
     if not mark.exists():
         write_private(draft, owner.encode())
@@ -49,11 +49,11 @@ def _first_owner(path: Path, owner: str) -> str:
 
 
 class StateDir:
-    """Files named for pools and workers."""
+    """Files named after pools and workers."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()
-        self.scope = hashlib.sha256(os.fsencode(self._path)).hexdigest()[:16]  #: tells this folder's processes from others'
+        self.scope = hashlib.sha256(os.fsencode(self._path)).hexdigest()[:16]  #: identifies this folder's processes
 
     def log_path(self, name: Name) -> Path:
         return self._file("logs", name, ".log")
@@ -64,9 +64,9 @@ class StateDir:
 
     @contextmanager
     def starting(self, name: Name) -> Iterator[int]:
-        """Only one process and thread at a time. Raises SpawnFailed when another holds it for longer than a start takes.
+        """Lock the start of a worker. Raises SpawnFailed when another process holds the lock for longer than a start takes.
 
-        Gives the lock's file: whoever gets a copy of it holds the lock too, until it is closed.
+        Gives the lock's file descriptor: a process with a copy of it holds the lock too, until it closes it.
         """
         path = self._file("locks", name, ".lock")
         with _opened(path) as lock:
@@ -74,45 +74,45 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Write down which process is this worker, so that no child that outlives it is taken for it. None: not known now.
+        """Record which process is this worker, so that a child that outlives it is not mistaken for it. None: not known now.
 
-        And that it runs on this machine, so that a later process sees when it is over.
+        Also records that it runs on this machine, so that a later process can see when it has ended.
         """
-        _note(self._file("workers", name, ".ref"), ref)
-        _note(self._file("running", name, ".ref"), None if ref is None else f"{ref} {here()}")
+        _write_ref(self._file("workers", name, ".ref"), ref)
+        _write_ref(self._file("running", name, ".ref"), None if ref is None else f"{ref} {pid_namespace()}")
 
     def forget_running(self, name: Name) -> None:
-        """Drop the note that it runs: its worker is known to be gone."""
+        """Delete the record that it runs: the worker is known to be gone."""
         self._file("running", name, ".ref").unlink(missing_ok=True)
 
     def running(self, pool_id: PoolId, now: datetime) -> Sequence[tuple[Name, str]]:
         """Workers of a pool that were started on this machine and are not known to be gone, with their refs.
 
-        What was noted on another machine, or before this one was last started, says nothing. A note is dropped after a day
-        unless its process lives.
+        Records from another machine, or from before the last boot, are ignored. A record is deleted after a day unless its
+        process still runs.
         """
         found = []
         for path in (self._path / "running" / _file_name("pool", pool_id)).glob("*.ref"):
             with contextlib.suppress(FileNotFoundError):
-                ref, _, place = path.read_text().partition(" ")
+                ref, _, namespace = path.read_text().partition(" ")
                 is_old = now.timestamp() - path.stat().st_mtime > _KEPT_FOR_SECONDS
-                if is_old and not (place == here() and is_noted_alive(ref)):
+                if is_old and not (namespace == pid_namespace() and is_noted_alive(ref)):
                     path.unlink(missing_ok=True)
-                elif place == here():
+                elif namespace == pid_namespace():
                     found.append(((pool_id, WorkerId(path.name.removesuffix(".ref"))), ref))
         return found
 
     def note_forked(self, name: Name, ref: str | None) -> None:
-        """Write down a worker that was forked: its environment shows no tags, so this is how it is found."""
-        _note(self._file("forked", name, ".ref"), ref)
+        """Record a forked worker. It has no tags in its visible environment, so it is found by this record."""
+        _write_ref(self._file("forked", name, ".ref"), ref)
 
     def forget_forked(self, name: Name, ref: str) -> None:
-        """It is over; another that has its name by now is left."""
+        """Delete the record of an ended worker, unless a new process already has its name."""
         if ref in {found for known, found in self.forked() if known == name}:
             self.note_forked(name, None)
 
     def forked(self) -> Sequence[tuple[Name, str]]:
-        """Workers that were forked, with their refs: those that are over too, until they are forgotten."""
+        """Forked workers with their refs, including ended ones that are not yet forgotten."""
         found = []
         for path in self._path.glob("forked/*/*.ref"):
             with contextlib.suppress(FileNotFoundError):
@@ -120,7 +120,7 @@ class StateDir:
         return found
 
     def find_ref(self, name: Name) -> str | None:
-        """The process noted last; None when its starter died before it could note it."""
+        """The ref recorded last; None if the starting process died before it recorded one."""
         try:
             return self._file("workers", name, ".ref").read_text()
         except FileNotFoundError:
@@ -131,7 +131,7 @@ class StateDir:
         return self._path / folder / _file_name("pool", pool_id) / (_file_name("worker", worker_id) + suffix)
 
 
-def _note(path: Path, ref: str | None) -> None:
+def _write_ref(path: Path, ref: str | None) -> None:
     if ref is None:
         path.unlink(missing_ok=True)
         return
@@ -148,7 +148,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _acquire(lock: IO[bytes], path: Path) -> None:
-    """Closing the file releases it, and so does the death of its process."""
+    """Take the lock; closing the file or the end of the process releases it."""
     deadline = time.monotonic() + _LOCKED_FOR_SECONDS
     while True:
         try:
@@ -164,7 +164,7 @@ def _acquire(lock: IO[bytes], path: Path) -> None:
 
 
 def _file_name(what: str, name: str) -> str:
-    """The name itself, if it can be a file's. Raises InvalidInput otherwise: two names must never meet in one file."""
+    """The name itself, if it is a valid file name. Raises InvalidInput otherwise: two names must never share a file."""
     bad = name in {"", ".", ".."} or any(character in name for character in "/\\\0")
     if bad or len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
         raise InvalidInput(

@@ -1,6 +1,6 @@
-"""Processes of this machine found by tags in their environment, and signalled without mistaking one for another.
+"""Finds local processes by tags in their environment, and signals them without mistaking one process for another.
 
-Tags are inherited, so a worker's own children carry them too; a worker leads a session, most of its children do not.
+Tags are inherited, so a worker's children carry them too; a worker leads a session, most of its children do not.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import psutil
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
-SCOPE = "DRUMBEAT_SPAWNER"  #: whose processes these are, so that two spawners on one machine do not see each other's
+SCOPE = "DRUMBEAT_SPAWNER"  #: keeps the processes of two spawners on one machine apart
 POOL = "DRUMBEAT_POOL_ID"
 WORKER = "DRUMBEAT_WORKER_ID"
 
@@ -29,13 +29,13 @@ Name = tuple[PoolId, WorkerId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process of a worker. A pid is used again once it is free, so its birth belongs to its identity."""
+    """One process of a worker. Pids are reused, so the start time is part of its identity."""
 
     pid: int
     birth: str
     name: Name
     started_at: datetime
-    leads: bool = True  #: its session, as every worker does and few of their children do
+    leads: bool = True  #: whether it leads its session, as all workers and few of their children do
 
     @property
     def ref(self) -> str:
@@ -43,44 +43,44 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; a zombie does not, nor does a later process with its pid."""
+        """Whether it still runs; a zombie, or a later process with the same pid, does not count."""
         return is_running(self.pid, self.birth)
 
     def terminate(self) -> None:
-        """SIGTERM to it alone. Harmless if it is gone."""
+        """Send SIGTERM to it alone. Harmless if it is gone."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL to it and, if it leads them, its process group. Harmless if it is gone."""
+        """Send SIGKILL to it and, if it leads one, its process group. Harmless if it is gone."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL) if self.leads else os.kill(self.pid, signal.SIGKILL)
 
 
 def is_running(pid: int, birth: str) -> bool:
-    """Whether the process that was born then still runs under this pid."""
+    """Whether the process with this pid and start time still runs."""
     state = _state_and_birth(pid)
     return state is not None and state[0] != "Z" and state[1] == birth
 
 
 def is_noted_alive(ref: str) -> bool:
-    """The same for a process as it was noted."""
+    """Whether the process of a recorded ref (``pid:birth``) still runs."""
     pid, _, birth = ref.partition(":")
     return pid.isdecimal() and is_running(int(pid), birth)
 
 
-def here() -> str:
-    """Where pids mean what they mean now: this machine since its last start, and of it this container's processes."""
+def pid_namespace() -> str:
+    """An id of this machine's boot and pid namespace, within which pids are comparable."""
     if sys.platform != "linux":
         return f"{socket.gethostname()}-{psutil.boot_time():.0f}"
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()}-{os.readlink('/proc/self/ns/pid')}"
 
 
-def noted(name: Name, ref: str) -> Process | None:
-    """The process that was noted under a name; None when it is over."""
+def find_recorded(name: Name, ref: str) -> Process | None:
+    """The process recorded under a name; None when it has ended."""
     pid, _, birth = ref.partition(":")
     try:
         if not is_running(int(pid), birth):
@@ -92,18 +92,18 @@ def noted(name: Name, ref: str) -> Process | None:
 
 
 def born(pid: int) -> str:
-    """When the process that has this pid now was started. It must not have been awaited yet, or its pid may have passed on."""
+    """The start time of the process with this pid. Call it before waiting for the process: afterwards the pid may be reused."""
     state = _state_and_birth(pid)
     return state[1] if state else "0"
 
 
 def tags(scope: str, name: Name) -> Mapping[str, str]:
-    """What to put into a worker's environment so that it is found again."""
+    """The environment variables by which a worker is found again."""
     return {SCOPE: scope, POOL: name[0], WORKER: name[1]}
 
 
 def await_tags(process: Process) -> None:
-    """Return once others can see its tags, or it is gone: exec shows the new environment a moment after Popen has returned."""
+    """Wait until other processes can see its tags, or it is gone: after Popen it takes a moment until exec has set them."""
     deadline = time.monotonic() + _TAGGED_WITHIN_SECONDS
     while process.is_alive and not _shows_tags(process.pid) and time.monotonic() < deadline:
         time.sleep(0.0005)
@@ -117,7 +117,7 @@ def _shows_tags(pid: int) -> bool:
 
 
 def find(scope: str) -> Sequence[Process]:
-    """Every living process with this scope's tags, oldest first; those of other users, whom we may not look into, left out."""
+    """All running processes with this scope's tags, oldest first, except those of other users, which we may not inspect."""
     found = [_tagged(pid, scope) for pid in psutil.pids()]
     return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.pid))
 
@@ -130,7 +130,7 @@ def _tagged(pid: int, scope: str) -> Process | None:
 
 
 def _read(pid: int, scope: str) -> Process | None:
-    """Read its tags between two looks at its birth, so that they are surely its own and not those of a pid's next owner."""
+    """Read its tags, checking its start time before and after, so that they are not those of a later process with its pid."""
     birth, environment = born(pid), _environment(pid)
     process = Process(
         pid=pid,
@@ -143,7 +143,7 @@ def _read(pid: int, scope: str) -> Process | None:
 
 
 def _environment(pid: int) -> Mapping[str, str]:
-    """What it was started with, if it has tags. Cheap where it can be: each beat asks every process of the machine."""
+    """The environment it was started with; on Linux empty without tags, for speed: each beat reads all processes."""
     if sys.platform != "linux":
         return psutil.Process(pid).environ()
     with open(f"/proc/{pid}/environ", "rb") as file:
@@ -153,7 +153,7 @@ def _environment(pid: int) -> Mapping[str, str]:
 
 
 def _state_and_birth(pid: int) -> tuple[str, str] | None:
-    """Its state's letter, and when it started, counted from boot: no correction of the wall clock changes it."""
+    """The letter of its state, and its start time since boot, which no change of the wall clock affects."""
     if sys.platform != "linux":
         return _portable_state_and_birth(pid)
     try:
@@ -165,7 +165,7 @@ def _state_and_birth(pid: int) -> tuple[str, str] | None:
 
 
 def _portable_state_and_birth(pid: int) -> tuple[str, str] | None:
-    """The same from psutil, whose birth is a time of day."""
+    """The same from psutil, where the start time is by the wall clock."""
     try:
         candidate = psutil.Process(pid)
         letter = "Z" if candidate.status() == psutil.STATUS_ZOMBIE else "R"

@@ -1,4 +1,4 @@
-"""Memory: the single source of truth. The front door is ``open_store``."""
+"""The store: where pools, workers, jobs and runs are kept. Open one with ``open_store``."""
 
 from drumbeat.store.interface import Store
 from drumbeat.store.open import open_store

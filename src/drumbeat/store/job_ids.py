@@ -1,4 +1,4 @@
-"""Names of jobs that nobody named: short, and sorted as they were pushed."""
+"""Job ids that the store assigns: short, and they sort in the order of pushing."""
 
 import re
 from collections.abc import Iterable
@@ -6,26 +6,29 @@ from collections.abc import Iterable
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId, NewJob
 
-_OWN = re.compile(r"j[0-9]{12,18}")
-_named = "j%012d".__mod__  #: a format string would take twice as long, and every push and claim needs it
+_ASSIGNED = re.compile(r"j[0-9]{12,18}")
+_format = "j%012d".__mod__  #: a format string would take twice as long, and every push and claim calls this
 
 
 def job_id_of(number: int) -> JobId:
     """The id of the ``number``-th job of a store."""
-    return JobId(_named(number))
+    return JobId(_format(number))
 
 
 def job_ids_of(numbers: Iterable[int]) -> list[JobId]:
-    """The ids of many, at half the price of one by one."""
-    return [*map(JobId, map(_named, numbers))]
+    """The ids of many jobs, twice as fast as one by one."""
+    return [*map(JobId, map(_format, numbers))]
 
 
 def number_of(job_id: str) -> int | None:
-    """Which job of the store has this id; None where the pusher chose it."""
-    return int(job_id[1:]) if _OWN.fullmatch(job_id) else None
+    """The number of the job with this id; None if the caller chose the id."""
+    return int(job_id[1:]) if _ASSIGNED.fullmatch(job_id) else None
 
 
 def refuse_own_form(job: NewJob) -> None:
-    """An id somebody chooses must not look like one that the store will give."""
+    """Raise InvalidInput if the job brings an id that is empty or looks like one the store assigns."""
     if job.job_id is not None and (not job.job_id or number_of(job.job_id) is not None):
-        raise InvalidInput(f"expected a job's own id to be unlike the store's (j and twelve digits), got {job.job_id!r}")
+        raise InvalidInput(
+            f"expected a job id that is not empty and not of the form the store assigns (j and 12 digits), got {job.job_id!r}; "
+            "choose another id"
+        )

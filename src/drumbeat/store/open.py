@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Open the store at a URL."""
 
 import os
 import re
@@ -21,10 +21,9 @@ _LAST_PORT = 65_535
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
     """The store at a URL, to be entered with ``async with``.
 
-    ``create`` makes a missing file, and tables where there are none; else a store without them is refused. One with older
-    tables is always refused: programs of that version may be using them. With ``check_version`` off tables are taken as they
-    are.
-    Raises InvalidSettings when the URL is not one of ours.
+    ``create`` creates a missing file and missing tables; without it a store without tables is refused. A store with older
+    tables is always refused, since programs of that version may be using them; with ``check_version`` off it is not checked.
+    Raises InvalidSettings when the URL is not supported.
     """
     scheme = _SCHEME.match(url)
     opener = _OPENERS.get(scheme[1].lower()) if scheme else None
@@ -56,15 +55,15 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     from drumbeat.store.sql.store import SqlStore
 
     _check_hosts(parts, "postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    ours: Mapping[str, Callable[[str], object]] = {
+    readers: Mapping[str, Callable[[str], object]] = {
         "schema": str,
         "connections": _count,
         "command_timeout": _seconds,
         "connect_timeout": _seconds,
     }
-    options = _options(parts, ours, strict=False)
-    theirs = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in ours])
-    url = urlunsplit(("postgresql", parts.netloc, parts.path, theirs, ""))
+    options = _options(parts, readers, strict=False)
+    driver_options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in readers])
+    url = urlunsplit(("postgresql", parts.netloc, parts.path, driver_options, ""))
     return SqlStore(PostgresDatabase(url, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
 
 
@@ -74,7 +73,7 @@ def _open_redis(parts: SplitResult, create: bool, check_version: bool) -> Store:
 
     _check_hosts(parts, "redis://USER:PASSWORD@HOST:PORT/NUMBER")
     if not re.fullmatch(r"(/[0-9]*)?", parts.path):
-        raise InvalidSettings(f"expected the number of a database after the host of the store's URL, got {parts.path!r}")
+        raise InvalidSettings(f"expected a database number after the host in the store's URL, got {parts.path!r}")
     readers = {"prefix": _prefix, "command_timeout": _seconds, "connect_timeout": _seconds}
     options = _options(parts, readers)
     url = urlunsplit((parts.scheme.lower(), parts.netloc, parts.path, "", ""))
@@ -100,7 +99,7 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
 
 
 def _options(parts: SplitResult, known: Mapping[str, Callable[[str], object]], *, strict: bool = True) -> dict[str, object]:
-    """The options a URL carries after its question mark, each read by its own reader."""
+    """The options in a URL's query string, each parsed by its reader."""
     found: dict[str, object] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in known:
@@ -136,7 +135,7 @@ def _prefix(text: str) -> str:
 
 
 def _check_hosts(parts: SplitResult, expected: str) -> None:
-    """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
+    """Raise InvalidSettings for an invalid host or port. The error does not show it: most likely it is part of a password."""
     hosts = [_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")]
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     if split_wrongly or not all(host and int(host["port"] or 0) <= _LAST_PORT for host in hosts):

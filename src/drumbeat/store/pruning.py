@@ -1,4 +1,4 @@
-"""Pruning in many short steps, so that nobody who writes meanwhile waits for long."""
+"""Pruning in many short steps with pauses, so that concurrent writers never wait long."""
 
 import asyncio
 import itertools
@@ -10,7 +10,7 @@ from typing import Protocol
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable, Pruned
 
-PAUSE = 3.0  #: times what a step took: so much of the time is left to others, who look for their turn only now and then
+PAUSE = 3.0  #: the pause as a multiple of the step before it; long, since waiting writers retry only now and then
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: seconds
 
 
@@ -23,19 +23,19 @@ async def prune_all(
     pools: Iterable[PoolId],
     kinds: Iterable[Prunable],
     older_than: timedelta,
-    told: Callable[[int], object] | None = None,
+    on_progress: Callable[[int], object] | None = None,
 ) -> Counter[Prunable]:
-    """Delete all that is older than this of these pools, step by step. Counts what was deleted by its kind."""
-    gone, now = Counter(dict.fromkeys(kinds, 0)), asyncio.get_running_loop().time
-    for pool_id, what in itertools.product(pools, [*gone]):
+    """Delete the rows of these pools and kinds that are older than this, step by step. Returns how many, by kind."""
+    deleted, now = Counter(dict.fromkeys(kinds, 0)), asyncio.get_running_loop().time
+    for pool_id, what in itertools.product(pools, [*deleted]):
         more = True
         while more:
             began = now()
             step = await pruner.prune_some(pool_id, what, older_than)
-            gone[what] += step.rows
+            deleted[what] += step.rows
             more = step.more
-            if told is not None and step.rows:
-                told(gone.total())
+            if on_progress is not None and step.rows:
+                on_progress(deleted.total())
             if more:
                 await asyncio.sleep(min(max(PAUSE * (now() - began), _SHORTEST_PAUSE), _LONGEST_PAUSE))
-    return gone
+    return deleted

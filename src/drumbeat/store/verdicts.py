@@ -1,4 +1,4 @@
-"""What becomes of a claimed job, as a function of values: the rule every other store is held to."""
+"""What becomes of a claimed job, as pure functions: the rules that every store follows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
 
-_NOBODY: Mapping[str, Any] = {
+_NO_HOLDER: Mapping[str, Any] = {
     "lease_owner": None,
     "lease_pool": None,
     "lease_instance": None,
@@ -18,7 +18,7 @@ _NOBODY: Mapping[str, Any] = {
 
 
 def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
-    """The job after its worker's word. One that somebody asked to cancel is not tried again."""
+    """The job after its worker reported the outcome. A job that was asked to be cancelled is not tried again."""
     match verdict.outcome:
         case AttemptOutcome.DONE:
             return replace(job, status=JobStatus.DONE, result=verdict.result, lease_until=None, finished_at=now)
@@ -36,7 +36,7 @@ def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
 
 
 def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
-    """The job after its worker was lost; ``in_company``: other jobs had begun on that worker too."""
+    """The job after its worker was lost; ``in_company``: other jobs had also begun on that worker."""
     if job.begun_at is None:
         return _given_back(job, now, now)
     if in_company:
@@ -48,7 +48,7 @@ def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job
 
 
 def how_lost(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
-    """How the attempt of a job whose worker was lost ended; so many others had begun on that worker."""
+    """Outcome and error of an attempt whose worker was lost; ``others``: how many other jobs had begun on that worker."""
     if job.begun_at is None:
         return AttemptOutcome.RELEASED, f"{error}; it had not begun"
     if others:
@@ -60,8 +60,8 @@ def how_lost(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
 def _given_back(job: Job, due: datetime, now: datetime) -> Job:
     if job.cancel_requested:
         return _ended(job, JobStatus.CANCELLED, now)
-    return replace(job, status=JobStatus.PENDING, not_before=due, **_NOBODY)
+    return replace(job, status=JobStatus.PENDING, not_before=due, **_NO_HOLDER)
 
 
 def _ended(job: Job, status: JobStatus, now: datetime) -> Job:
-    return replace(job, status=status, finished_at=now, **_NOBODY)
+    return replace(job, status=status, finished_at=now, **_NO_HOLDER)

@@ -1,1 +1,1 @@
-"""What wakes a beat when nobody is running: cron, webhook, subprocess, in-loop, serverless."""
+"""Triggers that run a beat when no controller process is running: cron, webhook, subprocess, in-loop, serverless."""

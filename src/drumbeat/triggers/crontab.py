@@ -1,4 +1,4 @@
-"""Cron triggers as lines of the user's crontab: ours are marked, and no other line is ever touched."""
+"""Cron triggers as lines of the user's crontab. Our lines are marked; no other line is changed."""
 
 import asyncio
 import shlex
@@ -13,17 +13,17 @@ from drumbeat.spawn.private import private_append
 from drumbeat.triggers.model import Trigger, TriggerType
 
 _MARK = "# drumbeat-trigger"
-_PATIENCE = 30.0  #: seconds
+_TIMEOUT = 30.0  #: seconds for one call of crontab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronPlace:
-    """Where cron shall run a trigger."""
+    """The paths and the store that cron uses to run a trigger."""
 
-    file: Path  #: the triggers' own, absolute
-    folder: Path  #: the working directory: drumbeat.toml, if any, is in it
-    state_dir: Path  #: logs of local workers and the like; what cron runs is told there too
-    store: str | None  #: None: the settings in the folder say; never a URL with a password
+    file: Path  #: absolute path of triggers.yml
+    folder: Path  #: the working directory; may contain drumbeat.toml
+    state_dir: Path  #: holds logs of local workers and the log of cron's runs
+    store: str | None  #: never a URL with a password; None: use the settings in the folder
     state_variable: str = "DRUMBEAT_STATE_DIR"
 
     @property
@@ -32,15 +32,15 @@ class CronPlace:
 
 
 def lines(triggers: Sequence[Trigger], place: CronPlace) -> list[str]:
-    """A crontab line for each cron trigger. Raises InvalidSettings for one that cron could not keep."""
+    """A crontab line for each cron trigger. Raises InvalidSettings for a trigger that a crontab cannot express."""
     return [_line(trigger, place) for trigger in triggers if trigger.type is TriggerType.CRON]
 
 
 def _line(trigger: Trigger, place: CronPlace) -> str:
     if trigger.timezone is not None:
         raise InvalidSettings(
-            f"trigger {trigger.name} has timezone {trigger.timezone}, but cron goes by this machine's own; "
-            f"remove it, or use: drumbeat trigger serve"
+            f"trigger {trigger.name} has timezone {trigger.timezone}, but cron uses this machine's time zone; "
+            f"remove the timezone, or use: drumbeat trigger serve"
         )
     store = () if place.store is None else ("--store", place.store)
     fire = (sys.executable, "-m", "drumbeat", "trigger", "fire", trigger.name, "--file", str(place.file), *store)
@@ -48,7 +48,7 @@ def _line(trigger: Trigger, place: CronPlace) -> str:
     command = f"{where} {shlex.join(fire)} >> {shlex.quote(str(place.log))} 2>&1"
     if "\n" in command:
         raise InvalidSettings(f"expected paths without line breaks, got {command!r}")
-    escaped = command.replace("%", r"\%")  # to cron a bare % is the end of the command
+    escaped = command.replace("%", r"\%")  # cron ends a command at an unescaped %
     return f"{trigger.schedule} {escaped} {_mark(place.file)}"
 
 
@@ -57,18 +57,18 @@ def _mark(file: Path) -> str:
 
 
 def merged(crontab: str, ours: Sequence[str], file: Path) -> str:
-    """A crontab with a file's lines replaced by these; every other line stays as it is, and where it is."""
+    """A crontab with the lines of a triggers file replaced by ``ours``. All other lines stay unchanged and in place."""
     theirs = [line for line in crontab.splitlines() if not line.endswith(f" {_mark(file)}")]
     return "".join(f"{line}\n" for line in (*theirs, *ours))
 
 
 def installed(crontab: str, file: Path) -> list[str]:
-    """The lines of a crontab that are a file's."""
+    """The lines of a crontab that belong to a triggers file."""
     return [line for line in crontab.splitlines() if line.endswith(f" {_mark(file)}")]
 
 
 async def install(triggers: Sequence[Trigger], place: CronPlace) -> Sequence[str]:
-    """Put a file's cron triggers into the user's crontab, in place of what was there of it. Answers with the lines."""
+    """Put a file's cron triggers into the user's crontab, replacing the file's old lines. Returns the new lines."""
     ours = lines(triggers, place)
     private_append(place.log).close()
     await _replace(ours, place.file)
@@ -76,39 +76,39 @@ async def install(triggers: Sequence[Trigger], place: CronPlace) -> Sequence[str
 
 
 async def remove(file: Path) -> Sequence[str]:
-    """Take a file's lines away. Answers with them."""
-    gone = installed(await _read(), file)
-    if gone:
+    """Remove a file's lines from the user's crontab. Returns the removed lines."""
+    removed = installed(await _read(), file)
+    if removed:
         await _replace((), file)
-    return gone
+    return removed
 
 
 async def _replace(ours: Sequence[str], file: Path) -> None:
     before = await _read()
     after = merged(before, ours, file)
     if after != before:
-        await _crontab("-", given=after)
+        await _write(after)
 
 
 async def _read() -> str:
-    code, said, complaint = await _ask("-l")
-    if code and "no crontab" not in complaint.lower():
-        raise InvalidInput(f"expected crontab -l to list the crontab, got exit code {code}: {complaint.strip()}")
-    return "" if code else said
+    code, output, error = await _crontab("-l")
+    if code and "no crontab" not in error.lower():
+        raise InvalidInput(f"expected crontab -l to list the crontab, got exit code {code}: {error.strip()}")
+    return "" if code else output
 
 
-async def _crontab(*arguments: str, given: str) -> None:
-    code, _, complaint = await _ask(*arguments, given=given)
+async def _write(text: str) -> None:
+    code, _, error = await _crontab("-", text=text)
     if code:
-        raise InvalidInput(f"expected crontab to take the new lines, got exit code {code}: {complaint.strip()}")
+        raise InvalidInput(f"expected crontab to take the new lines, got exit code {code}: {error.strip()}")
 
 
-async def _ask(*arguments: str, given: str = "") -> tuple[int, str, str]:
-    command = ["crontab", *arguments]
+async def _crontab(argument: str, text: str = "") -> tuple[int, str, str]:
+    command = ["crontab", argument]
     try:
-        done = await asyncio.to_thread(subprocess.run, command, input=given, capture_output=True, text=True, timeout=_PATIENCE)
+        done = await asyncio.to_thread(subprocess.run, command, input=text, capture_output=True, text=True, timeout=_TIMEOUT)
     except FileNotFoundError as exc:
-        raise InvalidInput("expected the command crontab, got none; install cron, or use: drumbeat trigger serve") from exc
+        raise InvalidInput("the command crontab was not found; install cron, or use: drumbeat trigger serve") from exc
     except subprocess.TimeoutExpired as exc:
-        raise InvalidInput(f"expected {' '.join(command)} to end within {_PATIENCE:g} s, it did not") from exc
+        raise InvalidInput(f"expected {' '.join(command)} to end within {_TIMEOUT:g} s, it did not") from exc
     return done.returncode, done.stdout, done.stderr

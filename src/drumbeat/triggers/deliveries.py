@@ -1,4 +1,4 @@
-"""From a webhook's request to a beat and an answer: each delivery once, again only if its beat failed."""
+"""Answers webhook requests: each delivery runs a beat once, and can be repeated only if its beat failed."""
 
 import contextlib
 import logging
@@ -18,24 +18,24 @@ from drumbeat.triggers.webhook import LEAST_SECRET, REMEMBERED, Unwelcome, accep
 log = logging.getLogger(__name__)
 
 PATH = "/triggers/"
-_NOBODYS = secrets.token_hex(32)
+_DUMMY_SECRET = secrets.token_hex(32)  #: no webhook has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookAnswer:
-    """What a request is answered with."""
+    """The HTTP response to a webhook request."""
 
     status: HTTPStatus
     body: Mapping[str, Any]
 
 
 class Deliveries:
-    """The webhooks of a file. What came is remembered in the store, so any number of processes may listen."""
+    """The webhooks of a triggers file. Deliveries are recorded in the store, so any number of processes can listen."""
 
     def __init__(
         self, triggers: Sequence[Trigger], run: Run, clock: Clock, leases: Leases, environment: Mapping[str, str], owner: str
     ) -> None:
-        """Raises InvalidSettings for a webhook without a secret in the environment, or with one too short to be one."""
+        """Raises InvalidSettings if the secret of a webhook is missing from the environment or too short."""
         self._run = run
         self._clock = clock
         self._leases = leases
@@ -49,10 +49,10 @@ class Deliveries:
         return [f"{PATH}{name}" for name in self._triggers]
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Run the beat a request asks for, if it may. Never raises for what was sent."""
+        """Check a request, run the beat it asks for, and return the response. A bad request gives a response, not an error."""
         trigger = self._triggers.get(path.partition("?")[0].removeprefix(PATH)) if path.startswith(PATH) else None
         if trigger is None:
-            await self._pretend(headers, body)
+            await self._check_dummy(headers, body)
             return _refused(HTTPStatus.NOT_FOUND, "there is no such webhook")
         if method != "POST":
             return _refused(HTTPStatus.METHOD_NOT_ALLOWED, f"expected POST, got {method}")
@@ -62,17 +62,17 @@ class Deliveries:
             log.warning("webhook %s refused: %s", trigger.name, exc)
             return _refused(exc.status, str(exc))
 
-    async def _pretend(self, headers: Mapping[str, str], body: bytes) -> None:
-        """Check a signature under a secret that nobody has: who asks for a webhook that is none waits as long as for one."""
+    async def _check_dummy(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Check the signature against a dummy secret, so that the response time does not show which webhooks exist."""
 
         async def unseen(key: str) -> bool:
             return True
 
         with contextlib.suppress(Unwelcome):
-            await accept(headers, body, _NOBODYS, self._clock.now(), unseen)
+            await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """The same delivery may come again: what it asked for has not been done, or not by its own beat."""
+        """Allow the same delivery again, because its beat failed or another process led it."""
         for lease in noted:
             await self._leases.release(lease)
 
@@ -101,7 +101,7 @@ class Deliveries:
 
 
 def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
-    """A webhook's secret. Raises InvalidSettings, which names the variable and never what is in it."""
+    """A webhook's secret. Raises InvalidSettings, which names the variable but never shows its value."""
     variable = trigger.secret_variable or ""
     secret = environment.get(variable, "")
     if len(secret) < LEAST_SECRET:
@@ -114,11 +114,11 @@ def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
 
 
 def _failed(exc: BaseException) -> WebhookAnswer:
-    """What the sender may mend is told; what it may not, only that it failed. It may send the same again."""
+    """The response to a failed beat: with the reason if the sender can fix it, otherwise without. Reraises unknown errors."""
     if isinstance(exc, NotFound | InvalidInput):
         return _refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(exc))
     if isinstance(exc, DrumbeatError):
-        log.error("a webhook's beat failed: %s", exc)
+        log.error("the beat of a webhook failed: %s", exc)
         return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the beat failed; try again")
     raise exc
 

@@ -1,4 +1,4 @@
-"""Subprocess triggers: work was added, and one process that outlives this one goes to look."""
+"""Subprocess triggers: after a push, start one detached process that checks the pool and outlives this process."""
 
 import asyncio
 import json
@@ -24,32 +24,33 @@ from drumbeat.triggers.model import FIRE, Trigger
 
 log = logging.getLogger(__name__)
 
-ON_ITS_WAY = timedelta(seconds=10)  #: how long a checker may take to begin before another is sent
+ON_ITS_WAY = timedelta(seconds=10)  #: how long a checker may take to start before another one is started
 
-NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: a worker that adds work is not its checker's keeper
+NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: so that a checker started by a worker is not treated as part of that worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """How checkers are sent on their way."""
+    """What is needed to start a checker."""
 
     leases: Leases
     owner: str
-    environment: Mapping[str, str]  #: laid over this process's own: the store's URL is in it, never in the command
+    environment: Mapping[str, str]  #: added to this process's environment; has the store's URL, which the command must not show
     log: Path
     state_dir: Path | None = None  #: where a fork server may be
 
 
 async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
-    """Start one checker for a pool, unless one is on its way. False: there is one, and it will see what was added.
+    """Start one checker for a pool. False if another checker is starting already: it will see the new jobs.
 
-    The lease says so. Whoever begins gives it back *before* it looks (``arrive``): work added after that sends another.
+    A lease marks the starting checker. The checker releases it (``arrive``) *before* it looks at the pool, so jobs pushed
+    after that start another checker.
     """
     lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
     if lease is None:
         return False
     try:
-        await asyncio.to_thread(_set_off, dispatch, trigger, json.dumps(trigger.firing(pool_id).to_json()))
+        await asyncio.to_thread(_start_checker, dispatch, trigger, json.dumps(trigger.firing(pool_id).to_json()))
     except SpawnFailed:
         await dispatch.leases.release(lease)
         raise
@@ -57,14 +58,14 @@ async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
 
 
 async def arrive(leases: Leases, trigger: str, pool_id: str) -> None:
-    """Say that a checker has begun: from here on, work that is added needs another."""
+    """Note that a checker has started: jobs pushed from now on need another checker."""
     lease = await leases.find(_name(trigger, pool_id))
     if lease is not None:
         await leases.release(lease)
 
 
-def _set_off(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
-    """Have a checker run: forked where there is a fork server, else as a process, and, if wanted, a server for the next one."""
+def _start_checker(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
+    """Fork a checker from the fork server. If there is none, start a process and, with keep_warm, a fork server."""
     try:
         fork_detached((FIRE, firing), dispatch)
     except NoForkServer:
@@ -75,9 +76,9 @@ def _set_off(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
 
 
 def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
-    """The same as ``start_detached`` through the state folder's fork server. Raises NoForkServer, SpawnAmbiguous."""
+    """Like ``start_detached``, but through the fork server of the state folder. Raises NoForkServer, SpawnAmbiguous."""
     if dispatch.state_dir is None:
-        raise NoForkServer("there is no state folder to find one in")
+        raise NoForkServer("there is no state folder, so there is no fork server")
     request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=made_of())
     try:
         with private_append(dispatch.log) as output:
@@ -89,7 +90,7 @@ def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
 
 
 def start_detached(command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> int:
-    """Start a process that outlives this one, what it prints appended to a file. Answers with its pid. Raises SpawnFailed."""
+    """Start a process that outlives this one and appends its output to a file. Returns its pid. Raises SpawnFailed."""
     try:
         with private_append(log_file) as output:
             process = subprocess.Popen(
@@ -106,8 +107,8 @@ def start_detached(command: Sequence[str], environment: Mapping[str, str], log_f
     return process.pid
 
 
-def _environment(over: Mapping[str, str]) -> dict[str, str]:
-    return {**inherited(os.environ, *NOT_INHERITED), **over}
+def _environment(added: Mapping[str, str]) -> dict[str, str]:
+    return {**inherited(os.environ, *NOT_INHERITED), **added}
 
 
 def _name(trigger: str, pool_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading triggers.yml: checked whole, every wrong or unknown key named."""
+"""Reads and validates triggers.yml; an error names every wrong or unknown key."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _SPELLINGS = {
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  #: the name of an environment variable
 
 
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: what a machine's states call something
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: a name used in the states of a machine
 _BEATS = f"{', '.join([*BeatKind][:-1])} or {[*BeatKind][-1]}"
 _MACHINE_FILES = (".yml", ".yaml", ".json")
 
@@ -34,7 +34,7 @@ class _Block(BaseModel):
 
 
 class Input(_Block):
-    """What the beat is given: the seed's ``input``."""
+    """The key ``input``: the arguments of the beat."""
 
     pool_id: Annotated[str, Field(min_length=1)] | None = None
     max_workers: Annotated[int, Field(ge=0)] | None = None
@@ -42,7 +42,7 @@ class Input(_Block):
 
 
 class Entry(_Block):
-    """What every trigger has."""
+    """The keys that every trigger has."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
     type: TriggerType
@@ -109,7 +109,7 @@ _KINDS: Mapping[TriggerType, type[Entry]] = {
 
 
 def load_triggers(file: Path) -> Sequence[Trigger]:
-    """The triggers of a file. Raises InvalidSettings, which names every key that is wrong."""
+    """The triggers of a file. Raises InvalidSettings that names every wrong key."""
     try:
         found = parse_triggers(file.read_text(encoding="utf-8"))
         return [_located(trigger, file.absolute().parent) for trigger in found]
@@ -120,7 +120,7 @@ def load_triggers(file: Path) -> Sequence[Trigger]:
 
 
 def parse_triggers(text: str) -> Sequence[Trigger]:
-    """The same from a text."""
+    """The triggers of a YAML text. Raises InvalidSettings that names every wrong key."""
     triggers: list[Trigger] = []
     problems: list[str] = []
     for number, entry in enumerate(_entries(text)):
@@ -157,7 +157,7 @@ def _place(number: int, entry: Any) -> str:
 def _trigger(entry: Any) -> Trigger:
     if not isinstance(entry, Mapping):
         raise InvalidSettings(f"expected keys and values, got {shown(entry)}")
-    fields = {"on" if key is True else str(key): value for key, value in entry.items()}  # in YAML 1.1 a bare ``on`` is true
+    fields = {"on" if key is True else str(key): value for key, value in entry.items()}  # YAML 1.1 reads a bare ``on`` as true
     fields["type"] = kind = _kind(fields.get("type"))
     try:
         return _value(_KINDS[kind].model_validate(fields))
@@ -178,13 +178,13 @@ def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
         known = Input if error["loc"][0] == "input" else kind
         return f"{path}: there is no such key; expected one of {', '.join(known.model_fields)}"
     if error["type"] == "missing":
-        return f"{path}: expected it to be given"
-    said = str(error["msg"]).removeprefix("Value error, ")
-    return f"{path}: {said}" if error["type"] == "value_error" else f"{path}: {said}, got {shown(error['input'])}"
+        return f"{path}: this key is required"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{path}: {message}" if error["type"] == "value_error" else f"{path}: {message}, got {shown(error['input'])}"
 
 
 def _located(trigger: Trigger, folder: Path) -> Trigger:
-    """The trigger with the files of its machine found from the folder of triggers.yml. Raises InvalidSettings."""
+    """The trigger with its machine's files resolved relative to triggers.yml. Raises InvalidSettings if one is missing."""
     worker = trigger.worker
     if worker is None:
         return trigger
@@ -211,7 +211,7 @@ def _worker(entry: Entry) -> WorkerMachine | None:
             raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
-        raise InvalidSettings("machines, hooks: expected only beside the file of a FlatMachines machine")
+        raise InvalidSettings("machines, hooks: allowed only if machine is the file of a FlatMachines machine")
     return None
 
 
@@ -221,7 +221,7 @@ def _value(entry: Entry) -> Trigger:
         raise InvalidSettings(
             "input.stale_threshold_seconds: a fleet's policy says when a worker is lost; set heartbeat_timeout there"
         )
-    silent, warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
+    lost_after, keep_warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
     return Trigger(
         name=entry.name,
         type=entry.type,
@@ -229,9 +229,9 @@ def _value(entry: Entry) -> Trigger:
         worker=worker,
         pool_id=given.pool_id,
         max_workers=given.max_workers,
-        lost_after=None if silent is None else timedelta(seconds=silent),
+        lost_after=None if lost_after is None else timedelta(seconds=lost_after),
         schedule=getattr(entry, "schedule", None),
         timezone=getattr(entry, "timezone", None),
         secret_variable=getattr(entry, "secret_variable", None),
-        keep_warm=None if warm is None else timedelta(seconds=warm),
+        keep_warm=None if keep_warm is None else timedelta(seconds=keep_warm),
     )

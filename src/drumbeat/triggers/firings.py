@@ -1,4 +1,4 @@
-"""When a trigger last fired and what came of it: one note of each in the store, written by whoever ran its beat."""
+"""Records when each trigger last fired and with which outcome, as a note in the store."""
 
 import logging
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastFired:
-    """The last time one was pulled, by the store's clock."""
+    """When and with which outcome a trigger last fired, by the store's clock."""
 
     at: datetime
-    ok: bool  #: whether every beat it woke went well
-    outcome: str  #: by pool, or what went wrong
+    ok: bool  #: whether every beat succeeded
+    outcome: str  #: a summary by pool, or the error
 
 
 async def noted(notes: Notes, run: Run, firing: Firing) -> Mapping[str, Any]:
-    """Run a trigger's beat, and note what came of it. Raises what the beat raises; never for the note."""
+    """Run a trigger's beat and record its outcome. Raises what the beat raises; an error while recording is only logged."""
     try:
         beats = await run(firing)
     except DrumbeatError as exc:
@@ -40,20 +40,20 @@ async def noted(notes: Notes, run: Run, firing: Firing) -> Mapping[str, Any]:
 
 
 async def last_fired(notes: Notes) -> Mapping[str, LastFired]:
-    """By the triggers' names. One that never fired is not among them."""
+    """The last firing of each trigger, by trigger name. Triggers that never fired are not included."""
     return {note.name.removeprefix(_PREFIX): _read(note) for note in await notes.list(_PREFIX)}
 
 
 def outcome_of(beats: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the beats of one firing came to, in a line."""
+    """The outcome of one firing's beats, in one line."""
     if not beats:
-        return "there is no pool to look after"
-    said = [f"{pool}: {_did(report)}" for pool, report in list(beats.items())[:_MOST_POOLS]]
-    more = len(beats) - len(said)
-    return "; ".join(said) + (f"; and {more} more" if more else "")
+        return "no pool found"
+    outcomes = [f"{pool}: {_outcome(report)}" for pool, report in list(beats.items())[:_MOST_POOLS]]
+    more = len(beats) - len(outcomes)
+    return "; ".join(outcomes) + (f"; and {more} more" if more else "")
 
 
-def _did(report: Mapping[str, Any]) -> str:
+def _outcome(report: Mapping[str, Any]) -> str:
     if report.get("error"):
         return f"failed: {report['error']}"
     actions = report.get("actions") or ()
@@ -66,7 +66,7 @@ async def _note(notes: Notes, firing: Firing, *, ok: bool, outcome: str) -> None
     try:
         await notes.put(f"{_PREFIX}{firing.trigger}", {"ok": ok, "outcome": outcome[:_LONGEST]})
     except DrumbeatError as exc:
-        log.warning("trigger %s fired, and that could not be noted: %s", firing.trigger, exc)
+        log.warning("trigger %s fired, but its outcome could not be recorded: %s", firing.trigger, exc)
 
 
 def _read(note: Note) -> LastFired:

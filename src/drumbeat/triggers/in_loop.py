@@ -1,4 +1,4 @@
-"""In-loop triggers: work was added, and a task of the caller's own event loop goes to look, without making it wait."""
+"""In-loop triggers: after a push, the beat runs as a task in the caller's event loop, and the caller does not wait for it."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class InLoop:
-    """Runs beats beside the caller. At most one at a time for each trigger and pool, and one more for what came meanwhile."""
+    """Runs beats in the background: at most one at a time per trigger and pool. Pushes during a beat cause one more beat."""
 
     def __init__(self, run: Run, group: asyncio.TaskGroup) -> None:
         self._run = run
@@ -20,24 +20,24 @@ class InLoop:
         self._again: set[tuple[str, str]] = set()
 
     def fire(self, trigger: Trigger, pool_id: str) -> None:
-        """Have a beat run soon; returns at once."""
-        which = (trigger.name, pool_id)
-        if which in self._running:
-            self._again.add(which)
+        """Schedule a beat and return at once."""
+        key = (trigger.name, pool_id)
+        if key in self._running:
+            self._again.add(key)
             return
-        self._running.add(which)
+        self._running.add(key)
         self._group.create_task(self._beats(trigger, pool_id))
 
     async def _beats(self, trigger: Trigger, pool_id: str) -> None:
-        which = (trigger.name, pool_id)
+        key = (trigger.name, pool_id)
         try:
             while True:
-                self._again.discard(which)
+                self._again.discard(key)
                 await self._beat(trigger, pool_id)
-                if which not in self._again:
+                if key not in self._again:
                     return
         finally:
-            self._running.discard(which)
+            self._running.discard(key)
 
     async def _beat(self, trigger: Trigger, pool_id: str) -> None:
         try:
@@ -48,6 +48,6 @@ class InLoop:
 
 @asynccontextmanager
 async def in_loop(run: Run) -> AsyncIterator[InLoop]:
-    """For as long as the block lasts. At its end the beats that run are waited for; nothing outlives it."""
+    """Run in-loop triggers while the block lasts. Its end waits for the beats that are running."""
     async with asyncio.TaskGroup() as group:
         yield InLoop(run, group)

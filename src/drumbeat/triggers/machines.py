@@ -1,4 +1,4 @@
-"""Workers that run a FlatMachines machine: started by the adapter's own runner, in a process of its own."""
+"""Starts workers that run a FlatMachines machine, through the adapter's runner in a separate process."""
 
 import asyncio
 import json
@@ -13,15 +13,15 @@ from drumbeat.triggers.detached import NOT_INHERITED
 from drumbeat.triggers.model import Firing
 
 _RUNNER = "drumbeat.adapters.flatmachines"
-_USUAL_CAP = 10
-_WITHIN = 120.0  #: seconds in which workers must have been started
-_LONGEST = 500
+_DEFAULT_MAX_WORKERS = 10
+_TIMEOUT = 120.0  #: seconds for starting the workers
+_LONGEST_ERROR = 500  #: characters
 
 
 async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """Start as many workers as the queue is worth. Answers as a beat is told; raises SpawnFailed when none could be asked for.
+    """Start as many workers as the queue needs. Returns a beat report. Raises SpawnFailed if the runner fails.
 
-    ``environment`` is laid over this process's own.
+    ``environment`` is added to the environment of this process.
     """
     output = json.loads(await _output(command(firing), {**inherited(os.environ, *NOT_INHERITED), **environment}))
     started, pending = output["started"], output["pending"]
@@ -43,7 +43,7 @@ def command(firing: Firing) -> Sequence[str]:
         raise ValueError(f"trigger {firing.trigger}: expected a machine and a pool")
     machines = [f"--machines={name}={file}" for name, file in firing.worker.machines.items()]
     hooks = [f"--hooks={name}={target}" for name, target in firing.worker.hooks.items()]
-    cap = str(_USUAL_CAP if firing.max_workers is None else firing.max_workers)
+    cap = str(_DEFAULT_MAX_WORKERS if firing.max_workers is None else firing.max_workers)
     start = ("--start-workers", firing.pool_id, "--max-workers", cap)
     return (sys.executable, "-m", _RUNNER, "--config", firing.worker.file, *machines, *hooks, *start)
 
@@ -52,14 +52,14 @@ async def _output(words: Sequence[str], environment: Mapping[str, str]) -> bytes
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*words, env=environment, stdout=pipe, stderr=pipe)
     try:
-        async with asyncio.timeout(_WITHIN):
+        async with asyncio.timeout(_TIMEOUT):
             output, errors = await process.communicate()
     except TimeoutError as exc:
-        raise SpawnFailed(f"expected workers of {words[4]} to be started within {_WITHIN:.0f} s, got no answer") from exc
+        raise SpawnFailed(f"expected workers of {words[4]} to be started within {_TIMEOUT:.0f} s, got no answer") from exc
     finally:
         if process.returncode is None:
             process.kill()
     if process.returncode:
-        said = errors.decode(errors="replace").strip()[-_LONGEST:]
-        raise SpawnFailed(f"expected workers of {words[4]} to be started, got exit code {process.returncode}: {said}")
+        error = errors.decode(errors="replace").strip()[-_LONGEST_ERROR:]
+        raise SpawnFailed(f"expected workers of {words[4]} to be started, got exit code {process.returncode}: {error}")
     return output

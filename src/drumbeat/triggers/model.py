@@ -1,4 +1,4 @@
-"""Triggers as values: what wakes which beat."""
+"""The values of triggers: what starts which beat."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,26 +6,26 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-WORK_ADDED = "work_added"  #: the one event that triggers wait for
-FIRE = "fire"  #: what a fork server is told before a firing: be the checker of a subprocess trigger
+WORK_ADDED = "work_added"  #: the only event that fires triggers
+FIRE = "fire"  #: tells a fork server to run the checker of a subprocess trigger
 
 
 class TriggerType(StrEnum):
-    """How a trigger is pulled."""
+    """What fires a trigger."""
 
-    CRON = "cron"  #: at the times of a schedule
-    WEBHOOK = "webhook"  #: by a signed HTTP request
-    SUBPROCESS = "subprocess"  #: by a push, in a process of its own
-    IN_LOOP = "in-loop"  #: by a push, as a task of the pusher's own event loop
-    SERVERLESS = "serverless"  #: by a cloud's own scheduler or gateway
+    CRON = "cron"  #: a schedule
+    WEBHOOK = "webhook"  #: a signed HTTP request
+    SUBPROCESS = "subprocess"  #: a push; the beat runs in a separate process
+    IN_LOOP = "in-loop"  #: a push; the beat runs as a task in the pusher's event loop
+    SERVERLESS = "serverless"  #: the scheduler or gateway of a cloud
 
 
 class BeatKind(StrEnum):
-    """Which beat a trigger wakes."""
+    """Which beat a trigger runs."""
 
     CHECKER = "parallelization_checker"
     REAPER = "stale_worker_reaper"
-    FLEET = "fleet_beat"  #: ours: look, decide and act once for a fleet
+    FLEET = "fleet_beat"  #: one beat of a fleet's autoscaler: observe, decide, act
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,47 +33,47 @@ class WorkerMachine:
     """A FlatMachines machine that a pool's workers run."""
 
     file: str
-    machines: Mapping[str, str] = field(default_factory=dict)  #: names its states use → files
-    hooks: Mapping[str, str] = field(default_factory=dict)  #: names its states use → module:factory or FILE.py:factory
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names that its states use → files
+    hooks: Mapping[str, str] = field(default_factory=dict)  #: names that its states use → module:factory or FILE.py:factory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One beat, asked for."""
+    """A request to run one beat."""
 
     trigger: str
     machine: BeatKind = BeatKind.CHECKER
     pool_id: str | None = None  #: None: every pool of jobs, or every fleet
     max_workers: int | None = None
-    lost_after: timedelta | None = None  #: the reaper's threshold, if not each pool's own
-    worker: WorkerMachine | None = None  #: what the checker has workers run, if not the pool's own handlers
+    lost_after: timedelta | None = None  #: the reaper's threshold; None: each pool's setting
+    worker: WorkerMachine | None = None  #: the machine that new workers run; None: the pool's handlers
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Firing":
-        """What ``to_json`` wrote."""
-        silent, worker = fields.get("lost_after"), fields.get("worker")
+        """Read what ``to_json`` wrote."""
+        lost_after, worker = fields.get("lost_after"), fields.get("worker")
         return cls(
             trigger=fields["trigger"],
             machine=BeatKind(fields["machine"]),
             pool_id=fields["pool_id"],
             max_workers=fields["max_workers"],
-            lost_after=None if silent is None else timedelta(seconds=silent),
+            lost_after=None if lost_after is None else timedelta(seconds=lost_after),
             worker=None if worker is None else WorkerMachine(**worker),
         )
 
     def to_json(self) -> dict[str, Any]:
-        silent = None if self.lost_after is None else self.lost_after.total_seconds()
+        lost_after = None if self.lost_after is None else self.lost_after.total_seconds()
         return {
             "trigger": self.trigger,
             "machine": self.machine.value,
             "pool_id": self.pool_id,
             "max_workers": self.max_workers,
-            "lost_after": silent,
+            "lost_after": lost_after,
             "worker": None if self.worker is None else asdict(self.worker),
         }
 
 
-Run = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: what runs a beat; answers with each pool's report
+Run = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs a beat and returns the report of each pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +86,14 @@ class Trigger:
     pool_id: str | None = None
     max_workers: int | None = None
     lost_after: timedelta | None = None
-    schedule: str | None = None  #: five fields, of a cron trigger and perhaps a serverless one
-    timezone: str | None = None  #: None: UTC here, the machine's own in a crontab
-    secret_variable: str | None = None  #: where a webhook's secret is, never what it is
-    worker: WorkerMachine | None = None  #: what workers run, if not the pool's own handlers
-    keep_warm: timedelta | None = None  #: for so long after its last use a fork server is kept for a subprocess trigger
+    schedule: str | None = None  #: a cron expression; required for cron, optional for serverless
+    timezone: str | None = None  #: None: UTC here, the machine's time zone in a crontab
+    secret_variable: str | None = None  #: the environment variable that holds a webhook's secret
+    worker: WorkerMachine | None = None  #: the machine that new workers run; None: the pool's handlers
+    keep_warm: timedelta | None = None  #: how long a subprocess trigger keeps its fork server after the last use
 
     def firing(self, pool_id: str | None = None) -> Firing:
-        """The beat it wakes; of a pool that is named now, unless the trigger names its own."""
+        """The beat that this trigger runs. ``pool_id`` is used only if the trigger names no pool."""
         return Firing(
             trigger=self.name,
             machine=self.machine,
@@ -103,11 +103,11 @@ class Trigger:
             worker=self.worker,
         )
 
-    def looks_after(self, pool_id: str) -> bool:
-        """Whether it has workers started for a pool by itself, at a push or by a schedule."""
-        by_itself = {TriggerType.SUBPROCESS, TriggerType.IN_LOOP, TriggerType.CRON}
-        return self.type in by_itself and self.machine is BeatKind.CHECKER and self.pool_id in {None, pool_id}
+    def starts_workers_for(self, pool_id: str) -> bool:
+        """Whether a push or a schedule makes this trigger start workers for a pool."""
+        automatic = {TriggerType.SUBPROCESS, TriggerType.IN_LOOP, TriggerType.CRON}
+        return self.type in automatic and self.machine is BeatKind.CHECKER and self.pool_id in {None, pool_id}
 
-    def hears(self, pool_id: str) -> bool:
-        """Whether work added to a pool pulls it."""
+    def fires_on_push_to(self, pool_id: str) -> bool:
+        """Whether a push to a pool fires this trigger."""
         return self.type in {TriggerType.SUBPROCESS, TriggerType.IN_LOOP} and self.pool_id in {None, pool_id}

@@ -1,4 +1,4 @@
-"""Cron expressions: five fields, read and turned into moments. Pure: no clock."""
+"""Parses cron expressions with five fields and computes the next due time. Pure: no clock."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _MACROS: Mapping[str, str] = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_FARTHEST = 366 * 9  #: days: from one 29 February to the next, over the turn of a century
+_MAX_DAYS = 366 * 9  #: how far to search: a 29 February may be eight years away, around a turn of the century
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """What one of the five may be."""
+    """The allowed values of one of the five fields."""
 
     name: str
     first: int
@@ -43,7 +43,7 @@ class _Field:
         first = self._number(low, self.first, self.last)
         last = self._number(high, self.first, self.last) if ranged else self.last if stepped else first
         if last < first:
-            raise InvalidSettings(f"{self.name}: expected a range that rises, got {span!r}")
+            raise InvalidSettings(f"{self.name}: expected a range from low to high, got {span!r}")
         return range(first, last + 1, every)
 
     def _number(self, text: str, first: int, last: int) -> int:
@@ -64,7 +64,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronSchedule:
-    """A cron expression, read. Where both days are restricted, either will do, as in every cron."""
+    """A parsed cron expression. If day of month and day of week are both restricted, one match is enough, as in cron."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -74,7 +74,7 @@ class CronSchedule:
     either_day: bool = False
 
     def on(self, day: date) -> bool:
-        """Whether it comes due at all on a day."""
+        """Whether the schedule is due at any time on this day."""
         weekday = day.isoweekday() % 7 in self.weekdays
         monthday = day.day in self.days
         return day.month in self.months and (weekday or monthday if self.either_day else weekday and monthday)
@@ -85,10 +85,10 @@ class CronSchedule:
 
 
 def parse_schedule(text: str) -> CronSchedule:
-    """Five fields (``*``, numbers, names, ranges, lists, steps), or a word such as @hourly. Raises InvalidSettings."""
+    """Parse five fields (``*``, numbers, names, ranges, lists, steps), or a word such as @hourly. Raises InvalidSettings."""
     parts = _MACROS.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
-        raise InvalidSettings(f"expected five fields (minute hour day month weekday) or @hourly and its kind, got {text!r}")
+        raise InvalidSettings(f"expected five fields (minute hour day month weekday) or a word such as @hourly, got {text!r}")
     minutes, hours, days, months, weekdays = (field.read(part) for field, part in zip(_FIELDS, parts, strict=True))
     schedule = CronSchedule(
         minutes=minutes,
@@ -99,12 +99,12 @@ def parse_schedule(text: str) -> CronSchedule:
         either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
     )
     if not schedule.either_day and min(days) > max(_LONGEST_MONTH[month] for month in months):
-        raise InvalidSettings(f"expected a day that comes in one of its months, got {text!r}")
+        raise InvalidSettings(f"expected a day that exists in one of the months, got {text!r}")
     return schedule
 
 
 def zone(name: str | None) -> ZoneInfo:
-    """A time zone by its name; UTC for none. Raises InvalidSettings."""
+    """A time zone by its name; None means UTC. Raises InvalidSettings."""
     try:
         return ZoneInfo(name or "UTC")
     except (KeyError, ValueError, OSError) as exc:
@@ -112,23 +112,23 @@ def zone(name: str | None) -> ZoneInfo:
 
 
 def next_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> datetime:
-    """The first moment after this one at which it comes due, in UTC.
+    """The first time after ``moment`` at which the schedule is due, in UTC. Raises InvalidSettings if there is none.
 
-    When clocks are set forward, what was due in the hour that is missing comes as much later; when they are set back, what is
-    due at every hour comes in both, what is due at certain hours in the first. So nothing is left out, and nothing comes twice.
+    When clocks are set forward, a time in the missing hour moves to the hour after it. When clocks are set back, an hourly
+    schedule is due in both of the equal hours, any other schedule only in the first. So no run is skipped or repeated.
     """
     day = moment.astimezone(where).date() - timedelta(days=1)
-    for _ in range(_FARTHEST):
+    for _ in range(_MAX_DAYS):
         if schedule.on(day):
             later = [each for each in _moments(schedule, day, where) if each > moment]
             if later:
                 return min(later)
         day += timedelta(days=1)
-    raise InvalidSettings(f"expected a schedule that comes due within {_FARTHEST // 366} years, got none after {moment}")
+    raise InvalidSettings(f"expected a schedule that is due within {_MAX_DAYS // 366} years, got none after {moment}")
 
 
 def _moments(schedule: CronSchedule, day: date, where: ZoneInfo) -> Iterator[datetime]:
-    """Every moment of a day at which it comes due."""
+    """Every time of a day at which the schedule is due."""
     for hour in schedule.hours:
         for minute in schedule.minutes:
             first = datetime.combine(day, time(hour, minute), where)
@@ -138,6 +138,6 @@ def _moments(schedule: CronSchedule, day: date, where: ZoneInfo) -> Iterator[dat
 
 
 def _comes_twice(wall: datetime) -> bool:
-    """Whether the clocks show this time twice: they are set back after it, so the second has the lesser offset."""
+    """Whether the clocks show this time twice, because they are set back after it: the second time has a smaller offset."""
     first, second = wall.utcoffset(), wall.replace(fold=1).utcoffset()
     return first is not None and second is not None and second < first

@@ -1,4 +1,4 @@
-"""The built-in scheduler: cron triggers kept by a process that runs anyway."""
+"""The built-in scheduler: runs cron triggers inside a long-running process."""
 
 import asyncio
 import logging
@@ -15,15 +15,15 @@ _LONGEST_SLEEP = timedelta(seconds=30)  #: so that a correction of the wall cloc
 
 
 def due_after(trigger: Trigger, moment: datetime) -> datetime:
-    """When a cron trigger comes due next."""
+    """When a cron trigger is due next."""
     return next_after(parse_schedule(trigger.schedule or ""), moment, zone(trigger.timezone))
 
 
 class Scheduler:
-    """Fires cron triggers at their times until cancelled.
+    """Fires cron triggers at their scheduled times until cancelled.
 
-    Each trigger is on its own: a slow beat delays no other's. One that comes due while its last beat still runs is left out,
-    and so are those missed while the process slept: the next beat sees what they would have seen.
+    Triggers run independently: a slow beat delays no other trigger. A run that is due while the last beat still runs is
+    skipped, and so are runs missed while the machine slept: the next beat handles what they would have handled.
     """
 
     def __init__(self, triggers: Sequence[Trigger], run: Run, clock: Clock) -> None:
@@ -32,7 +32,7 @@ class Scheduler:
         self._clock = clock
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             for trigger in self._triggers:
                 group.create_task(self._keep_one(trigger))
@@ -48,4 +48,4 @@ class Scheduler:
         try:
             log.info("trigger %s: %s", trigger.name, await self._run(trigger.firing()))
         except Exception:
-            log.exception("trigger %s failed; it is tried again when it comes due", trigger.name)
+            log.exception("trigger %s failed; it runs again at its next scheduled time", trigger.name)

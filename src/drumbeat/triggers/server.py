@@ -1,4 +1,4 @@
-"""A small HTTP server for webhooks: one request per connection, everything bounded in size and time."""
+"""A small HTTP server for webhooks: one request per connection, with limits on size and time."""
 
 import asyncio
 import json
@@ -16,15 +16,15 @@ from drumbeat.triggers.webhook import LARGEST_BODY
 log = logging.getLogger(__name__)
 
 _LARGEST_HEAD = 16 * 1024
-_ARRIVES_WITHIN = timedelta(seconds=10)  #: for a request to arrive whole, from the moment its connection was made
-_MOST_AT_ONCE = 64  #: requests that are answered; others wait for their turn
-_MOST_OPEN = 512  #: connections; more are closed at once
+_ARRIVES_WITHIN = timedelta(seconds=10)  #: from connecting until the request has arrived completely
+_MOST_AT_ONCE = 64  #: requests handled at once; others wait
+_MOST_OPEN = 512  #: open connections; further ones are closed at once
 
 Answering = Callable[[str, str, Mapping[str, str], bytes], Awaitable[WebhookAnswer]]
 
 
 class _Unreadable(Exception):
-    """A request that is none."""
+    """Data that is not a valid HTTP request."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -35,29 +35,29 @@ class _Unreadable(Exception):
 async def serve(
     answer: Answering, host: str, port: int, *, within: timedelta = _ARRIVES_WITHIN
 ) -> AsyncIterator[tuple[str, int]]:
-    """Listen for as long as the block lasts. Gives the address; port 0 takes a free one. Raises InvalidSettings."""
+    """Listen while the block lasts. Yields the address; port 0 picks a free port. Raises InvalidSettings."""
     busy = asyncio.Semaphore(_MOST_AT_ONCE)
     connections: set[asyncio.StreamWriter] = set()
 
-    async def in_turn(*request: Any) -> WebhookAnswer:
+    async def limited(*request: Any) -> WebhookAnswer:
         async with busy:
             return await answer(*request)
 
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(connections) >= _MOST_OPEN:
             writer.close()
             return
         connections.add(writer)
         try:
-            await _converse(reader, writer, in_turn, within.total_seconds())
+            await _handle(reader, writer, limited, within.total_seconds())
         except (ConnectionError, TimeoutError) as exc:
-            log.info("a caller left: %s", exc)
+            log.info("a client disconnected before it had its response: %s", exc)
         finally:
             connections.discard(writer)
             writer.close()
 
     try:
-        server = await asyncio.start_server(meet, host, port, limit=_LARGEST_HEAD)
+        server = await asyncio.start_server(connected, host, port, limit=_LARGEST_HEAD)
     except (OSError, OverflowError) as exc:
         raise InvalidSettings(f"expected to listen on {host}:{port}, got: {exc}; choose another --port") from exc
     async with server:
@@ -65,19 +65,19 @@ async def serve(
         yield str(address[0]), int(address[1])
 
 
-async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answering, seconds: float) -> None:
+async def _handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answering, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             method, path, headers, body = await _request(reader)
-        said = await answer(method, path, headers, body)
+        reply = await answer(method, path, headers, body)
     except _Unreadable as exc:
-        said = exc.answer
+        reply = exc.answer
     except TimeoutError:
-        said = WebhookAnswer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {seconds:g} s"})
+        reply = WebhookAnswer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {seconds:g} s"})
     except Exception:
-        log.exception("a request could not be answered")
-        said = WebhookAnswer(status=HTTPStatus.INTERNAL_SERVER_ERROR, body={"error": "it failed; the log says why"})
-    writer.write(_written(said))
+        log.exception("a webhook request failed")
+        reply = WebhookAnswer(status=HTTPStatus.INTERNAL_SERVER_ERROR, body={"error": "internal error; see the server's log"})
+    writer.write(_written(reply))
     async with asyncio.timeout(seconds):
         await writer.drain()
 
@@ -86,7 +86,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, str, Mapping[str,
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.LimitOverrunError as exc:
-        raise _Unreadable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "expected shorter headers") from exc
+        raise _Unreadable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"headers: expected up to {_LARGEST_HEAD} bytes") from exc
     except asyncio.IncompleteReadError as exc:
         raise _Unreadable(HTTPStatus.BAD_REQUEST, "expected an HTTP request") from exc
     first, *rest = head.rstrip("\r\n").split("\r\n")

@@ -1,4 +1,4 @@
-"""Serverless triggers: what a cloud's event asks for, and the manifest with which Kubernetes asks by itself."""
+"""Serverless triggers: handles cloud events (AWS Lambda), and writes Kubernetes CronJob manifests."""
 
 import base64
 import binascii
@@ -14,11 +14,11 @@ from drumbeat.triggers.schedule import parse_schedule
 
 
 async def answer_event(event: Mapping[str, Any], run: Run, deliveries: Deliveries | None) -> Mapping[str, Any]:
-    """Run the beat an AWS-Lambda-shaped event asks for.
+    """Run the beat that an event in the form of AWS Lambda asks for.
 
-    An HTTP event (a function URL, an API gateway) must be signed like any webhook and is answered with a status code; one of a
-    scheduler says what it wants in ``detail`` (EventBridge), or is itself the input. No ``deliveries``: no webhooks.
-    Raises InvalidInput.
+    An HTTP event (function URL, API gateway) must be signed like any webhook and gets a response with a status code. A
+    scheduler's event has the input in ``detail`` (EventBridge), or is the input itself. Without ``deliveries`` there are no
+    webhooks. Raises InvalidInput.
     """
     if "headers" in event and ("body" in event or "requestContext" in event):
         return await _answer_http(event, deliveries)
@@ -27,25 +27,25 @@ async def answer_event(event: Mapping[str, Any], run: Run, deliveries: Deliverie
 
 
 def firing_of(fields: Mapping[str, Any]) -> Firing:
-    """The beat an event's own fields ask for; what a cloud adds of its own is left alone, what is ours is checked."""
+    """The beat that an event's fields ask for. Other fields, which the cloud adds, are ignored. Raises InvalidInput."""
     given = fields.get("input", fields)
     if not isinstance(given, Mapping):
         raise InvalidInput(f"input: expected keys and values, got {type(given).__name__}")
-    wanted = {**{key: fields[key] for key in ("machine", "trigger") if key in fields}, **given}
-    machine = wanted.get("machine", BeatKind.CHECKER)
+    request = {**{key: fields[key] for key in ("machine", "trigger") if key in fields}, **given}
+    machine = request.get("machine", BeatKind.CHECKER)
     if machine not in tuple(BeatKind):
         raise InvalidInput(f"machine: expected one of {', '.join(BeatKind)}, got {machine!r}")
-    silent = _number(wanted, "stale_threshold_seconds")
-    cap = _number(wanted, "max_workers")
-    pool_id = wanted.get("pool_id")
+    lost_after = _number(request, "stale_threshold_seconds")
+    max_workers = _number(request, "max_workers")
+    pool_id = request.get("pool_id")
     if pool_id is not None and not (isinstance(pool_id, str) and pool_id):
         raise InvalidInput(f"pool_id: expected a pool's name, got {pool_id!r}")
     return Firing(
-        trigger=str(wanted.get("trigger", "event")),
+        trigger=str(request.get("trigger", "event")),
         machine=BeatKind(machine),
         pool_id=pool_id,
-        max_workers=cap,
-        lost_after=None if silent is None else timedelta(seconds=silent),
+        max_workers=max_workers,
+        lost_after=None if lost_after is None else timedelta(seconds=lost_after),
     )
 
 
@@ -78,19 +78,17 @@ def _body(event: Mapping[str, Any]) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as exc:
-        raise InvalidInput(f"body: expected base64, as the event says: {exc}") from exc
+        raise InvalidInput(f"body: expected base64, since isBase64Encoded is set: {exc}") from exc
 
 
 def cron_job(
     trigger: Trigger, image: str, secret: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """A Kubernetes CronJob that runs a trigger's beat; the store's URL comes from a secret of the cluster, ``variables`` are
-    written down as they are.
-
-    Raises InvalidInput for a trigger without a schedule.
+    """A Kubernetes CronJob that runs a trigger's beat. The store's URL comes from a Kubernetes secret; ``variables`` are
+    written into the manifest. Raises InvalidInput if the trigger has no schedule.
     """
     if trigger.schedule is None:
-        raise InvalidInput(f"trigger {trigger.name} has no schedule; expected one, for a CronJob to keep")
+        raise InvalidInput(f"trigger {trigger.name} has no schedule, which a CronJob needs; add one to triggers.yml")
     parse_schedule(trigger.schedule)
     name = kubernetes_name(trigger.name)
     store = {"name": "DRUMBEAT_STORE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "DRUMBEAT_STORE"}}}
@@ -105,7 +103,7 @@ def cron_job(
     spec = {
         "schedule": trigger.schedule,
         "timeZone": trigger.timezone or "Etc/UTC",
-        "concurrencyPolicy": "Allow",  # the pool's lease and its cap see to it that no two start too many
+        "concurrencyPolicy": "Allow",  # the pool's lease and max_workers prevent too many workers
         "successfulJobsHistoryLimit": 1,
         "failedJobsHistoryLimit": 3,
         "jobTemplate": {"spec": job},
@@ -115,6 +113,6 @@ def cron_job(
 
 
 def kubernetes_name(name: str) -> str:
-    """A trigger's name as Kubernetes allows it: small letters, digits and dashes, at most 52 of them."""
+    """A trigger's name in the form that Kubernetes allows: at most 52 lowercase letters, digits and dashes."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
     return f"drumbeat-{plain}"[:52].strip("-")

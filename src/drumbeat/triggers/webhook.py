@@ -1,4 +1,4 @@
-"""Webhooks: who may pull a trigger over HTTP, and only once per delivery."""
+"""Webhook requests: checks the signature and detects repeated deliveries."""
 
 import hashlib
 import hmac
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 
-TIMESTAMP = "X-Drumbeat-Timestamp"  #: seconds since 1970, when it was signed
+TIMESTAMP = "X-Drumbeat-Timestamp"  #: when the request was signed, in seconds since 1970
 SIGNATURE = "X-Drumbeat-Signature"  #: sha256=HEX
-KEY = "Idempotency-Key"  #: optional; two deliveries of one key are one
+KEY = "Idempotency-Key"  #: optional; requests with the same key count as one delivery
 
-WINDOW = timedelta(minutes=5)  #: how far the sender's clock may be from ours, either way
-REMEMBERED = timedelta(days=1)  #: for how long a delivery is known again
+WINDOW = timedelta(minutes=5)  #: how far the sender's clock may differ from ours
+REMEMBERED = timedelta(days=1)  #: how long a repeated delivery is recognised
 LARGEST_BODY = 64 * 1024
 LEAST_SECRET = 16  #: characters
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _STAMP = re.compile(r"[0-9]{1,12}")
 
-Seen = Callable[[str], Awaitable[bool]]  #: notes a delivery; True when it was noted before
+Seen = Callable[[str], Awaitable[bool]]  #: records a delivery; True if it was recorded before
 
 
 class Unwelcome(Exception):
-    """A request that is refused. Never leaves this package: it becomes an HTTP answer."""
+    """A refused request. Raised only inside this package, which turns it into an HTTP response."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -34,26 +34,26 @@ class Unwelcome(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A request that was signed with the secret."""
+    """A request that is signed with the secret."""
 
-    key: str  #: what it is known by if it comes again
+    key: str  #: identifies the delivery if it is repeated
     pool_id: str | None
-    repeated: bool  #: it came before, and there is nothing to do
+    repeated: bool  #: it was received before, so there is nothing to do
 
 
 def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> str:
-    """The signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or over TIMESTAMP.KEY.BODY where it has a key.
+    """The signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or over TIMESTAMP.KEY.BODY if it has a key.
 
-    Neither can be taken for the other: a body is JSON or nothing, and no JSON begins with a key and a dot.
+    The two forms cannot be confused: a body is empty or JSON, and no JSON starts with a key and a dot.
     """
     signed = f"{timestamp}." if key is None else f"{timestamp}.{key}."
     return "sha256=" + hmac.new(secret.encode(), signed.encode() + body, hashlib.sha256).hexdigest()
 
 
 async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: Seen) -> Delivery:
-    """A delivery that is signed, recent and whole. Raises Unwelcome.
+    """Check a request and return its delivery. Raises Unwelcome if it is not signed, not recent or not valid.
 
-    Neither body nor key is looked at before the signature is known to be good, and nothing is noted before all of it is.
+    The body and the key are read only after the signature is checked; the delivery is recorded only after all checks.
     """
     if len(body) > LARGEST_BODY:
         raise Unwelcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {len(body)}")
@@ -61,8 +61,8 @@ async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: date
     signature = _checked_signature(given, body, secret, now, given.get(KEY.lower()))
     key = _checked_key(given.get(KEY.lower()))
     pool_id = _pool(body)
-    known_by = f"key-{key}" if key is not None else f"signature-{signature.removeprefix('sha256=')}"
-    return Delivery(key=known_by, pool_id=pool_id, repeated=await seen(known_by))
+    identity = f"key-{key}" if key is not None else f"signature-{signature.removeprefix('sha256=')}"
+    return Delivery(key=identity, pool_id=pool_id, repeated=await seen(identity))
 
 
 def _checked_key(key: str | None) -> str | None:
@@ -78,16 +78,16 @@ def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: 
     if not _STAMP.fullmatch(stamp):
         raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected seconds since 1970")
     if not hmac.compare_digest(sign(secret, int(stamp), body, key).encode(), signature.encode(errors="replace")):
-        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not that of this request under the trigger's secret")
+        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it does not match this request and the trigger's secret")
     if abs(now.timestamp() - int(stamp)) > WINDOW.total_seconds():
         raise Unwelcome(
-            HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected a moment within {WINDOW.total_seconds():g} s of now, got {stamp}"
+            HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected a time within {WINDOW.total_seconds():g} s of now, got {stamp}"
         )
     return signature
 
 
 def _pool(body: bytes) -> str | None:
-    """The pool a body names; whatever else it says is the sender's own business."""
+    """The pool that a request body names. Other keys are ignored. Raises Unwelcome."""
     if not body.strip():
         return None
     try:

@@ -1,1 +1,1 @@
-"""What a person sees in a browser, and what other programs call: an HTTP API, streams and pages, all over the control plane."""
+"""The web server: the HTTP API, live streams and the pages of the dashboard."""

@@ -1,4 +1,4 @@
-"""The application: API, streams and pages behind one gate."""
+"""The web application: API, streams and pages behind one authentication layer."""
 
 from fastapi import FastAPI
 
@@ -11,11 +11,11 @@ from drumbeat.web.methods import Methods
 from drumbeat.web.problems import explain_errors
 from drumbeat.web.schema import describe
 
-DESCRIPTION = "Runs, templates, pools, jobs, workers and fleets: what the command line can do, over HTTP."
+DESCRIPTION = "Manage runs, templates, pools, jobs, workers and fleets over HTTP."
 
 
-def make_api(house: AppState | None = None) -> FastAPI:
-    """The HTTP API alone, without its gate; without a house it can only be described."""
+def make_api(state: AppState | None = None) -> FastAPI:
+    """The HTTP API without authentication. Without a state it can only generate its OpenAPI schema."""
     app = FastAPI(
         title="Drumbeat",
         version=__version__,
@@ -25,7 +25,7 @@ def make_api(house: AppState | None = None) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
         redirect_slashes=False,
     )
-    app.state.house = house
+    app.state.app_state = state
     explain_errors(app)
     for router in api.ROUTERS:
         app.include_router(router)
@@ -33,11 +33,11 @@ def make_api(house: AppState | None = None) -> FastAPI:
     return app
 
 
-def make_app(house: AppState, *, with_pages: bool = True) -> AuthMiddleware:
-    """Everything a server answers. Pages are NiceGUI's, which allows one application a process."""
-    app = make_api(house)
+def make_app(state: AppState, *, with_pages: bool = True) -> AuthMiddleware:
+    """API, streams and pages with authentication. NiceGUI, which serves the pages, allows one application per process."""
+    app = make_api(state)
     if with_pages:
         from drumbeat.web.pages import add_pages
 
-        add_pages(app, house)
-    return AuthMiddleware(DisconnectMiddleware(Methods(app)), house.settings, house.clock)
+        add_pages(app, state)
+    return AuthMiddleware(DisconnectMiddleware(Methods(app)), state.settings, state.clock)

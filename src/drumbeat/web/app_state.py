@@ -1,4 +1,4 @@
-"""What the API and the pages share while a server runs."""
+"""The state that the API and the pages share while a server runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppState:
-    """One server: its control plane, its settings, and the group its background work belongs to."""
+    """One server: its control plane, its settings, and the task group of its background work."""
 
     plane: ControlPlane
     settings: WebSettings
     clock: Clock
-    group: asyncio.TaskGroup  #: what is started in it ends with the server
-    triggers: "TriggerService | None" = None  #: those of the file this server keeps
-    wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: pulls those of them that wait for work in a pool
-    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held while something long is computed: one at a time
-    feeds: Feeds = field(init=False)  #: what is watched, read once for everybody who watches
-    verdicts: Verdicts = field(init=False)  #: how runs stand
+    group: asyncio.TaskGroup  #: its tasks end with the server
+    triggers: "TriggerService | None" = None  #: of this server's trigger file; None: it has no file
+    wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: fires the triggers that a push to a pool fires
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held during a simulation: one at a time
+    feeds: Feeds = field(init=False)  #: live updates of runs and pools, each read once for all viewers
+    verdicts: Verdicts = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "feeds", Feeds(clock=self.clock, group=self.group))
         object.__setattr__(self, "verdicts", Verdicts(self.plane))
 
     async def work_added(self, pool_id: str) -> Sequence[str]:
-        """Say that a pool has new work. Answers with the triggers that were pulled for it; never raises for them."""
+        """Fire the triggers that a push to a pool fires. Returns their names. Their errors are logged, not raised."""
         return () if self.wake is None else await self.wake(pool_id)
 
     def fingerprint(self, request: bytes) -> str:
-        """The same for the same request; where there is a key in DRUMBEAT_KEY, of no use to whoever guesses at a request."""
+        """A hash of a request, keyed if DRUMBEAT_KEY is set, so that the request cannot be guessed from it."""
         return self.plane.vault().fingerprint(request)

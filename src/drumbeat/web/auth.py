@@ -1,4 +1,4 @@
-"""The gate before everything the server answers: API, pages, streams and files alike. Nobody passes beside it."""
+"""Authentication of every request: API, pages, streams and static files."""
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -22,15 +22,15 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-PROBES = frozenset({"/health", "/ready"})  #: load balancers ask these without a token, and by whatever name; they tell nothing
-HOOKS = "/hooks/"  #: webhooks are let in by their signature, which is checked behind the gate
-POLICY_VIOLATION = 1008  #: what a WebSocket that is refused is closed with
+PROBES = frozenset({"/health", "/ready"})  #: need no token and accept any Host, for load balancers; they reveal nothing
+HOOKS = "/hooks/"  #: webhooks need no token; their route checks their signature
+POLICY_VIOLATION = 1008  #: close code of a refused WebSocket
 
 log = logging.getLogger(__name__)
 
 
 class AuthMiddleware:
-    """Lets a request through to the application, with its caller in the scope's state, or answers it here."""
+    """Passes a request to the application, with its caller in the scope's state, or answers it itself."""
 
     def __init__(self, app: App, settings: WebSettings, clock: Clock) -> None:
         self._app = app
@@ -47,33 +47,33 @@ class AuthMiddleware:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         answer = self._answer(scope, headers)
         if answer is not None:
-            await _refuse(answer, scope, receive, _guarding(send, scope["path"], is_refusal=True))
+            await _refuse(answer, scope, receive, _with_headers(send, scope["path"], is_refusal=True))
         elif self._is_login(scope):
-            told = _guarding(send, scope["path"], is_refusal=True)
-            await self._login.answer(scope, receive, told, self._address(scope, headers))
+            guarded_send = _with_headers(send, scope["path"], is_refusal=True)
+            await self._login.answer(scope, receive, guarded_send, self._address(scope, headers))
         else:
-            await self._app(scope, bounded(scope, headers, receive), _guarding(send, scope["path"], is_refusal=False))
+            await self._app(scope, bounded(scope, headers, receive), _with_headers(send, scope["path"], is_refusal=False))
 
     def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
-        """Why a request does not pass, as an answer to it; None: it passes."""
+        """The response to a request that may not reach the application; None: it may."""
         if scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
             return None
         if not self._is_ours(headers.get("host", "")):
-            return problem(421, "expected this server's own name in Host; give it with --name if a proxy is before it")
+            return problem(421, "expected this server's name in the Host header; behind a proxy, start the server with --name")
         method, path = scope.get("method", "GET"), scope["path"]
         if self._is_foreign(headers) and (scope["type"] == "websocket" or method not in SAFE_METHODS):
-            return problem(403, "expected the request to come from this server's own pages; another site sent it")
+            return problem(403, "expected a request from this server's own pages, got one from another site")
         if self._is_login(scope) or (path.startswith(HOOKS) and method == "POST"):
             return None
         caller = self._caller(headers)
         if caller is None:
-            return self._stranger(scope, headers)
+            return self._unauthenticated(scope, headers)
         if path == LOGOUT and scope["type"] == "http":
             return self._login.leave(headers)
         if path == LOGIN and method == "GET":
             return RedirectResponse("/", status_code=303)
         if not allowed(caller, method):
-            return problem(403, "expected an operator, got a reader, who may look and change nothing")
+            return problem(403, "expected the operator role, got reader, which is read-only")
         scope.setdefault("state", {})["caller"] = caller
         return None
 
@@ -81,8 +81,8 @@ class AuthMiddleware:
         is_form = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == LOGIN
         return is_form and not self._settings.is_open
 
-    def _stranger(self, scope: Scope, headers: dict[str, str]) -> Response:
-        """Response to an unauthenticated request. A wrong token counts; none at all does not."""
+    def _unauthenticated(self, scope: Scope, headers: dict[str, str]) -> Response:
+        """Response to an unauthenticated request. A wrong token counts as an attempt; no token does not."""
         if _token(headers) is not None:
             address = self._address(scope, headers)
             if wait := self._attempts.barred_for(address):
@@ -104,29 +104,29 @@ class AuthMiddleware:
         return Caller(role=session.role, means=Means.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now()))
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:
-        """Whose request it is. A proxy of this machine's, told of by --name, says for whom it asks."""
+        """The client's address. With --name, a proxy on this machine is trusted to report it."""
         client = scope.get("client")
         peer = str(client[0]) if client else "unknown"
         forwarded = headers.get("x-forwarded-for", "")
         return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server; without a token other names would let other sites in (DNS rebinding)."""
+        """Whether a Host header names this server. Without tokens, other names would let other sites in (DNS rebinding)."""
         if not self._settings.is_open and not self._settings.names:
             return True
-        name = _name_of(host)
+        name = _hostname(host)
         return is_loopback(name) or name in self._settings.names or name == self._settings.host.casefold()
 
     def _is_foreign(self, headers: dict[str, str]) -> bool:
-        """Whether a browser says that another site's page sent this. Programs say nothing, and carry no cookie."""
+        """Whether a browser says that another site's page sent this. Programs send no such header, and no cookie."""
         site = headers.get("sec-fetch-site")
         if site is not None:
             return site not in ("same-origin", "none")
         origin = headers.get("origin")
         if origin is None:
             return False
-        place = _place_of(origin).casefold()
-        return place != headers.get("host", "").casefold() and place not in self._settings.names
+        netloc = _netloc(origin).casefold()
+        return netloc != headers.get("host", "").casefold() and netloc not in self._settings.names
 
 
 def _token(headers: dict[str, str]) -> str | None:
@@ -134,14 +134,14 @@ def _token(headers: dict[str, str]) -> str | None:
     return token.strip() if kind.lower() == "bearer" else None
 
 
-def _name_of(host: str) -> str:
+def _hostname(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
 
 
-def _place_of(origin: str) -> str:
+def _netloc(origin: str) -> str:
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -166,9 +166,9 @@ def _as_denial(send: Send) -> Send:
     return deny
 
 
-def _guarding(send: Send, path: str, *, is_refusal: bool) -> Send:
-    async def told(message: MutableMapping[str, Any]) -> None:
-        begins = message["type"] == "http.response.start"
-        await send(guarded(message, path, is_refusal=is_refusal) if begins else message)
+def _with_headers(send: Send, path: str, *, is_refusal: bool) -> Send:
+    async def guarded_send(message: MutableMapping[str, Any]) -> None:
+        is_start = message["type"] == "http.response.start"
+        await send(guarded(message, path, is_refusal=is_refusal) if is_start else message)
 
-    return told
+    return guarded_send

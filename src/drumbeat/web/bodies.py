@@ -1,4 +1,4 @@
-"""Bodies of requests, bounded: what is longer is not read."""
+"""Size limits of request bodies."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -6,31 +6,31 @@ from typing import Any
 from fastapi import HTTPException
 
 LARGEST = 8 * 1024 * 1024  #: bytes
-LARGEST_HOOK = 64 * 1024  #: of a webhook, which anybody may send
+LARGEST_HOOK = 64 * 1024  #: of a webhook, which anyone may send
 _HOOKS = "/hooks/"
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 def bounded(scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Receive:
-    """The same, but it raises HTTPException 413 once more has come, or is announced, than anybody needs to send."""
+    """Wrap ``receive`` to raise HTTPException 413 if the body is longer than the limit, or is declared to be."""
     if scope["type"] != "http":
         return receive
-    most = LARGEST_HOOK if scope["path"].startswith(_HOOKS) else LARGEST
-    came = _announced(headers)
+    limit = LARGEST_HOOK if scope["path"].startswith(_HOOKS) else LARGEST
+    received = _declared_length(headers)
 
     async def receive_within() -> MutableMapping[str, Any]:
-        nonlocal came
-        if came > most:
-            raise HTTPException(413, f"expected a body of at most {most} bytes")
+        nonlocal received
+        if received > limit:
+            raise HTTPException(413, f"expected a body of at most {limit} bytes")
         message = await receive()
         if "content-length" not in headers:
-            came += len(message.get("body", b""))
+            received += len(message.get("body", b""))
         return message
 
     return receive_within
 
 
-def _announced(headers: dict[str, str]) -> int:
-    told = headers.get("content-length", "")
-    return int(told[:20]) if told.isascii() and told.isdecimal() else 0
+def _declared_length(headers: dict[str, str]) -> int:
+    length = headers.get("content-length", "")
+    return int(length[:20]) if length.isascii() and length.isdecimal() else 0

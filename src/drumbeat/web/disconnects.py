@@ -1,4 +1,4 @@
-"""Browsers that leave amid loading: nobody waits for the answer, and nothing went wrong."""
+"""Suppresses errors that only say that the client disconnected before it was answered."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -12,13 +12,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_LEFT = "drumbeat.left"  #: in a request's scope: says so once the other end is gone
+_CLIENT = "drumbeat.client"  #: key in a request's scope: whether the client has disconnected
 
 log = logging.getLogger(__name__)
 
 
 class DisconnectMiddleware:
-    """Stands before the application: what fails for want of somebody to answer is no error of ours."""
+    """Wraps the application and drops errors caused by a client that disconnected."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -27,22 +27,22 @@ class DisconnectMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope[_LEFT] = left = {"is": False}
+        scope[_CLIENT] = client = {"gone": False}
 
-        async def heard() -> Message:
+        async def watched_receive() -> Message:
             message = await receive()
-            left["is"] = left["is"] or message["type"] == "http.disconnect"
+            client["gone"] = client["gone"] or message["type"] == "http.disconnect"
             return message
 
         try:
-            await self._app(scope, heard, send)
+            await self._app(scope, watched_receive, send)
         except Exception as exc:
-            if not is_for_nobody(scope, exc):
+            if not is_disconnect(scope, exc):
                 raise
-            log.debug("nobody waits for %s any more", scope["path"][:200])
+            log.debug("client disconnected before %s was answered", scope["path"][:200])
 
 
-def is_for_nobody(scope: Mapping[str, Any], error: Exception) -> bool:
-    """Whether an error says no more than that the other end was gone before there was an answer (Starlette's words)."""
-    is_of_leaving = isinstance(error, ClientDisconnect) or str(error) == "No response returned."
-    return bool(scope.get(_LEFT, {}).get("is")) and is_of_leaving
+def is_disconnect(scope: Mapping[str, Any], error: Exception) -> bool:
+    """Whether an error only says that the client disconnected before it was answered (the text is Starlette's)."""
+    says_so = isinstance(error, ClientDisconnect) or str(error) == "No response returned."
+    return bool(scope.get(_CLIENT, {}).get("gone")) and says_so

@@ -1,4 +1,4 @@
-"""What is read of a pool for whoever watches it: depth, rates, workers, the last beats."""
+"""Live updates of a pool: queue depth, rates, workers and the last beats."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from drumbeat.web.feeds import Feed, Feeds, FeedUpdate
 
 POOL_UPDATE = "POOL_UPDATE"
 _MOST_BEATS = 20
-_WINDOW = 10  #: looks that rates are made of
+_WINDOW = 10  #: reads that rates are computed over
 _MOST_COUNTED = 1_000_000
 
 
 class PoolSource:
-    """One pool, looked at."""
+    """Reads the state of one pool."""
 
     def __init__(self, plane: ControlPlane, pool_id: PoolId) -> None:
         self._store = plane.store
@@ -28,7 +28,7 @@ class PoolSource:
         self._beats: deque[Beat] = deque(maxlen=_MOST_BEATS)
         self._counted: deque[tuple[datetime, JobCounts]] = deque(maxlen=_WINDOW)
 
-    async def look(self) -> Sequence[FeedUpdate[Mapping[str, Any]]]:
+    async def read(self) -> Sequence[FeedUpdate[Mapping[str, Any]]]:
         store, pool_id = self._store, self._pool_id
         pool = await store.pools.get(pool_id)
         now = await store.now()
@@ -49,7 +49,7 @@ class PoolSource:
         return [FeedUpdate(event=POOL_UPDATE, data=data, seen=data)]
 
     async def catch_up(self) -> bool:
-        """Nothing of a pool's past is shown beyond its last beats."""
+        """There is nothing more to read: of a pool's past only the last beats are shown."""
         return False
 
     async def _read_beats(self) -> None:
@@ -68,7 +68,7 @@ class PoolSource:
         return asdict(counts) | {"oldest_age_seconds": max((now - oldest).total_seconds(), 0.0) if oldest else None}
 
     def _rates(self) -> dict[str, float | None]:
-        """Jobs a second that ended, over the last looks; None: nothing to compare with yet."""
+        """Jobs that ended per second, over the last reads; None after the first read."""
         if len(self._counted) < 2:
             return {"done_per_second": None, "poisoned_per_second": None}
         (since, first), (until, last) = self._counted[0], self._counted[-1]

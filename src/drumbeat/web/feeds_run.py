@@ -1,4 +1,4 @@
-"""What is read of a run for whoever watches it: looks, and the ending that nobody may miss."""
+"""Live updates of a run, including its PROCESSING phase, which no viewer misses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,39 +13,39 @@ RUN_UPDATE = "RUN_UPDATE"
 
 
 class RunSource:
-    """One run, looked at."""
+    """Reads the state of one run."""
 
     def __init__(self, plane: ControlPlane, run_id: RunId) -> None:
         self._watch = plane.bench().watch(run_id)
-        self._before: Watched | None = None  #: the last look at it under way
+        self._before: Watched | None = None  #: the last snapshot before the run ended
 
-    async def look(self) -> Sequence[FeedUpdate[Watched]]:
-        """A look; at the end, before it, one at PROCESSING where none was had."""
-        seen = await self._watch.look()
-        if seen.run.status not in RUN_ENDED:
-            self._before = seen
-            return [_told(seen)]
+    async def read(self) -> Sequence[FeedUpdate[Watched]]:
+        """The run as it is now. When it has ended, an update in phase PROCESSING comes before the last one."""
+        watched = await self._watch.look()
+        if watched.run.status not in RUN_ENDED:
+            self._before = watched
+            return [_update(watched)]
         earlier, self._before = self._before, None
         if earlier is None:
-            return [_told(seen)]
-        return [_told(_processing(earlier, seen)), _told(replace(seen, logs=()))]
+            return [_update(watched)]
+        return [_update(_processing(earlier, watched)), _update(replace(watched, logs=()))]
 
     async def catch_up(self) -> bool:
         return await self._watch.catch_up_a_little()
 
     def course(self) -> RunSeries:
-        """Its lines to draw, as far as they have been read."""
+        """The run's chart data, as far as it has been read."""
         return self._watch.course()
 
 
-def _told(seen: Watched) -> FeedUpdate[Watched]:
+def _update(watched: Watched) -> FeedUpdate[Watched]:
     return FeedUpdate(
         event=RUN_UPDATE,
-        data=run_document(seen),
-        seen=seen,
-        logs=[log_document(line) for line in seen.logs],
-        is_last=seen.run.status in RUN_ENDED,
-        must_be_seen=seen.run.phase == Phase.PROCESSING and seen.run.status not in RUN_ENDED,
+        data=run_document(watched),
+        seen=watched,
+        logs=[log_document(line) for line in watched.logs],
+        is_last=watched.run.status in RUN_ENDED,
+        must_be_seen=watched.run.phase == Phase.PROCESSING and watched.run.status not in RUN_ENDED,
     )
 
 
@@ -57,7 +57,7 @@ def _processing(earlier: Watched, last: Watched) -> Watched:
 
 
 def run_feed(feeds: Feeds, plane: ControlPlane, run_id: RunId) -> tuple[Feed[Watched], RunSource]:
-    """A run's feed and its source. Raises MissingExtra."""
+    """A run's feed and its source. Raises MissingExtra if the bench is not installed."""
     feed = feeds.get(f"run {run_id}", lambda: RunSource(plane, run_id))
     assert isinstance(feed.source, RunSource)
     return feed, feed.source

@@ -1,4 +1,4 @@
-"""What browsers are told with every answer: no other site may frame, sniff, read or be told anything."""
+"""Security headers of every response: no other site may frame a page, read a response or get a referrer."""
 
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -7,15 +7,15 @@ from drumbeat.web.login import LOGIN
 
 API = "/api/"
 
-#: NiceGUI writes its start into the page and compiles components in the browser: hence 'unsafe-inline' and 'unsafe-eval'.
-#: Whatever runs there may still load from, and speak to, this server alone.
+#: NiceGUI writes inline scripts and compiles components in the browser: hence 'unsafe-inline' and 'unsafe-eval'.
+#: Scripts can still load from, and connect to, this server only.
 PAGES_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
 LOGIN_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-#: reports are pages too: drawn, and without any script
+#: reports are HTML pages with styles and images, but without scripts
 API_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'; sandbox"
 
 _ALWAYS = (
@@ -31,7 +31,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def guarded(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
-    """The beginning of an answer, with what browsers are to know of it."""
+    """The start message of a response, with the security headers it does not have yet."""
     given: Headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
     names = {name.lower() for name, _ in given}
     added = [*_ALWAYS, (b"content-security-policy", _policy(path, is_refusal=is_refusal).encode())]

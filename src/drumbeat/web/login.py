@@ -1,4 +1,4 @@
-"""The login: a page without scripts, a limit on wrong tokens, the cookie that follows a right one, and its end."""
+"""Login and logout: a page without scripts, a rate limit on wrong tokens, and the session cookie."""
 
 from datetime import timedelta
 from html import escape
@@ -18,12 +18,12 @@ from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 LOGIN = "/login"
 LOGOUT = "/logout"
 LONGEST_FORM = 8 * 1024
-_IN_A_QUERY = "/?:@!$&'()*+,;=%"
+_SAFE_IN_QUERY = "/?:@!$&'()*+,;=%"
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
 
 
 class Login:
-    """Answers those who are not let in yet, and those who leave."""
+    """Responses to requests without a session, to logins and to logouts."""
 
     def __init__(self, sessions: Sessions, attempts: LoginAttempts, clock: Clock) -> None:
         self._sessions = sessions
@@ -31,40 +31,40 @@ class Login:
         self._clock = clock
 
     def page(self, headers: dict[str, str], path: str = "/", query: str = "") -> Response:
-        """401, as a form for browsers and as a problem for programs."""
-        if not _wants_a_page(headers):
-            return problem(401, "expected a token: Authorization: Bearer …, or log in at /login", _CHALLENGE)
-        return _form("/" if path in (LOGIN, LOGOUT) else _address(path, query))
+        """Return 401: the login form for browsers, a problem document for programs."""
+        if not _accepts_html(headers):
+            return problem(401, "expected a token: send Authorization: Bearer TOKEN, or log in at /login", _CHALLENGE)
+        return _form("/" if path in (LOGIN, LOGOUT) else _url(path, query))
 
     def barred(self, headers: dict[str, str], wait: timedelta) -> Response:
-        """429: too many wrong tokens came from there."""
+        """Return 429: the address sent too many wrong tokens."""
         seconds = max(ceil(wait.total_seconds()), 1)
-        later = {"Retry-After": str(seconds)}
-        if not _wants_a_page(headers):
-            return problem(429, f"too many wrong tokens came from your address; wait {seconds} s", later)
-        return _form(message=f"Too many wrong tokens; wait {seconds} s.", status=429, headers=later)
+        retry_after = {"Retry-After": str(seconds)}
+        if not _accepts_html(headers):
+            return problem(429, f"too many wrong tokens from your address; retry in {seconds} s", retry_after)
+        return _form(message=f"Too many wrong tokens. Try again in {seconds} s.", status=429, headers=retry_after)
 
     async def answer(self, scope: Any, receive: Any, send: Any, address: str) -> None:
-        """Take a form's token."""
+        """Handle a submitted login form."""
         response = await self._answer(Request(scope, receive), address)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, address: str) -> Response:
-        body = await _bounded(request)
+        body = await _read_body(request)
         if body is None:
-            return _form(message="That was too long for a token.", status=413)
+            return _form(message="The login form is too large.", status=413)
         fields = parse_qs(body.decode("latin-1"))
         role = self._sessions.role_of("".join(fields.get("token", [])[:1]))
-        to = _inside(fields.get("next", ["/"])[0])
+        target = _local_path(fields.get("next", ["/"])[0])
         if role is None:
             if wait := self._attempts.barred_for(address):
                 return self.barred(dict(request.headers), wait)
             self._attempts.note(address)
-            return _form(to, message="That token is not right.")
-        return self._welcome(request, self._sessions.open(role, self._clock.now()), to)
+            return _form(target, message="Wrong token.")
+        return self._logged_in(request, self._sessions.open(role, self._clock.now()), target)
 
-    def _welcome(self, request: Request, cookie: str, to: str) -> Response:
-        response = RedirectResponse(to, status_code=303)
+    def _logged_in(self, request: Request, cookie: str, target: str) -> Response:
+        response = RedirectResponse(target, status_code=303)
         secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
         response.set_cookie(
             COOKIE, cookie, max_age=int(LIFETIME.total_seconds()), httponly=True, samesite="strict", secure=secure
@@ -72,7 +72,7 @@ class Login:
         return response
 
     def leave(self, headers: dict[str, str]) -> Response:
-        """End the session, here and in the browser."""
+        """Log out: end the session and delete its cookie."""
         cookie = cookie_in(headers.get("cookie", ""))
         if cookie is not None:
             self._sessions.end(cookie)
@@ -81,7 +81,7 @@ class Login:
         return response
 
 
-def _wants_a_page(headers: dict[str, str]) -> bool:
+def _accepts_html(headers: dict[str, str]) -> bool:
     return "text/html" in headers.get("accept", "")
 
 
@@ -91,13 +91,13 @@ def _form(path: str = "/", message: str = "", status: int = 401, headers: dict[s
     return HTMLResponse(filled, status_code=status, headers=headers or (_CHALLENGE if status == 401 else None))
 
 
-def _address(path: str, query: str) -> str:
-    """Where somebody wanted to go, as a browser writes it."""
-    return quote(path) + (f"?{quote(query, safe=_IN_A_QUERY)}" if query else "")
+def _url(path: str, query: str) -> str:
+    """The requested path and query, percent-encoded."""
+    return quote(path) + (f"?{quote(query, safe=_SAFE_IN_QUERY)}" if query else "")
 
 
-def _inside(path: str) -> str:
-    """A path of this server; whatever else was asked for leads home."""
+def _local_path(path: str) -> str:
+    """The path if it is on this server, else ``/``: a login never redirects to another site."""
     try:
         parts = urlsplit(path)
     except ValueError:
@@ -106,7 +106,8 @@ def _inside(path: str) -> str:
     return path if is_ours else "/"
 
 
-async def _bounded(request: Request) -> bytes | None:
+async def _read_body(request: Request) -> bytes | None:
+    """The request body; None if it is longer than ``LONGEST_FORM`` bytes."""
     body = b""
     async for part in request.stream():
         body += part

@@ -1,6 +1,6 @@
-"""Which methods a path of the API knows: HEAD is GET without its body, OPTIONS tells them, others are refused here.
+"""HTTP methods of the API's paths: HEAD is GET without a body, OPTIONS lists the methods, unknown methods get 405.
 
-A stream has no HEAD: it has no end.
+A stream has no HEAD, because it has no end.
 """
 
 import re
@@ -25,27 +25,27 @@ _STREAM = "-stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """A route's path, and what may be asked of it."""
+class _Route:
+    """A route's path and methods."""
 
     pattern: re.Pattern[str]
     methods: frozenset[str]
-    unknowns: int  #: parts of the path that may be anything
+    parameters: int  #: in the path
 
 
 class Methods:
-    """Stands before the application. Pages answer for themselves."""
+    """Wraps the application and answers HEAD, OPTIONS and unknown methods of the API. Pages are passed through."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._ways: Sequence[_Way] = ()
+        self._routes: Sequence[_Route] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _is_ours(scope["path"]):
             await self._app(scope, receive, send)
             return
-        self._ways = self._ways or ways(self._app)
-        method, allowed = scope["method"], allowed_methods(self._ways, scope["path"])
+        self._routes = self._routes or known_routes(self._app)
+        method, allowed = scope["method"], allowed_methods(self._routes, scope["path"])
         if answer := _answer(method, allowed):
             await answer(scope, receive, send)
         elif method == "HEAD":
@@ -55,35 +55,35 @@ class Methods:
 
 
 def _answer(method: str, allowed: Sequence[str]) -> Response | None:
-    """What can be said without the application."""
+    """The response if the application is not needed for it."""
     if not allowed:
-        return problem(404, "there is nothing at this path; what there is, is told at /api/v1/openapi.json")
+        return problem(404, "no such path; all paths are listed at /api/v1/openapi.json")
     if method not in allowed:
         return problem(405, f"expected {', '.join(allowed)}, got {method}", {"Allow": ", ".join(allowed)})
     return Response(status_code=204, headers={"Allow": ", ".join(allowed)}) if method == "OPTIONS" else None
 
 
-def ways(app: FastAPI) -> Sequence[_Way]:
-    """Every route that has methods; those of which most is known first."""
+def known_routes(app: FastAPI) -> Sequence[_Route]:
+    """Every route that has methods; those with the fewest path parameters first."""
     routes = [each for each in all_routes(app.routes) if getattr(each, "methods", None) and hasattr(each, "path_regex")]
     found = [
-        _Way(pattern=each.path_regex, methods=frozenset(each.methods), unknowns=each.path.count("{"))  # type: ignore[attr-defined]
+        _Route(pattern=each.path_regex, methods=frozenset(each.methods), parameters=each.path.count("{"))  # type: ignore[attr-defined]
         for each in routes
     ]
-    return sorted(found, key=lambda way: way.unknowns)
+    return sorted(found, key=lambda each: each.parameters)
 
 
-def allowed_methods(ways: Sequence[_Way], path: str) -> Sequence[str]:
-    """What may be asked of a path, by the routes that know most of it; nothing where there is none."""
-    here = [way for way in ways if way.pattern.match(path)]
-    found = {method for way in here if way.unknowns == here[0].unknowns for method in way.methods}
+def allowed_methods(routes: Sequence[_Route], path: str) -> Sequence[str]:
+    """The methods of a path, by the most specific routes that match it; empty if none does."""
+    matching = [each for each in routes if each.pattern.match(path)]
+    found = {method for each in matching if each.parameters == matching[0].parameters for method in each.methods}
     if "GET" in found and not path.endswith(_STREAM):
         found |= {"HEAD"}
     return sorted(found | {"OPTIONS"}) if found else []
 
 
 def all_routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """Every route, those of included routers too."""
+    """Every route, including those of included routers."""
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is None:
@@ -97,9 +97,9 @@ def _is_ours(path: str) -> bool:
 
 
 def _bodiless(send: Send) -> Send:
-    async def told(message: Message) -> None:
+    async def send_without_body(message: Message) -> None:
         if message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await send(message)
 
-    return told
+    return send_without_body

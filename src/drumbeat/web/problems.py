@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: what was expected, what was got, what to do, and which field."""
+"""Errors as RFC 9457 problem documents: what was expected, what was got, what to do, and which field."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ from drumbeat.core.errors import (
     SpawnError,
     StoreError,
 )
-from drumbeat.web.disconnects import is_for_nobody
+from drumbeat.web.disconnects import is_disconnect
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: Mapping[type[DrumbeatError], int] = {
@@ -38,7 +38,7 @@ _STATUS: Mapping[type[DrumbeatError], int] = {
     MissingExtra: 501,
 }
 _NAMED = re.compile(r"(?:the template is wrong at )?([A-Za-z_][\w.\[\]-]*): (.+)", re.DOTALL)
-_MOST_FIELDS = 100  #: named in one answer
+_MOST_FIELDS = 100  #: in one response
 _LONGEST = 4000  #: characters of a detail
 
 log = logging.getLogger(__name__)
@@ -47,29 +47,29 @@ log = logging.getLogger(__name__)
 def problem(
     status: int, detail: str, headers: Mapping[str, str] | None = None, *, errors: Sequence[Mapping[str, Any]] = ()
 ) -> JSONResponse:
-    """An answer that says what is wrong. ``errors`` name fields: each with ``field`` and ``detail``."""
+    """A problem response. Each of ``errors`` has a ``field`` and a ``detail``."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": _written(detail),
+        "detail": _encodable(detail),
     }
     if errors:
-        body["errors"] = [{name: _written(str(said)) for name, said in each.items()} for each in errors[:_MOST_FIELDS]]
+        body["errors"] = [{name: _encodable(str(text)) for name, text in each.items()} for each in errors[:_MOST_FIELDS]]
     return JSONResponse(body, status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
-def _written(text: str) -> str:
-    """Text that any answer can hold."""
+def _encodable(text: str) -> str:
+    """Text that can be encoded as UTF-8, shortened."""
     return text.encode("utf-8", "replace").decode()[:_LONGEST]
 
 
 def explain_errors(app: FastAPI) -> None:
-    """Have every error of ours, and FastAPI's own, answered as a problem."""
+    """Answer every error, including FastAPI's own, with a problem document."""
     app.add_exception_handler(DrumbeatError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unforeseen)
+    app.add_exception_handler(Exception, _unexpected)
 
 
 def status_of(error: DrumbeatError) -> int:
@@ -86,14 +86,14 @@ async def _ours(request: Request, exc: Exception) -> JSONResponse:
 
 
 def fields_in(message: str) -> list[dict[str, str]]:
-    """The fields a message of ours names, each at the beginning of a line: ``scaling.mode: expected …``."""
+    """The fields that an error message names at the beginning of its lines: ``scaling.mode: expected …``."""
     found = (_NAMED.fullmatch(line.strip()) for line in message.splitlines())
     return [{"field": each[1], "detail": each[2]} for each in found if each]
 
 
 @contextmanager
 def naming(field: str) -> Iterator[None]:
-    """What is refused within and names no field is this one's fault."""
+    """Put ``field`` before the message of an InvalidInput raised in the block, unless the message already names a field."""
     try:
         yield
     except InvalidInput as exc:
@@ -102,13 +102,13 @@ def naming(field: str) -> Iterator[None]:
 
 async def _invalid(request: Request, exc: Exception) -> JSONResponse:
     assert isinstance(exc, RequestValidationError)
-    errors = [{"field": _place(each["loc"]), "detail": str(each["msg"])} for each in exc.errors()[:_MOST_FIELDS]]
+    errors = [{"field": _field_name(each["loc"]), "detail": str(each["msg"])} for each in exc.errors()[:_MOST_FIELDS]]
     detail = "; ".join(f"{each['field']}: {each['detail']}" for each in errors)
-    return problem(422, detail or "the request is not as expected", errors=errors)
+    return problem(422, detail or "the request is not valid", errors=errors)
 
 
-def _place(parts: Sequence[Any]) -> str:
-    """Where a field is: a body's by its own name, others with where they stand (path, query, header)."""
+def _field_name(parts: Sequence[Any]) -> str:
+    """A field of the body by its name, a parameter with its place before it (path, query, header)."""
     named = parts[1:] if len(parts) > 1 and parts[0] == "body" else parts
     return ".".join(str(part) for part in named)
 
@@ -118,7 +118,7 @@ async def _http(request: Request, exc: Exception) -> JSONResponse:
     return problem(exc.status_code, str(exc.detail), exc.headers)
 
 
-async def _unforeseen(request: Request, exc: Exception) -> JSONResponse:
-    if not is_for_nobody(request.scope, exc):
+async def _unexpected(request: Request, exc: Exception) -> JSONResponse:
+    if not is_disconnect(request.scope, exc):
         log.error("%s %s failed", request.method, request.url.path[:200], exc_info=exc)
-    return problem(500, "it failed in a way nobody foresaw; the server's log says how")
+    return problem(500, "unexpected error; see the server's log")

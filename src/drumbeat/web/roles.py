@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Roles of callers, and which requests each role may make."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Role(StrEnum):
-    """What somebody who was let in may do."""
+    """What a caller may do."""
 
-    READER = "reader"  #: look at everything, change nothing
-    OPERATOR = "operator"  #: all that the command line can
+    READER = "reader"  #: reads everything, changes nothing
+    OPERATOR = "operator"  #: may do everything
 
 
 class Means(StrEnum):
-    """How somebody showed who they are."""
+    """How a caller was authenticated."""
 
-    LOOPBACK = "loopback"  #: no token is asked for on this machine
+    LOOPBACK = "loopback"  #: from this machine, where no token is required
     TOKEN = "token"  #: a bearer token, with each request  # noqa: S105
     SESSION = "session"  #: a cookie, after a login
 
@@ -28,11 +28,11 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Somebody who was let in. A page stays open for hours: ``is_here`` says whether they would be let in still."""
+    """An authenticated caller. A page stays open for hours, so ``is_here`` tells whether the session is still valid."""
 
     role: Role
     means: Means
-    is_here: Callable[[], bool] = _always  #: a session ends by a logout anywhere, or by its age
+    is_here: Callable[[], bool] = _always  #: False once the session has expired or was logged out
 
     @property
     def may_change(self) -> bool:

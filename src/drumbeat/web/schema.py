@@ -1,4 +1,4 @@
-"""The API's description (OpenAPI 3.1): what FastAPI finds, and what every route has beside it: problems, tokens, keys."""
+"""The OpenAPI 3.1 schema: FastAPI's, plus what all routes have in common: problems, tokens, idempotency keys."""
 
 from typing import Any
 
@@ -11,37 +11,37 @@ from drumbeat.web.api.shapes import Problem
 from drumbeat.web.auth import PROBES
 
 _REF = "#/components/schemas/{model}"
-_FASTAPIS = ("HTTPValidationError", "ValidationError")
+_UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")
 _HOOK = "/hooks/{name}"
 _KEY_PARAMETER: dict[str, Any] = {
     "name": KEY,
     "in": "header",
     "required": False,
-    "description": "Sent again with the same key, the request is answered as before, and nothing is done twice.",
+    "description": "A request repeated with the same key gets the first response again and has no further effect.",
     "schema": {"type": "string", "pattern": KEY_PATTERN},
 }
 
 
 def describe(app: FastAPI) -> None:
-    """Have the application describe itself whole."""
+    """Make the application serve the complete schema."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _whole(app)
+            app.openapi_schema = _schema(app)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _whole(app: FastAPI) -> dict[str, Any]:
+def _schema(app: FastAPI) -> dict[str, Any]:
     found = get_openapi(
         title=app.title, version=app.version, openapi_version="3.1.0", description=app.description, routes=app.routes
     )
     schemas: dict[str, Any] = found["components"]["schemas"]
-    for name in _FASTAPIS:
+    for name in _UNUSED_SCHEMAS:
         schemas.pop(name, None)
-    shown = Problem.model_json_schema(ref_template=_REF)
-    schemas |= {**shown.pop("$defs", {}), "Problem": shown}
+    problem = Problem.model_json_schema(ref_template=_REF)
+    schemas |= {**problem.pop("$defs", {}), "Problem": problem}
     found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     found["security"] = [{"token": []}]
     for path, operations in found["paths"].items():
@@ -51,9 +51,8 @@ def _whole(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """Add to one operation what is the same for all."""
-    told = problems(*EVERYWHERE)
-    operation["responses"] |= {str(status): answer for status, answer in told.items()}
+    """Add what all operations have in common."""
+    operation["responses"] |= {str(status): answer for status, answer in problems(*EVERYWHERE).items()}
     operation["responses"] = dict(sorted(operation["responses"].items()))
     if path == _HOOK or path in PROBES:
         operation["security"] = []

@@ -1,4 +1,4 @@
-"""A server's life: it listens, conducts runs, keeps schedules, and ends all of it when told to."""
+"""Runs the web server with its background work (orchestrating runs, firing triggers) until it is told to stop."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from drumbeat.web.slow_requests import most_connections, protocol_within
 
 log = logging.getLogger(__name__)
 
-_LONGEST_GOODBYE = 5  #: seconds that open streams are given when the server ends
+_SHUTDOWN_SECONDS = 5  #: for open requests to end when the server stops
 
 
 class _Server(uvicorn.Server):
-    """Leaves the process's signals to whoever started it."""
+    """A uvicorn server that does not handle signals; its caller does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -41,57 +41,61 @@ async def serve(
     *,
     with_pages: bool = True,
 ) -> None:
-    """Serve until told to stop. Raises InvalidSettings when the address cannot be had."""
+    """Serve until ``stop`` is set. Raises InvalidSettings if the server cannot listen on the address."""
     listening = _listen(settings)
     with listening:
-        async with house_of(plane, settings, clock or SystemClock(), stop) as house:
-            server = _Server(_config(house, with_pages=with_pages))
-            house.group.create_task(_until(stop, server, house))
+        async with open_app_state(plane, settings, clock or SystemClock(), stop) as state:
+            server = _Server(_config(state, with_pages=with_pages))
+            state.group.create_task(_stop_server(stop, server, state))
             ready(_address(listening))
             await server.serve(sockets=[listening])
             stop.set()
 
 
 @asynccontextmanager
-async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, leave: asyncio.Event) -> AsyncIterator[AppState]:
-    """A house and its background work, which is told to leave at the end of the block. Raises InvalidSettings."""
+async def open_app_state(
+    plane: ControlPlane, settings: WebSettings, clock: Clock, stop: asyncio.Event
+) -> AsyncIterator[AppState]:
+    """The state of a server, with its background work, which is stopped at the end of the block. Raises InvalidSettings."""
     plane.vault()
     file = settings.triggers or triggers_file()
-    desk = plane.triggers(file) if file is not None else None
-    async with AsyncExitStack() as beside, asyncio.TaskGroup() as group:
-        wake = None if desk is None else partial(desk.work_added, beside=await beside.enter_async_context(desk.in_loop()))
+    triggers = plane.triggers(file) if file is not None else None
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        wake = None
+        if triggers is not None:
+            wake = partial(triggers.work_added, beside=await stack.enter_async_context(triggers.in_loop()))
         if settings.conduct and plane.store.traits.keeps_runs:
-            group.create_task(plane.bench().orchestrate(leave))
-        keeping = group.create_task(desk.keep()) if desk is not None else None
-        house = AppState(plane=plane, settings=settings, clock=clock, group=group, triggers=desk, wake=wake)
+            group.create_task(plane.bench().orchestrate(stop))
+        schedules = group.create_task(triggers.keep()) if triggers is not None else None
+        state = AppState(plane=plane, settings=settings, clock=clock, group=group, triggers=triggers, wake=wake)
         try:
-            yield house
+            yield state
         finally:
-            leave.set()
-            house.feeds.close()
-            if keeping is not None:
-                keeping.cancel()
+            stop.set()
+            state.feeds.close()
+            if schedules is not None:
+                schedules.cancel()
 
 
-async def _until(stop: asyncio.Event, server: uvicorn.Server, house: AppState) -> None:
-    """Streams end first: nobody waits for them."""
+async def _stop_server(stop: asyncio.Event, server: uvicorn.Server, state: AppState) -> None:
+    """Stop the server once ``stop`` is set. Streams are ended first, because uvicorn waits for open requests."""
     await stop.wait()
-    house.feeds.close()
+    state.feeds.close()
     server.should_exit = True
 
 
-def _config(house: AppState, *, with_pages: bool) -> uvicorn.Config:
+def _config(state: AppState, *, with_pages: bool) -> uvicorn.Config:
     return uvicorn.Config(
-        make_app(house, with_pages=with_pages),
-        http=protocol_within(house.settings.arrives_within, most_connections()),
+        make_app(state, with_pages=with_pages),
+        http=protocol_within(state.settings.arrives_within, most_connections()),
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=_LONGEST_GOODBYE,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         h11_max_incomplete_event_size=64 * 1024,
         ws_max_size=1024 * 1024,
-        ws_per_message_deflate=False,  # squeezing each frame for each of many watchers would cost more than everything else
+        ws_per_message_deflate=False,  # compressing each frame for each viewer would cost the most CPU time
     )
 
 
@@ -101,7 +105,7 @@ def _listen(settings: WebSettings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=512)
     except (OSError, OverflowError) as exc:
         raise InvalidSettings(
-            f"expected to listen on {settings.host}:{settings.port}, got: {exc}; choose another --port"
+            f"cannot listen on {settings.host}:{settings.port}: {exc}; choose another --port"
         ) from exc
 
 

@@ -1,4 +1,4 @@
-"""Sessions as signed cookies: they outlive a restart, and end by age, by a logout, or when a token changes."""
+"""Login sessions as signed cookies: they survive a restart, and end by age, by logout, or when a token changes."""
 
 import base64
 import binascii
@@ -16,13 +16,13 @@ from drumbeat.web.settings import WebSettings
 COOKIE = "drumbeat_session"
 LIFETIME = timedelta(hours=12)
 _PURPOSE = b"drumbeat session 1"
-_MOST_ENDED = 10_000  #: logouts that are remembered
+_MOST_ENDED = 10_000  #: logouts in memory
 _LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSession:
-    """What a cookie says, once its signature is known to be ours."""
+    """The content of a cookie whose signature is valid."""
 
     session_id: str
     role: Role
@@ -30,7 +30,7 @@ class LoginSession:
 
 
 class Sessions:
-    """Opens, reads and ends sessions. The key is made of the tokens, so that no other server and no former token can."""
+    """Opens, reads and ends sessions. The signing key is derived from the tokens, so a changed token ends all sessions."""
 
     def __init__(self, settings: WebSettings) -> None:
         secret = "\0".join((settings.token or "", settings.read_token or "")).encode()
@@ -39,29 +39,29 @@ class Sessions:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def role_of(self, token: str) -> Role | None:
-        """Whom a token lets in. Takes the same time however much of it is right, and however long it is."""
-        given = self._mark(token)
-        right = [role for role, known in self._tokens.items() if hmac.compare_digest(given, self._mark(known or "")) and known]
+        """The role of a token; None if it is wrong. Compares in constant time."""
+        given = self._digest(token)
+        right = [role for role, known in self._tokens.items() if hmac.compare_digest(given, self._digest(known or "")) and known]
         return right[0] if right else None
 
     def open(self, role: Role, now: datetime) -> str:
-        """A cookie's value."""
-        said = {"id": secrets.token_urlsafe(16), "role": role, "until": (now + LIFETIME).timestamp()}
-        body = base64.urlsafe_b64encode(json.dumps(said).encode())
+        """The cookie value of a new session."""
+        content = {"id": secrets.token_urlsafe(16), "role": role, "until": (now + LIFETIME).timestamp()}
+        body = base64.urlsafe_b64encode(json.dumps(content).encode())
         return f"{body.decode()}.{self._sign(body)}"
 
     def read(self, cookie: str, now: datetime) -> LoginSession | None:
-        """Whose cookie it is; None if it is not of ours, too old, or logged out."""
+        """The session of a cookie; None if it is not valid, expired or logged out."""
         found = self._session(cookie)
         return found if found is not None and self.holds(found, now) else None
 
     def holds(self, session: LoginSession, now: datetime) -> bool:
-        """Whether a session goes on: it is neither too old nor logged out, and its role still has a token."""
+        """Whether a session is still valid: not expired, not logged out, and its role still has a token."""
         ended = session.until <= now.timestamp() or session.session_id in self._ended
         return not ended and bool(self._tokens[session.role])
 
     def end(self, cookie: str) -> None:
-        """Let this cookie in no more, for as long as this process lives."""
+        """Log out: refuse this cookie for as long as this process runs."""
         found = self._session(cookie)
         if found is not None:
             self._ended[found.session_id] = None
@@ -73,12 +73,12 @@ class Sessions:
         if len(cookie) > _LONGEST or not cookie.isascii() or not _same(self._sign(body.encode()), signature):
             return None
         try:
-            said = json.loads(base64.urlsafe_b64decode(body))
-            return LoginSession(session_id=str(said["id"]), role=Role(said["role"]), until=float(said["until"]))
+            content = json.loads(base64.urlsafe_b64decode(body))
+            return LoginSession(session_id=str(content["id"]), role=Role(content["role"]), until=float(content["until"]))
         except (binascii.Error, ValueError, TypeError, KeyError, RecursionError):
             return None
 
-    def _mark(self, token: str) -> bytes:
+    def _digest(self, token: str) -> bytes:
         return hmac.digest(self._key, token.encode(errors="replace"), hashlib.sha256)
 
     def _sign(self, body: bytes) -> str:
@@ -90,7 +90,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def cookie_in(header: str) -> str | None:
-    """The session's cookie in a Cookie header, whatever else is in it."""
+    """The value of the session cookie in a Cookie header; None if it has none."""
     for part in header.split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:

@@ -1,4 +1,4 @@
-"""Where the server listens and whom it lets in, checked whole at start."""
+"""Settings of the web server: its address and its tokens, all checked at start."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -16,23 +16,23 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """How a server is reached."""
+    """Where a server listens, and which tokens it accepts."""
 
     host: str = "127.0.0.1"
     port: int = 8321
-    token: str | None = None  #: lets an operator in; None: everybody on this machine is one
-    read_token: str | None = None  #: lets somebody in who may look and change nothing
-    names: tuple[str, ...] = ()  #: names this server is reached by, beside its address (a proxy's), in lower case
-    triggers: Path | None = None  #: the file of triggers whose schedules are kept and whose webhooks are heard
-    conduct: bool = True  #: whether runs are orchestrated from here
-    arrives_within: timedelta = timedelta(seconds=20)  #: for a request to arrive whole; then its connection is closed
+    token: str | None = None  #: of operators; without any token, every caller on this machine is an operator
+    read_token: str | None = None  #: of readers, who may change nothing
+    names: tuple[str, ...] = ()  #: other host names of this server (a proxy's), in lower case
+    triggers: Path | None = None  #: the file of the triggers this server fires: schedules and webhooks
+    conduct: bool = True  #: whether this server orchestrates runs
+    arrives_within: timedelta = timedelta(seconds=20)  #: a connection whose request takes longer to arrive is closed
 
     def __repr__(self) -> str:
         return f"WebSettings(host={self.host!r}, port={self.port}, token=…, read_token=…)"
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is asked for."""
+        """Whether no token is required."""
         return self.token is None and self.read_token is None
 
 
@@ -45,16 +45,16 @@ def load_web_settings(
     triggers: Path | None = None,
     conduct: bool = True,
 ) -> WebSettings:
-    """Settings of a server. Raises InvalidSettings: beyond loopback nobody listens without a token."""
+    """Settings of a server. Raises InvalidSettings, for example if an address beyond loopback has no token."""
     token, read_token = environment.get(TOKEN_VARIABLE) or None, environment.get(READ_TOKEN_VARIABLE) or None
     for variable, value in ((TOKEN_VARIABLE, token), (READ_TOKEN_VARIABLE, read_token)):
         _check_token(variable, value)
     if token is not None and token == read_token:
-        raise InvalidSettings(f"expected {TOKEN_VARIABLE} and {READ_TOKEN_VARIABLE} to differ, got the same twice")
+        raise InvalidSettings(f"expected {TOKEN_VARIABLE} and {READ_TOKEN_VARIABLE} to differ, got the same value")
     if token is None and not is_loopback(host):
         raise InvalidSettings(
-            f"expected a token to listen on {host}, got none: set {TOKEN_VARIABLE} (try: openssl rand -hex 32), and put a "
-            "proxy that speaks TLS before it; or listen on 127.0.0.1"
+            f"expected a token to listen on {host}, got none: set {TOKEN_VARIABLE} (try: openssl rand -hex 32) and put a "
+            "TLS proxy in front of the server; or listen on 127.0.0.1"
         )
     return WebSettings(
         host=host,
@@ -68,7 +68,7 @@ def load_web_settings(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address can be reached from this machine only."""
     if host in _LOOPBACK_NAMES:
         return True
     try:
@@ -82,6 +82,6 @@ def _check_token(variable: str, value: str | None) -> None:
         return
     if len(value) < SHORTEST_TOKEN or not value.isascii() or any(sign.isspace() for sign in value):
         raise InvalidSettings(
-            f"expected {variable} to be at least {SHORTEST_TOKEN} ASCII signs without spaces, got {len(value)} signs; "
+            f"expected {variable} to be at least {SHORTEST_TOKEN} ASCII characters without spaces, got {len(value)} characters; "
             "try: openssl rand -hex 32"
         )

@@ -1,4 +1,4 @@
-"""Simulations on a server: bounded alike from the API and from a page, and none keeps the server from ending."""
+"""Simulations on a server, with the same limits for API and pages. A running simulation does not delay shutdown."""
 
 import asyncio
 import contextlib
@@ -12,29 +12,29 @@ from drumbeat.core.errors import InvalidInput
 if TYPE_CHECKING:
     from drumbeat.composition.offline import Simulated
 
-MOST_JOBS = 20_000  #: of a trace
-LONGEST = 31 * 86_400.0  #: seconds of a trace
+MOST_JOBS = 20_000  #: in a trace
+LONGEST = 31 * 86_400.0  #: seconds, of a trace
 LONGEST_JOB = 86_400  #: seconds
-LONGEST_LAG = 86_400  #: seconds until a worker is there
-HIGHEST_PRICE = 1_000_000  #: an hour
+LONGEST_LAG = 86_400  #: seconds until a worker has started
+HIGHEST_PRICE = 1_000_000  #: per hour
 MOST_BEATS = 100_000
 MOST_WORKERS = 1_000
 _BOUNDS = {"most_beats": MOST_BEATS, "most_workers": MOST_WORKERS}
 
-Made = TypeVar("Made")
-Jobs = Sequence[tuple[float, float]]  #: each its arrival and duration, in seconds
+T = TypeVar("T")
+Jobs = Sequence[tuple[float, float]]  #: arrival and duration of each, in seconds
 
 
-async def simulated(jobs: Jobs, policy: str, settings: Mapping[str, Any], **around: Any) -> "Simulated":
-    """Jobs under a policy; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
+async def simulated(jobs: Jobs, policy: str, settings: Mapping[str, Any], **provider: Any) -> "Simulated":
+    """Simulate jobs under a policy. ``provider``: fields of SimulatedProvider. Raises InvalidInput, InvalidSettings."""
     check(jobs)
-    return await apart(lambda: simulate_jobs(sorted(jobs), policy, settings, **_BOUNDS, **around))
+    return await apart(lambda: simulate_jobs(sorted(jobs), policy, settings, **_BOUNDS, **provider))
 
 
 def check(jobs: Jobs) -> None:
-    """Raises InvalidInput for more than a server simulates."""
+    """Raise InvalidInput if a trace is larger than a server simulates."""
     if not 0 < len(jobs) <= MOST_JOBS:
-        raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; simulate others on the command line")
+        raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; simulate larger traces on the command line")
     last, longest = max(at for at, _ in jobs), max(lasts for _, lasts in jobs)
     if last > LONGEST or longest > LONGEST_JOB:
         raise InvalidInput(
@@ -43,33 +43,33 @@ def check(jobs: Jobs) -> None:
         )
 
 
-async def apart(work: Callable[[], Made]) -> Made:
-    """What ``work`` makes in a thread of its own, which ends with the process however far it has come."""
+async def apart(work: Callable[[], T]) -> T:
+    """Run ``work`` in a daemon thread, which does not keep the process from ending, and return its result."""
     loop = asyncio.get_running_loop()
-    made: asyncio.Future[Made] = loop.create_future()
+    result: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         try:
-            found = work()
-        except Exception as exc:  # whoever waits is told
-            _tell(loop, made, exc, None)
+            value = work()
+        except Exception as exc:  # raised where the result is awaited
+            _settle(loop, result, exc, None)
         else:
-            _tell(loop, made, None, found)
+            _settle(loop, result, None, value)
 
     threading.Thread(target=run, name="simulation", daemon=True).start()
-    return await made
+    return await result
 
 
-def _tell(loop: asyncio.AbstractEventLoop, made: "asyncio.Future[Any]", error: Exception | None, found: object) -> None:
-    """Nobody may wait any more, and the loop may be gone."""
+def _settle(loop: asyncio.AbstractEventLoop, result: "asyncio.Future[Any]", error: Exception | None, value: object) -> None:
+    """Set the result from another thread. Does nothing if it was cancelled or the event loop is closed."""
 
     def settle() -> None:
-        if made.done():
+        if result.done():
             return
         if error is None:
-            made.set_result(found)
+            result.set_result(value)
         else:
-            made.set_exception(error)
+            result.set_exception(error)
 
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(settle)

@@ -112,7 +112,7 @@ async def test_a_workers_life_by_explicit_actions(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "kept"), [("error", "broken"), ("last_error", "broken"), (None, "it failed, and nobody said why")]
+    ("key", "kept"), [("error", "broken"), ("last_error", "broken"), (None, "failed without an error message")]
 )
 async def test_the_text_of_an_error_is_kept_wherever_the_runtime_put_it(store: MemoryStore, key: str | None, kept: str) -> None:
     item_id = await DrumbeatWorkBackend(store).pool("papers").push({"n": 1})
@@ -136,7 +136,7 @@ async def test_the_text_of_an_error_is_kept_wherever_the_runtime_put_it(store: M
 async def test_as_many_workers_as_nobody_is_free_for(
     store: MemoryStore, what: str, pending: int, capacity: int, busy: int, cap: int, wanted: int
 ) -> None:
-    assert QueueStanding(pending=pending, capacity=capacity, busy=busy).wanted(cap) == wanted, what
+    assert QueueStanding(pending=pending, capacity=capacity, busy=busy).missing_workers(cap) == wanted, what
     context = {"queue_depth": str(pending), "active_workers": capacity, "busy_workers": busy, "max_workers": f"{cap}"}
     found = await act(store, "calculate_spawn", **context)
     assert (found["workers_to_spawn"], found["spawn_list"]) == (wanted, list(range(wanted)))

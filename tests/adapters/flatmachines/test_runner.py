@@ -275,7 +275,7 @@ async def test_checkers_at_the_same_time_never_start_more_than_the_cap(tmp_path:
 
     async def check() -> list[str]:
         async with open_session(settings=settings) as session:
-            return await spawn_workers(session.desk(), Idle(), wish)
+            return await spawn_workers(session.backends(), Idle(), wish)
 
     async with DrumbeatWorkBackend(settings.store) as work:
         for n in range(10):
@@ -292,10 +292,10 @@ async def test_a_worker_that_cannot_be_started_is_not_waited_for(tmp_path: Path,
     monkeypatch.setattr(Idle, "command", lambda *given: ("/no/such/program",))
     settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
     async with open_session(settings=settings) as session:
-        desk = session.desk()
-        await desk.work.pool("papers").push(1)
-        assert await spawn_workers(desk, Idle(), RequestedWorkers(pool_id="papers", cap=3, machine="m", given={})) == []
-        (row,) = await (await desk.work.place.store()).workers.list(PoolId("papers"))
+        backends = session.backends()
+        await backends.work.pool("papers").push(1)
+        assert await spawn_workers(backends, Idle(), RequestedWorkers(pool_id="papers", cap=3, machine="m", given={})) == []
+        (row,) = await (await backends.work.place.store()).workers.list(PoolId("papers"))
     assert row.status is WorkerStatus.ERROR
 
 
@@ -306,17 +306,17 @@ async def test_a_worker_that_was_given_up_counts_for_the_cap_while_its_process_r
     settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
     wish = RequestedWorkers(pool_id="papers", cap=1, machine="m", given={})
     async with open_session(settings=settings) as session:
-        desk = session.desk()
-        await desk.work.pool("papers").push(1)
-        (first,) = await spawn_workers(desk, Idle(), wish)
-        plane = await desk.registration.place.plane()
+        backends = session.backends()
+        await backends.work.pool("papers").push(1)
+        (first,) = await spawn_workers(backends, Idle(), wish)
+        plane = await backends.registration.place.plane()
         (row,) = await plane.store.workers.list(PoolId("papers"))
         await plane.store.workers.move(row, WorkerStatus.LOST, "it is silent")
 
-        second = await spawn_workers(desk, Idle(), wish)
+        second = await spawn_workers(backends, Idle(), wish)
         async with plane.local_spawner(survive=True) as spawner:
             await spawner.terminate(PoolId("papers"), WorkerId(first))
-            third = await spawn_workers(desk, Idle(), wish)
+            third = await spawn_workers(backends, Idle(), wish)
             await spawner.terminate(PoolId("papers"), WorkerId(third[0]))
 
     assert (len(second), len(third)) == (0, 1)
@@ -326,9 +326,9 @@ async def test_a_launched_machine_is_not_swept_away(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Idle, "command", lambda *given: (sys.executable, "-c", "import time; time.sleep(600)"))
     settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
     async with open_session(settings=settings) as session:
-        desk = session.desk()
-        await launch(desk, Idle(), "reader", {}, "the-child", "the-parent")
-        plane = await desk.registration.place.plane()
+        backends = session.backends()
+        await launch(backends, Idle(), "reader", {}, "the-child", "the-parent")
+        plane = await backends.registration.place.plane()
         async with plane.local_spawner(survive=True) as spawner:
             sweep = Sweep(store=plane.store, spawner=spawner, clock=plane.clock, owner=lambda: "a", place="here")
             await sweep.all_but(PoolId("papers"))

@@ -72,7 +72,7 @@ async def test_the_hook_on_a_url(url: str) -> None:
     context: dict[str, Any] = {"pool_id": "papers", "worker_id": "w1", "result": 1}
     async with open_session(url) as session:
         hooks = PoolHooks(session)
-        item_id = await session.desk().work.pool("papers").push("text")
+        item_id = await session.backends().work.pool("papers").push("text")
         for action in (
             "register_worker",
             "get_pool_state",

@@ -84,7 +84,7 @@ async def test_a_failed_item_keeps_its_error_and_is_poisoned_at_its_limit(store:
     assert await papers.claim("w1") is None
 
 
-async def test_a_job_that_takes_its_workers_with_it_is_poisoned(store: MemoryStore, papers: DrumbeatWorkPool) -> None:
+async def test_a_job_that_crashes_its_workers_is_poisoned(store: MemoryStore, papers: DrumbeatWorkPool) -> None:
     item_id = await papers.push("deadly", {"max_retries": 2})
     for n in (1, 2):
         assert await papers.claim(f"w{n}") is not None

@@ -378,7 +378,7 @@ class Round:
         self._look()
         assert self._each(lambda half: half.core.in_flight) == 0
         for state in SQLSTATES:
-            self._each(lambda half, state=state: half.core.said(state))  # type: ignore[misc]
+            self._each(lambda half, state=state: half.core.error_message(state))  # type: ignore[misc]
         self._fuzzed.hooks.hooks_refuse_after(-1)
         self._each(lambda half: half.close())
         assert self._fuzzed.hooks.hooks_allocated() == 0, "the C core did not give back all its memory"

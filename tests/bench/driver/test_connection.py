@@ -1,4 +1,4 @@
-"""A connection's place: each operation is recorded once, by whoever takes it out."""
+"""A connection's slot: each operation is recorded once, by whoever takes it out."""
 
 import pytest
 
@@ -18,21 +18,21 @@ LOAD = Load(
 
 
 class Scene:
-    """A place, and what came of its operations."""
+    """A slot, and what came of its operations."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[int, str, Values]] = []
         self.gate = PacingGate()
         self.gate.accept(True)
-        supply = OperationSource(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
+        source = OperationSource(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
         self.shared = Shared(
-            self.gate, supply, 0.0, lambda kind, failure, values: self.failures.append((kind, str(failure), values))
+            self.gate, source, 0.0, lambda kind, failure, values: self.failures.append((kind, str(failure), values))
         )
-        self.ledger = RecorderSet()
-        self.place = ConnectionSlot(5, self.shared, self.ledger.add())
+        self.recorders = RecorderSet()
+        self.slot = ConnectionSlot(5, self.shared, self.recorders.add())
 
     def outcomes(self) -> list[tuple[int, int]]:
-        records = self.ledger.take()
+        records = self.recorders.take()
         return list(zip(records["outcome"].tolist(), records["epoch"].tolist(), strict=True))
 
 
@@ -44,80 +44,80 @@ async def scene() -> Scene:
 async def test_an_operation_belongs_to_the_epoch_it_began_in(scene: Scene) -> None:
     for end in ("well", "badly"):
         scene.shared.epoch = 1
-        turn = scene.place.begin(AT_ONCE)
+        turn = scene.slot.begin(AT_ONCE)
         assert turn is not None
         scene.shared.epoch = 2
         if end == "well":
-            scene.place.succeeded(turn, 1)
+            scene.slot.succeeded(turn, 1)
         else:
-            scene.place.failed(turn, OperationFailure(FAILED, "x", "no"))
+            scene.slot.failed(turn, OperationFailure(FAILED, "x", "no"))
 
     assert scene.outcomes() == [(OK, 1), (FAILED, 1)]
 
 
 async def test_what_was_given_up_is_not_recorded_again_and_nothing_more_is_begun(scene: Scene) -> None:
-    turn = scene.place.begin(AT_ONCE)
+    turn = scene.slot.begin(AT_ONCE)
     assert turn is not None
 
-    assert scene.place.give_up(turn, scene.ledger.own, "too late")
-    scene.place.succeeded(turn, 1)
-    scene.place.failed(turn, OperationFailure(FAILED, "x", "no"))
+    assert scene.slot.give_up(turn, scene.recorders.own, "too late")
+    scene.slot.succeeded(turn, 1)
+    scene.slot.failed(turn, OperationFailure(FAILED, "x", "no"))
 
     assert scene.outcomes() == [(TIMED_OUT, 0)]
     assert scene.failures == [(0, "too late", ((1,),))]
-    assert (scene.place.wanted, scene.place.busy) == (False, False)
+    assert (scene.slot.wanted, scene.slot.busy) == (False, False)
 
 
 async def test_what_has_ended_cannot_be_given_up(scene: Scene) -> None:
-    first = scene.place.begin(AT_ONCE)
+    first = scene.slot.begin(AT_ONCE)
     assert first is not None
-    scene.place.succeeded(first, 1)
-    second = scene.place.begin(AT_ONCE)
+    scene.slot.succeeded(first, 1)
+    second = scene.slot.begin(AT_ONCE)
     assert second is not None
 
-    assert not scene.place.give_up(first, scene.ledger.own, "too late")
-    scene.place.succeeded(second, 1)
+    assert not scene.slot.give_up(first, scene.recorders.own, "too late")
+    scene.slot.succeeded(second, 1)
 
     assert scene.outcomes() == [(OK, 0), (OK, 0)]
 
 
 async def test_it_is_busy_until_it_has_recorded(scene: Scene) -> None:
-    turn = scene.place.begin(AT_ONCE)
+    turn = scene.slot.begin(AT_ONCE)
     assert turn is not None
     seen = []
-    add = scene.place.recorder.add
+    add = scene.slot.recorder.add
 
     class Watching:
         def add(self, *fields: object) -> None:
-            seen.append((scene.place.busy, len(scene.place.running)))
+            seen.append((scene.slot.busy, len(scene.slot.running)))
             add(*fields)  # type: ignore[arg-type]
 
-    scene.place.recorder = Watching()  # type: ignore[assignment]
-    scene.place.succeeded(turn, 1)
+    scene.slot.recorder = Watching()  # type: ignore[assignment]
+    scene.slot.succeeded(turn, 1)
 
     assert seen == [(True, 0)]
-    assert not scene.place.busy
+    assert not scene.slot.busy
 
 
 async def test_nothing_begins_behind_a_closed_gate_and_its_values_are_kept(scene: Scene) -> None:
     scene.gate.accept(False)
-    assert scene.place.begin(AT_ONCE) is None
-    assert (scene.place.busy, scene.place.running) == (False, [])
+    assert scene.slot.begin(AT_ONCE) is None
+    assert (scene.slot.busy, scene.slot.running) == (False, [])
 
     scene.gate.accept(True)
-    turn = scene.place.begin(AT_ONCE)
+    turn = scene.slot.begin(AT_ONCE)
 
     assert turn is not None
     assert turn[1] == ((1,),)
 
 
 async def test_a_failure_after_an_interrupt_is_a_timeout(scene: Scene) -> None:
-    turn = scene.place.begin(AT_ONCE)
+    turn = scene.slot.begin(AT_ONCE)
     assert turn is not None
-    scene.place.expired = turn
-    scene.place.failed(turn, OperationFailure(FAILED, "x", "interrupted"))
-    other = scene.place.begin(AT_ONCE)
+    scene.slot.expired = turn
+    scene.slot.failed(turn, OperationFailure(FAILED, "x", "interrupted"))
+    other = scene.slot.begin(AT_ONCE)
     assert other is not None
-    scene.place.failed(other, OperationFailure(FAILED, "x", "its own fault"))
+    scene.slot.failed(other, OperationFailure(FAILED, "x", "its own fault"))
 
     assert scene.outcomes() == [(TIMED_OUT, 0), (FAILED, 0)]

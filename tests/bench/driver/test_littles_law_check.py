@@ -29,7 +29,7 @@ def busy(connection: int, *, took: int, gap: int = 0, outcome: int = OK, begin: 
 
 def checked(*records: Records, held: int) -> dict[str, float]:
     little = LittlesLawCheck()
-    little.look(held)
+    little.sample(held)
     for each in records:
         little.absorb(each)
     found = little.check(1.0)
@@ -85,7 +85,7 @@ def test_a_connection_that_did_nothing_is_unexplained() -> None:
     found = checked(busy(0, took=2 * MS), held=2)
 
     assert found["unexplained"] == pytest.approx(0.5, rel=0.01)
-    assert "not to be trusted" in str(off_because(found))
+    assert "not reliable" in str(off_because(found))
 
 
 def test_the_time_it_takes_to_replace_a_lost_connection_is_not_the_clients() -> None:

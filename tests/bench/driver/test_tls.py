@@ -77,7 +77,7 @@ async def test_a_server_that_another_root_does_not_vouch_for_is_refused_before_l
     engine = target.engine(WORK, draw(), EngineSettings())
 
     for attempt in (target.__aenter__(), target.check(WORK), engine.open()):
-        with pytest.raises(InvalidSettings, match=r"do not vouch for.*sslrootcert"):
+        with pytest.raises(InvalidSettings, match=r"do not verify.*sslrootcert"):
             await attempt
     await engine.close()
 

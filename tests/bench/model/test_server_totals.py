@@ -22,7 +22,7 @@ def test_running_totals_rise_by_what_was_counted_although_they_are_begun_again(
     looks: list[Totals], risen: float, resets: float
 ) -> None:
     running = RunningTotals()
-    seen = [told for look in looks if (told := running.seen(look))]
+    seen = [told for look in looks if (told := running.update(look))]
 
     found = rise(seen[0], seen[-1])
 
@@ -46,7 +46,7 @@ def test_a_result_says_that_totals_were_begun_again() -> None:
 
     assert (status, error) == ("COMPLETED", None)
     assert (parts["measurement"], parts["warmup"]) == ({"db.commits": 70}, {"db.commits": 895})
-    assert "began its totals again" in parts["note"]
+    assert "totals were reset" in parts["note"]
 
 
 def test_totals_begun_again_before_the_first_look_at_the_measurement_are_told_too() -> None:
@@ -56,4 +56,4 @@ def test_totals_begun_again_before_the_first_look_at_the_measurement_are_told_to
 
     _, _, parts = enrichment(ControllerState(snapshots=looks))
 
-    assert "began its totals again" in parts["note"]
+    assert "totals were reset" in parts["note"]

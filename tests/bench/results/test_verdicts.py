@@ -82,7 +82,7 @@ def test_a_search_is_judged_at_the_level_it_found() -> None:
 
     assert [each.found for each in verdicts_of(found)] == [10.0, 0.0, 5.0]
     assert judge_run(found).verdict is RunVerdict.PASSED
-    assert judged_at(found) == "judged at the level that was found: 60 connections"
+    assert judged_at(found) == "judged at the level found: 60 connections"
 
 
 def test_a_kind_whose_figures_at_that_level_are_not_known_is_not_measured() -> None:

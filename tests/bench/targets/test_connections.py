@@ -28,7 +28,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def desk(store: Store) -> ConnectionService:
+def service(store: Store) -> ConnectionService:
     return ConnectionService(store, Vault(KEYS[:1]))
 
 
@@ -96,8 +96,10 @@ class TestVault:
 
 
 class TestDesk:
-    async def test_a_password_is_in_no_byte_of_the_store(self, desk: ConnectionService, store: Store, tmp_path: Path) -> None:
-        await desk.add("orders", URL, PASSWORD)
+    async def test_a_password_is_in_no_byte_of_the_store(
+        self, service: ConnectionService, store: Store, tmp_path: Path
+    ) -> None:
+        await service.add("orders", URL, PASSWORD)
 
         written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
         assert b"orders" in written
@@ -123,45 +125,45 @@ class TestDesk:
         ],
     )
     async def test_what_cannot_be_a_connection_is_refused(
-        self, desk: ConnectionService, store: Store, name: str, url: str, password: str | None, says: str
+        self, service: ConnectionService, store: Store, name: str, url: str, password: str | None, says: str
     ) -> None:
         with pytest.raises(InvalidInput, match=says) as caught:
-            await desk.add(name, url, password)
+            await service.add(name, url, password)
 
         assert "secret" not in str(caught.value)
         assert await store.connections.list() == []
 
-    async def test_a_name_is_taken_once(self, desk: ConnectionService) -> None:
-        await desk.add("orders", URL)
+    async def test_a_name_is_taken_once(self, service: ConnectionService) -> None:
+        await service.add("orders", URL)
 
         with pytest.raises(AlreadyExists, match="orders"):
-            await desk.add("orders", URL)
+            await service.add("orders", URL)
 
-    async def test_a_password_stays_with_its_url_only(self, desk: ConnectionService) -> None:
-        made = await desk.add("orders", URL, PASSWORD, "the orders")
+    async def test_a_password_stays_with_its_url_only(self, service: ConnectionService) -> None:
+        made = await service.add("orders", URL, PASSWORD, "the orders")
 
-        assert (await desk.change("orders", description="new words")).secret == made.secret
+        assert (await service.change("orders", description="new words")).secret == made.secret
         with pytest.raises(InvalidInput, match=r"^password: expected it again"):
-            await desk.change("orders", url="postgresql://bench@evil.example/load")
-        moved = await desk.change("orders", url="postgresql://bench@other.example/load", password="another")
+            await service.change("orders", url="postgresql://bench@evil.example/load")
+        moved = await service.change("orders", url="postgresql://bench@other.example/load", password="another")
         assert moved.secret is not None
         assert (moved.url, moved.description) == ("postgresql://bench@other.example/load", "new words")
-        assert (await desk.change("orders", password="", description="")).secret is None
+        assert (await service.change("orders", password="", description="")).secret is None
 
     async def test_a_row_whose_url_was_changed_in_the_store_does_not_give_its_password_away(
-        self, desk: ConnectionService, store: Store
+        self, service: ConnectionService, store: Store
     ) -> None:
-        made = await desk.add("orders", URL, PASSWORD)
+        made = await service.add("orders", URL, PASSWORD)
         await store.connections.save(replace(made, url="postgresql://bench@evil.example/load"))
 
-        told = await desk.test("orders")
+        told = await service.test("orders")
 
         assert not told.ok
         assert "moved to another URL" in (told.detail or "")
 
-    async def test_resealing_leaves_nothing_under_the_old_key(self, desk: ConnectionService, store: Store) -> None:
-        await desk.add("orders", URL, PASSWORD)
-        await desk.add("open", URL)
+    async def test_resealing_leaves_nothing_under_the_old_key(self, service: ConnectionService, store: Store) -> None:
+        await service.add("orders", URL, PASSWORD)
+        await service.add("open", URL)
         both = ConnectionService(store, Vault([KEYS[1], KEYS[0]]))
 
         assert await both.reseal() == ["orders"]
@@ -170,54 +172,54 @@ class TestDesk:
         assert kept is not None
         assert kept.key_id == KEYS[1].key_id
 
-    async def test_a_file_that_is_there_answers_and_tells_its_tables(self, desk: ConnectionService, tmp_path: Path) -> None:
-        await desk.add("file", f"sqlite:///{tmp_path}/drumbeat.db")
+    async def test_a_file_that_is_there_answers_and_tells_its_tables(self, service: ConnectionService, tmp_path: Path) -> None:
+        await service.add("file", f"sqlite:///{tmp_path}/drumbeat.db")
 
-        assert (await desk.test("file")).ok
-        assert "connections" in [each.name for each in await desk.tables("file")]
-        assert [each.name for each in (await desk.table("file", "connections")).columns][:2] == ["name", "url"]
+        assert (await service.test("file")).ok
+        assert "connections" in [each.name for each in await service.tables("file")]
+        assert [each.name for each in (await service.table("file", "connections")).columns][:2] == ["name", "url"]
         with pytest.raises(InvalidInput, match="nowhere"):
-            await desk.table("file", "nowhere")
+            await service.table("file", "nowhere")
 
-    async def test_one_that_is_not_there_says_so(self, desk: ConnectionService, tmp_path: Path) -> None:
-        await desk.add("gone", f"sqlite:///{tmp_path}/gone.db")
+    async def test_one_that_is_not_there_says_so(self, service: ConnectionService, tmp_path: Path) -> None:
+        await service.add("gone", f"sqlite:///{tmp_path}/gone.db")
 
-        told = await desk.test("gone")
+        told = await service.test("gone")
 
         assert not told.ok
         assert "gone.db" in (told.detail or "")
         with pytest.raises(NotFound):
-            await desk.test("unknown")
+            await service.test("unknown")
 
 
 class TestMeaning:
-    async def test_a_template_gets_the_url_its_connection_has(self, desk: ConnectionService) -> None:
-        await desk.add("orders", URL, PASSWORD)
+    async def test_a_template_gets_the_url_its_connection_has(self, service: ConnectionService) -> None:
+        await service.add("orders", URL, PASSWORD)
         document = parse({"target": {"connection": "orders"}})
 
-        settled = await with_connection(document, desk)
+        settled = await with_connection(document, service)
 
         assert (settled.target.url, settled.target.connection) == (URL, "orders")
         assert settled.to_json()["target"]["url"] == URL
 
-    async def test_a_template_with_a_url_stays_as_it_is(self, desk: ConnectionService) -> None:
+    async def test_a_template_with_a_url_stays_as_it_is(self, service: ConnectionService) -> None:
         document = parse({"target": {"url": URL}})
 
-        assert await with_connection(document, desk) == document
+        assert await with_connection(document, service) == document
 
-    async def test_both_a_url_and_a_connection_are_one_too_many(self, desk: ConnectionService) -> None:
+    async def test_both_a_url_and_a_connection_are_one_too_many(self, service: ConnectionService) -> None:
         with pytest.raises(InvalidInput, match=r"^target: expected a url or a connection"):
-            await with_connection(parse({"target": {"connection": "orders", "url": URL}}), desk)
+            await with_connection(parse({"target": {"connection": "orders", "url": URL}}), service)
 
-    async def test_an_unknown_connection_is_told(self, desk: ConnectionService) -> None:
+    async def test_an_unknown_connection_is_told(self, service: ConnectionService) -> None:
         with pytest.raises(NotFound, match="orders"):
-            await with_connection(parse({"target": {"connection": "orders"}}), desk)
+            await with_connection(parse({"target": {"connection": "orders"}}), service)
 
-    async def test_a_run_does_not_go_on_where_its_connection_leads_elsewhere(self, desk: ConnectionService) -> None:
-        await desk.add("orders", URL)
+    async def test_a_run_does_not_go_on_where_its_connection_leads_elsewhere(self, service: ConnectionService) -> None:
+        await service.add("orders", URL)
 
-        with pytest.raises(InvalidInput, match="leads to another database"):
-            async with desk.open({"connection": "orders", "url": "postgresql://bench@old.example/load"}):
+        with pytest.raises(InvalidInput, match="points to another database"):
+            async with service.open({"connection": "orders", "url": "postgresql://bench@old.example/load"}):
                 pass
 
 
@@ -226,14 +228,14 @@ async def test_a_database_that_asks_for_a_password_lets_the_connection_in(
 ) -> None:
     database = postgres_url.rpartition("/")[2]
     postgres.add_password_user(f"sealed_{database}", PASSWORD)
-    desk, url = ConnectionService(store, Vault(KEYS[:1])), postgres.url(database, f"sealed_{database}")
-    await desk.add("right", url, PASSWORD)
-    await desk.add("wrong", url, "nonsense-nonsense")
+    service, url = ConnectionService(store, Vault(KEYS[:1])), postgres.url(database, f"sealed_{database}")
+    await service.add("right", url, PASSWORD)
+    await service.add("wrong", url, "nonsense-nonsense")
 
-    right, wrong = await desk.test("right"), await desk.test("wrong")
+    right, wrong = await service.test("right"), await service.test("wrong")
 
     assert right.ok, right.detail
-    assert await desk.tables("right") == []
+    assert await service.tables("right") == []
     assert not wrong.ok
     assert PASSWORD not in str(right)
     assert "nonsense" not in str(wrong)

@@ -64,7 +64,7 @@ def test_transactions_are_found(statements: list[str], steps: list[tuple[int, st
 
     [script] = scripts(Load(name="x", operations=(made,)))
 
-    assert [(step.place, step.sql) for step in script.steps] == steps
+    assert [(step.index, step.sql) for step in script.steps] == steps
     assert script.is_transaction is is_transaction
 
 

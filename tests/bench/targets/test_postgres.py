@@ -132,7 +132,7 @@ async def one_that_wants_a_password() -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("who", "said"),
     [
-        ("ann", "it asks for a password and none was given; give it in DRUMBEAT_TARGET_PASSWORD"),
+        ("ann", "it asks for a password and none was given; set DRUMBEAT_TARGET_PASSWORD"),
         ("ann:wrong", 'password authentication failed for user "ann"'),
     ],
 )
@@ -144,7 +144,7 @@ async def test_a_password_that_was_not_given_is_not_called_wrong(who: str, said:
         with pytest.raises(InvalidSettings) as refused:
             await PostgresTarget(f"postgresql://{who}@127.0.0.1:{port}/shop").__aenter__()
 
-    assert str(refused.value) == f"postgresql://127.0.0.1:{port}/shop will not have user 'ann': {said}"
+    assert str(refused.value) == f"postgresql://127.0.0.1:{port}/shop refused user 'ann': {said}"
 
 
 def test_kinds_that_share_a_statement_are_not_told_apart() -> None:

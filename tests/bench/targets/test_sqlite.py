@@ -73,7 +73,7 @@ async def test_what_is_no_database_is_refused(tmp_path: Path, made: str) -> None
 
 async def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     async with SqliteTarget(tmp_path / "no" / "t.db") as target:
-        with pytest.raises(InvalidSettings, match="make it first"):
+        with pytest.raises(InvalidSettings, match="create it first"):
             await target.define(["CREATE TABLE t (n INTEGER)"])
 
 

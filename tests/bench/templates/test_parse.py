@@ -143,8 +143,8 @@ def test_objectives_are_by_kind_and_may_be_off(given: dict[str, Any], kind: str,
 
 def test_two_spellings_of_one_field_must_agree() -> None:
     assert parse({"duration": 9, "timing": {"duration_seconds": 9}}).timing.duration_seconds == 9
-    assert "keep one of them" in refusal({"duration": 8, "timing": {"duration_seconds": 9}})
-    assert "INSERT is there twice" in refusal({"slo": {"insert": {"p95_ms": 1}, "INSERT": {"p95_ms": 2}}})
+    assert "remove one of them" in refusal({"duration": 8, "timing": {"duration_seconds": 9}})
+    assert "INSERT is given twice" in refusal({"slo": {"insert": {"p95_ms": 1}, "INSERT": {"p95_ms": 2}}})
 
 
 def test_yaml_is_taken() -> None:
@@ -172,18 +172,18 @@ def test_yaml_is_taken() -> None:
         ({"scaling": {"min_workers": 3, "max_workers": 2}}, "scaling: min_workers > max_workers (3 > 2)"),
         ({"scaling": {"min_connections": 3, "max_connections": 2}}, "scaling: min_connections > max_connections (3 > 2)"),
         ({"scaling": 5}, "scaling: expected an object, got 5"),
-        ({"duration": "soon"}, "timing.duration_seconds: expected seconds as a number, or a text such as 30s"),
+        ({"duration": "soon"}, "timing.duration_seconds: expected seconds as a number, or a duration such as 30s"),
         ({"duration": 0}, "timing.duration_seconds: expected more than 0, got 0"),
-        ({"duration": float("inf")}, "timing.duration_seconds: expected a number that is not endless"),
+        ({"duration": float("inf")}, "timing.duration_seconds: expected a finite number"),
         ({"guardrails": {"max_cpu_percent": 101}}, "guardrails.max_cpu_percent: expected 100 or less, got 101"),
         ({"on_worker_lost": "tolerate"}, "on_worker_lost: expected fail, replace or tolerate:N"),
         ({"autoscale_enabled": "yes"}, "autoscale_enabled: expected true or false, got 'yes'"),
-        ({"concurrent_connections": None}, "concurrent_connections: expected how many connections in all, got no limit"),
+        ({"concurrent_connections": None}, "concurrent_connections: expected the total number of connections, got no limit"),
         ({"workload": {"standard": "tpcz"}}, "workload.standard: expected one of tpcb"),
         ({"workload": {"standard": "tpcb", "preset": "mixed"}}, "got standard and preset or custom_*"),
         ({"workload": {"custom_insert_pct": 40}}, "workload: expected percentages that total 100, got 40"),
-        ({"workload": {"custom_insert_pct": 100}}, "workload: custom_insert_pct is 100 and there is no custom_insert_query"),
-        ({"workload": {"operations": [{"kind": "A", "sql": "S"}]}}, "workload.operations.0.weight: expected it to be given"),
+        ({"workload": {"custom_insert_pct": 100}}, "workload: custom_insert_pct is 100, but custom_insert_query is missing"),
+        ({"workload": {"operations": [{"kind": "A", "sql": "S"}]}}, "operations.0.weight: expected a value (required)"),
         ({"workload": {"operations": [{"kind": "A", "weight": 9, "sql": "S"}]}}, "expected weights that total 100, got 9"),
         (
             {"workload": {"operations": [{"kind": "A", "weight": 100, "sql": "S", "values": [{"keyy": {}}]}]}},
@@ -210,8 +210,8 @@ def test_yaml_is_taken() -> None:
         ({"find_max": {"connections_increment": 10**12}}, "find_max.connections_increment: expected 1,280,000 or less"),
         ({"guardrails": {"patience_intervals": 10**12}}, "guardrails.patience_intervals: expected 1,000,000,000 or less"),
         ({"seed": 2**70}, "seed: expected 9,223,372,036,854,775,807 or less"),
-        ({"name": "a\nb"}, "name: expected one line of text that can be printed, got 'a\\nb'"),
-        ({"name": "\x1b[31mred"}, "name: expected one line of text that can be printed, got '\\x1b[31mred'"),
+        ({"name": "a\nb"}, "name: expected one line of printable text, got 'a\\nb'"),
+        ({"name": "\x1b[31mred"}, "name: expected one line of printable text, got '\\x1b[31mred'"),
         (
             {"workload": {"operations": [{"kind": "", "weight": 100, "sql": "S"}]}},
             "workload.operations.0.kind: expected some text",
@@ -221,7 +221,7 @@ def test_yaml_is_taken() -> None:
         (value_of({"key": {"low": -(10**30)}}), "values[0].key: expected low to be at least -9223372036854775808"),
         (value_of({"number": {"scale": 400, "type": "float"}}), "values[0].number: expected scale from 0 to 18, got 400"),
         ({"find_max": {"settle_seconds": 30}}, "find_max.settle_seconds: expected less than step_duration_seconds, 30"),
-        ({"target": {"password": "s3cret"}}, "target.password: passwords are not kept in templates"),
+        ({"target": {"password": "s3cret"}}, "target.password: passwords are not stored in templates"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_was_expected(given: dict[str, Any], said: str) -> None:

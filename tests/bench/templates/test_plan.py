@@ -19,7 +19,7 @@ from drumbeat.bench.model import (
     ScalingMode,
 )
 from drumbeat.bench.model.capacity import HostCapacity, per_worker_cap
-from drumbeat.bench.run_state import kept_plan
+from drumbeat.bench.run_state import stored_plan
 from drumbeat.bench.templates import parse, plan_of, plan_warnings, run_config
 from drumbeat.bench.worker.assemble import engine_settings, target_url
 from drumbeat.bench.workloads.config import load_of
@@ -167,7 +167,7 @@ BOUNDED = {"scaling": {"mode": "BOUNDED", "max_workers": 2, "max_connections": 5
     [
         (
             {**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 25},
-            "Target QPS 5000 unreachable with max 2 workers × 50 connections: at 25 ms each they do 4000 a second",
+            "Target QPS 5000 unreachable with max 2 workers × 50 connections: at 25 ms each they reach 4000 per second",
         ),
         (
             {**QPS, "target_qps": 99, "expected_latency_ms": 1000, "scaling": EXAMPLES["fixed"]["scaling"]},
@@ -212,18 +212,18 @@ def test_a_measured_latency_counts_before_a_stated_one() -> None:
         ),
         (
             {**QPS, **BOUNDED, "target_qps": 5000},
-            "Target QPS 5000 within max 2 workers × 50 connections takes operations of less than 20 ms on average",
+            "Target QPS 5000 within max 2 workers × 50 connections needs operations of less than 20 ms on average",
         ),
         ({**QPS, **BOUNDED, "target_qps": 100}, None),
         ({**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 5}, None),
         (EXAMPLES["fixed"], None),
-        ({**EXAMPLES["fixed"], "concurrent_connections": 900}, "concurrent_connections is 900, but FIXED says 5 workers × 200"),
-        ({"scaling": {**EXAMPLES["fixed"]["scaling"], "max_workers": 9}}, "scaling.max_workers mean nothing in FIXED mode"),
+        ({**EXAMPLES["fixed"], "concurrent_connections": 900}, "concurrent_connections is 900, but FIXED sets 5 workers × 200"),
+        ({"scaling": {**EXAMPLES["fixed"]["scaling"], "max_workers": 9}}, "scaling.max_workers: not used in FIXED mode"),
         (
             {**FIND_MAX, "scaling": EXAMPLES["fixed"]["scaling"]},
             "find-max in FIXED mode: exactly 5 workers share each step, up to 200 connections each",
         ),
-        ({"scaling": {"min_connections": FOUND + 1}}, f"scaling.min_connections is {FOUND + 1}, as much as"),
+        ({"scaling": {"min_connections": FOUND + 1}}, f"scaling.min_connections is {FOUND + 1}, which is at or above"),
         ({}, None),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_plan_is_read_back_from_a_runs_row_as_it_was(name: str) -> None:
 
     kept = msgspec.json.decode(msgspec.json.encode(run_config(document, plan)))
 
-    assert kept_plan(Run(run_id=RunId("r"), name="r", config=kept)) == plan
+    assert stored_plan(Run(run_id=RunId("r"), name="r", config=kept)) == plan
 
 
 def test_workers_find_in_it_what_they_read() -> None:

@@ -112,7 +112,7 @@ def test_a_worker_out_of_new_keys_says_so_instead_of_taking_anothers() -> None:
     source = ValueStream(NewKey(first=1, span=100), a_draw())
     source.next(100, ())
 
-    with pytest.raises(InvalidInput, match="at most 100 new keys a worker"):
+    with pytest.raises(InvalidInput, match="at most 100 new keys per worker"):
         source.next(1, ())
 
 

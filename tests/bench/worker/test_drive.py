@@ -77,7 +77,7 @@ async def test_it_goes_on_with_those_it_has_when_no_more_came_for_15_seconds_and
 
     assert 17 < seconds < 19
     assert why == "only 297 of 310 connections could be opened; the database said: too many clients"
-    assert notes == [f"{why}; going on with those"]
+    assert notes == [f"{why}; continuing with these"]
 
 
 async def test_it_waits_no_longer_than_until_it_is_stopped() -> None:
@@ -139,7 +139,7 @@ async def test_operations_that_were_due_and_never_sent_are_told(tmp_path: Path) 
 
     told = result.to_json()
     assert told["skipped"] > 100_000
-    assert any("operations were due and never sent by the end" in warning for warning in told["warnings"])
+    assert any("operations were due but never sent before the end" in warning for warning in told["warnings"])
     assert told["response"]["min_ms"] >= told["service"]["min_ms"] > 0
 
 

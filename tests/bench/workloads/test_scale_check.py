@@ -26,7 +26,7 @@ async def test_a_larger_scale_than_was_loaded_is_told_of_and_what_was_loaded_is_
     assert await size_warnings(target, standard(name, 0.01)) == ()
     told = await size_warnings(target, standard(name, 0.1))
     assert told
-    assert f"{name} at scale 0.1 asks for them up to" in told[-1]
+    assert f"{name} at scale 0.1 needs keys up to" in told[-1]
     assert "bench prepare --scale 0.1" in told[-1]
 
 

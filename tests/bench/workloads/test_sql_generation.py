@@ -180,16 +180,16 @@ def test_a_column_nothing_can_be_made_up_for_is_left_to_be_null() -> None:
                 Kind.UPDATE: "no keys of shop.sales are known",
             },
         ),
-        ("nothing but a key", a_table(ID), {Kind.UPDATE: "no column but its key"}),
+        ("nothing but a key", a_table(ID), {Kind.UPDATE: "no column besides its key"}),
         (
             "a column that must be there",
             a_table(ID, NOTE, column("doc", TEXT, "jsonb", nullable=False)),
-            {Kind.INSERT: "doc must not be null and nothing can be made up for its type, jsonb"},
+            {Kind.INSERT: "doc must not be null, and no value can be generated for its type jsonb"},
         ),
         (
             "a small key",
             a_table(column("id", INT, "smallint", nullable=False), NOTE),
-            {Kind.INSERT: "has reached 500; there is no room for new ones"},
+            {Kind.INSERT: "has reached 500; there is no room for new keys"},
         ),
     ],
 )
@@ -207,13 +207,13 @@ def test_a_kind_the_table_cannot_have_is_left_out_with_the_reason(
 def test_a_text_too_short_to_be_new_each_time_is_no_key_to_insert() -> None:
     result = made(a_table(column("id", TEXT, "char(8)", nullable=False), NOTE, bounds=None), ValuePools(keys=("a",)))
 
-    assert result.left_out[Kind.INSERT] == "its key id is char(8), of which no new ones can be made up"
+    assert result.left_out[Kind.INSERT] == "no new values can be generated for its key id of type char(8)"
 
 
 def test_without_a_number_for_a_key_and_without_a_time_there_is_no_scan() -> None:
     result = made(a_table(column("id", TEXT, "text", nullable=False), NOTE, bounds=None), ValuePools(keys=("a",)))
 
-    assert result.left_out == {Kind.RANGE_SCAN: "shop.sales has neither a key that is a number nor a time column"}
+    assert result.left_out == {Kind.RANGE_SCAN: "shop.sales has neither a numeric key nor a time column"}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_results_come_back(where: Executor, name: str) -> None:
         ("fail", "ValueError: cannot read x", False),
         ("fail_for_good", "withdrawn", True),
         ("leave", "SystemExit: 3", False),
-        ("read_paper", "payload is no Paper", True),
+        ("read_paper", "payload is not a valid Paper", True),
     ],
 )
 async def test_failures_come_back_as_failures(where: Executor, name: str, says: str, fatal: bool) -> None:

@@ -84,7 +84,7 @@ async def test_a_draining_worker_takes_over_every_claim_that_has_run_out(shop: S
     code = await shop.work(workload)
 
     assert (code, {await shop.status(job_id) for job_id in ids}) == (ExitCode.CLEAN, {JobStatus.DONE})
-    assert (workload.hand.tally.ended, workload.hand.tally.done, workload.hand.tally.failed) == (501, 501, 0)
+    assert (workload.in_flight.tally.ended, workload.in_flight.tally.done, workload.in_flight.tally.failed) == (501, 501, 0)
 
 
 async def test_what_it_takes_back_is_told_with_the_pool_it_belongs_to(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
@@ -117,7 +117,7 @@ async def test_a_draining_worker_leaves_while_others_keep_their_claims(shop: Sho
             await shop.passes(1)
 
     assert waits
-    assert (task.result(), workload.hand.tally.ended) == (ExitCode.CLEAN, 0)
+    assert (task.result(), workload.in_flight.tally.ended) == (ExitCode.CLEAN, 0)
     assert await shop.status(late) is JobStatus.CLAIMED
 
 
@@ -268,7 +268,7 @@ def note_a_number(context: JobContext) -> None:
         (busy_for_words, JobStatus.PENDING, "busy (expected retry_in to be seconds or a timedelta, got 'a while')"),
         (busy_for_no_number, JobStatus.PENDING, "busy (expected retry_in to be seconds or a timedelta, got nan)"),
         (fail_without_words, JobStatus.PENDING, "Unspeakable"),
-        (fail_without_anything, JobStatus.POISONED, "what became of it cannot be told: RuntimeError"),
+        (fail_without_anything, JobStatus.POISONED, "its outcome could not be determined: RuntimeError"),
         (leave_the_generator, JobStatus.PENDING, "the handler raised GeneratorExit"),
         (leave_in_a_group, JobStatus.PENDING, "the handler raised BaseExceptionGroup"),
         (note_a_number, JobStatus.PENDING, "ValueError: after its note"),
@@ -335,7 +335,7 @@ async def test_a_task_that_dies_with_its_job_ends_the_worker(shop: Shop, monkeyp
         raise RuntimeError("nobody expected this")
 
     workload = shop.workload(double, mode=Mode.DRAIN)
-    monkeypatch.setattr(workload.hand, "finish", die)
+    monkeypatch.setattr(workload.in_flight, "finish", die)
     await shop.desk.push(1)
 
     assert await shop.work(workload) is ExitCode.FATAL
@@ -651,7 +651,7 @@ async def test_a_note_is_kept_as_text_and_a_refused_one_is_no_matter(shop: Shop,
         await settle()
 
         assert (noted, await shop.status(second)) == ("42", JobStatus.DONE)
-    assert f"the progress of job {second} could not be kept: ValueError: an odd row" in caplog.text
+    assert f"failed to record the progress of job {second}: ValueError: an odd row" in caplog.text
 
 
 def _break(table: Any, name: str) -> None:
@@ -740,7 +740,7 @@ async def test_a_result_the_store_will_not_have_fails_its_job_alone(shop: Shop, 
     await shop.work(shop.workload(odd, mode=Mode.DRAIN, concurrency=2))
 
     assert (await shop.status(good), await shop.status(bad)) == (JobStatus.DONE, JobStatus.POISONED)
-    assert "its result could not be kept" in ((await shop.job(bad)).last_error or "")
+    assert "its result could not be stored" in ((await shop.job(bad)).last_error or "")
 
 
 async def test_a_refused_result_ends_no_drain_and_counts_as_failed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -756,8 +756,8 @@ async def test_a_refused_result_ends_no_drain_and_counts_as_failed(shop: Shop, m
     statuses = [await shop.status(job_id) for job_id in ids]
     assert statuses == [JobStatus.POISONED if n == 1 else JobStatus.DONE for n in range(5)]
     assert (code, workload.figures.operations, workload.figures.errors) == (ExitCode.CLEAN, 5, 1)
-    assert workload.hand.tally.done == 4
-    assert "its result could not be kept" in (workload.figures.error or "")
+    assert workload.in_flight.tally.done == 4
+    assert "its result could not be stored" in (workload.figures.error or "")
 
 
 @pytest.mark.parametrize("refusal", [DrumbeatError("not this one"), TypeError("not this one")])
@@ -776,7 +776,7 @@ async def test_a_verdict_that_cannot_be_told_at_all_takes_no_worker_down(
     code = await shop.work(shop.workload(double, mode=Mode.DRAIN, concurrency=2))
 
     assert (code, await shop.status(good)) == (ExitCode.CLEAN, JobStatus.DONE)
-    assert f"what became of job {bad} cannot be told" in caplog.text
+    assert f"failed to record the outcome of job {bad}" in caplog.text
 
 
 async def test_a_worker_takes_back_what_a_dead_one_held(shop: Shop) -> None:

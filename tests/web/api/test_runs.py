@@ -200,7 +200,7 @@ class TestVerdicts:
         assert set(await self.verdicts(api, missed, "too many errors")) == {
             ("MISSED", "error rate of all kinds: 20 %, limit 5 %")
         }
-        assert set(await self.verdicts(api, kept, "few errors")) == {("PASSED", "its objective was kept")}
+        assert set(await self.verdicts(api, kept, "few errors")) == {("PASSED", "its objective was met")}
 
     async def test_without_an_objective_nothing_is_passed_and_without_operations_it_failed(
         self, api: httpx.AsyncClient, furnished: Web

@@ -8,11 +8,11 @@ import pytest
 
 from drumbeat.core.errors import DrumbeatError, NotFound, StoreUnavailable
 from drumbeat.core.job import counted
-from drumbeat.web.pages.auto_refresh import Outage, renewed
+from drumbeat.web.pages.auto_refresh import Outage, refresh
 from drumbeat.web.pages.paging import LAST_PAGE, page_number
 from drumbeat.web.pages.run_live.panels import knee_words
 from drumbeat.web.pages.runs.filters import RunFilters
-from drumbeat.web.pages.sorting import rank
+from drumbeat.web.pages.sorting import sort_key
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from drumbeat.web.pages.sorting import rank
     ],
 )
 def test_a_table_is_sorted_by_what_a_value_is(value: object, number: bool, ranked: object) -> None:
-    assert rank(value, number=number) == ranked
+    assert sort_key(value, number=number) == ranked
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_a_store_that_is_silent_is_told_on_each_page_and_logged_once_an_ou
 
     with caplog.at_level(logging.WARNING, "drumbeat.web.pages.auto_refresh"):
         for _ in range(6):
-            await renewed(show, notice, outage)  # type: ignore[arg-type]
+            await refresh(show, notice, outage)  # type: ignore[arg-type]
 
     assert notice.heard == ["", "down", "down", "", "gone", "down"]
     assert len(caplog.records) == 2

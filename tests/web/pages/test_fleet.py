@@ -15,15 +15,15 @@ from web.pages.served import Served
 async def test_a_beat_is_explained_and_a_plan_told(page: Page) -> None:
     await opened(page, "/fleet/render", "render")
     why = page.get_by_role("region", name="Explanation")
-    await expect(why).to_contain_text("queue wants 3: 9 ready jobs, 3 to a worker")
+    await expect(why).to_contain_text("queue wants 3: 9 ready jobs, 3 per worker")
 
     row = page.get_by_role("row").filter(has_text="Spawn render-").or_(page.get_by_role("row").filter(has_text="Spawn worker-"))
     await followed(page, row.get_by_role("link"))
     await expect(why).to_contain_text("Beat 1")
     await expect(why).to_contain_text("slot 0 is free")
 
-    await page.get_by_role("button", name="What would a beat do now?").click()
-    await expect(why).to_contain_text("nothing is done")
+    await page.get_by_role("button", name="Preview next decision").click()
+    await expect(why).to_contain_text("nothing is changed")
 
 
 async def test_a_new_beat_and_its_alarms_come_into_view(page: Page, served: Served) -> None:
@@ -36,8 +36,8 @@ async def test_a_new_beat_and_its_alarms_come_into_view(page: Page, served: Serv
         await store.beats.append(RENDER, said)
 
     await expect(page.get_by_text("Alarm: 12 jobs where there were none")).to_be_visible()
-    await expect(page.get_by_label("Wanted", exact=True)).to_have_text("5")
-    await expect(page.get_by_role("cell", name="nothing: it waits for quiet")).to_be_visible()
+    await expect(page.get_by_label("Target", exact=True)).to_have_text("5")
+    await expect(page.get_by_role("cell", name="no action: it waits for quiet")).to_be_visible()
     await expect(page.get_by_role("region", name="Explanation")).to_contain_text(f"Beat {last.n + 1}")
     await check_accessible(page)
 
@@ -53,9 +53,9 @@ async def test_beats_can_be_paged_back_to_the_first(page: Page, served: Served) 
             await expect(rows.nth(1)).to_contain_text(f"reason {first}")
             await expect(rows.last).to_contain_text(f"reason {last}")
             if last > 1:
-                await followed(page, page.get_by_role("link", name="Older beats"))
-        await expect(page.get_by_role("link", name="Older beats")).to_be_hidden()
-        await followed(page, page.get_by_role("link", name="Newer beats"))
+                await followed(page, page.get_by_role("link", name="Older decisions"))
+        await expect(page.get_by_role("link", name="Older decisions")).to_be_hidden()
+        await followed(page, page.get_by_role("link", name="Newer decisions"))
         await expect(rows.nth(1)).to_contain_text("reason 25")
         await store.pools.delete(home.pool_id)
 
@@ -67,7 +67,7 @@ async def test_a_worker_is_drained_after_a_question(page: Page, served: Served) 
     await button.click()
     await page.get_by_role("alertdialog").get_by_role("button", name="Drain").click()
 
-    await expect(page.get_by_text(f"Asked to drain: {worker}.")).to_be_visible()
+    await expect(page.get_by_text(f"Draining {worker}.")).to_be_visible()
     async with open_store(served.store) as store:
         assert (await store.workers.get(RENDER, WorkerId(worker))).drain_deadline is not None
 
@@ -93,13 +93,13 @@ async def test_a_wrong_policy_is_named_at_its_field_and_a_right_one_is_kept(page
 async def test_a_policy_is_simulated_on_the_built_in_day_and_on_a_trace_of_ones_own(page: Page) -> None:
     await opened(page, "/simulate", "Simulate a policy")
     await page.get_by_role("button", name="Simulate").click()
-    outcome = page.get_by_role("region", name="Outcome")
+    outcome = page.get_by_role("region", name="Simulation result")
     await expect(outcome.get_by_role("row").filter(has_text="cost ratio")).to_be_visible()
     await check_accessible(page)
     await picture(page, "simulated")
 
     async with page.expect_file_chooser() as choosing:
-        await page.get_by_role("button", name="Choose another trace").click()
+        await page.get_by_role("button", name="Upload a trace").click()
     trace = "arrival,duration\n" + "".join(f"{n},5\n" for n in range(30))
     mine: FilePayload = {"name": "mine.csv", "mimeType": "text/csv", "buffer": trace.encode()}
     await (await choosing.value).set_files(mine)
@@ -121,7 +121,7 @@ async def test_a_new_fleet_is_made_by_its_policy(page: Page, served: Served) -> 
     await page.get_by_role("button", name="New fleet").click()
     await page.get_by_role("dialog").get_by_label("Pool").fill("encode")
     await page.get_by_role("dialog").get_by_role("button", name="Next").click()
-    await expect(page.get_by_role("heading", name="A new fleet: encode")).to_be_visible()
+    await expect(page.get_by_role("heading", name="New fleet: encode")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
 
     await expect(page.get_by_role("heading", name="encode", level=1)).to_be_visible()

@@ -8,7 +8,7 @@ from playwright.async_api import Browser, Page, expect
 
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.web.pages import actions, frame
-from drumbeat.web.pages.element_names import called, given
+from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.roles import Caller, Means, Role
 from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tab, tabbed_to
 from web.pages.served import Served
@@ -20,7 +20,7 @@ PLACES = (  #: each with its heading, and its main action where it has one
     ("/pools", "Pools", "Push a job"),
     ("/pools/mail", "mail", "Requeue poisoned"),
     ("/fleet", "Fleet", "New fleet"),
-    ("/fleet/render", "render", "What would a beat do now?"),
+    ("/fleet/render", "render", "Preview next decision"),
     ("/fleet/render/policy", "Policy of render", "Save"),
     ("/simulate", "Simulate a policy", "Simulate"),
     ("/triggers", "Triggers", "Fire now"),
@@ -52,7 +52,7 @@ async def test_dark_is_remembered_and_has_no_serious_fault_either(browser: Brows
         await opened(page, "/", "Overview")
         await expect(page.locator("body.body--light")).to_be_attached()
 
-        await page.get_by_role("button", name="Light or dark").click()
+        await page.get_by_role("button", name="Toggle dark mode").click()
         await expect(page.locator("body.body--dark")).to_be_attached()
         await opened(page, "/templates/new", "New template")
 
@@ -85,7 +85,7 @@ async def test_a_pool_that_is_not_there_is_said_to_be_missing(page: Page) -> Non
 
 
 async def test_a_reader_is_told_to_be_one(reader: Page) -> None:
-    await expect(reader.get_by_label("You are reader")).to_be_visible()
+    await expect(reader.get_by_label("Your role: reader")).to_be_visible()
 
 
 async def test_logging_out_leads_to_the_login_and_ends_what_is_open_elsewhere(reader: Page, guarded: Served) -> None:
@@ -95,7 +95,7 @@ async def test_logging_out_leads_to_the_login_and_ends_what_is_open_elsewhere(re
         await reader.get_by_role("button", name="Log out").click()
         await expect(reader.get_by_label("Token")).to_be_visible()
 
-        await expect(other.get_by_text("Your session is over.")).to_be_visible()
+        await expect(other.get_by_text("Your session has ended.")).to_be_visible()
         await expect(other.get_by_role("heading", name="mail")).to_have_count(0)
         await check_accessible(other)
         await other.get_by_role("link", name="Log in again").click()
@@ -111,7 +111,7 @@ async def test_an_odd_address_is_answered(page: Page, path: str) -> None:
     ("failure", "status", "told", "logged"),
     [
         (StoreUnavailable("the store does not answer"), 503, "the store does not answer", []),
-        (ZeroDivisionError("detail"), 500, "It failed in a way nobody foresaw; the server's log says how.", [("ERROR", True)]),
+        (ZeroDivisionError("detail"), 500, "Unexpected error. See the server log.", [("ERROR", True)]),
     ],
 )
 async def test_a_page_that_cannot_be_built_says_so_and_is_no_success(
@@ -127,9 +127,9 @@ async def test_a_page_that_cannot_be_built_says_so_and_is_no_success(
     async def build() -> None:
         raise failure
 
-    monkeypatch.setattr(frame, "trouble", said.append)
+    monkeypatch.setattr(frame, "error_card", said.append)
     monkeypatch.setattr(frame, "ui", SimpleNamespace(context=SimpleNamespace(client=(client := SimpleNamespace()))))
-    await frame._built("/somewhere", build)
+    await frame._build("/somewhere", build)
 
     assert (client.status_code, said) == (status, [told])
     assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == logged
@@ -137,7 +137,7 @@ async def test_a_page_that_cannot_be_built_says_so_and_is_no_success(
 
 def test_what_comes_from_data_is_set_and_never_parsed() -> None:
     with ui.element("div").props('title="ours"') as element:
-        called(given(element, "href", "/pools/a b?c=1"), 'x" :onclick="alert(1)')
+        set_label(set_attribute(element, "href", "/pools/a b?c=1"), 'x" :onclick="alert(1)')
 
     assert element.props == {"title": "ours", "href": "/pools/a b?c=1", "aria-label": 'x" :onclick="alert(1)'}
 
@@ -154,8 +154,8 @@ async def test_what_changes_something_is_done_for_operators_only_and_while_their
         happened.append(True)
 
     monkeypatch.setattr(actions, "caller", lambda: Caller(role=role, means=Means.SESSION, is_here=lambda: here))
-    monkeypatch.setattr(actions, "say", lambda words, *, wrong: said.append(words))
-    monkeypatch.setattr(actions, "show_out", lambda: said.append(actions.OVER))
-    await actions.guarded(deed)()
+    monkeypatch.setattr(actions, "notify", lambda text, *, error: said.append(text))
+    monkeypatch.setattr(actions, "show_session_ended", lambda: said.append(actions.SESSION_ENDED))
+    await actions.operators_only(deed)()
 
     assert (bool(happened), bool(said)) == (done, not done)

@@ -22,14 +22,14 @@ async def test_a_poisoned_job_is_found_explained_and_requeued(page: Page, served
     job_id = (await job.inner_text()).strip()
     await job.click()
 
-    await expect(page.get_by_role("region", name="Why it is where it is")).to_contain_text("it was poisoned because")
+    await expect(page.get_by_role("region", name="Status explanation")).to_contain_text("it was poisoned because")
     await expect(page.get_by_label("Payload")).to_contain_text("@example.org")
     await check_accessible(page)
     await picture(page, "job")
     await page.get_by_role("button", name="Requeue").click()
 
     # the only worker holds another job; by now it may have been silent for so long that it is none
-    await expect(page.get_by_role("region", name="Why it is where it is")).to_contain_text(re.compile("busy|no live worker"))
+    await expect(page.get_by_role("region", name="Status explanation")).to_contain_text(re.compile("busy|no live worker"))
     async with open_store(served.store) as store:
         jobs = {each.job_id: each for each in await store.jobs.list(MAIL)}
     assert jobs[job_id].status is JobStatus.PENDING  # type: ignore[index]
@@ -77,7 +77,7 @@ async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_canno
     await form.get_by_label("Pool", exact=True).fill("a/b")
     await form.get_by_role("button", name="Push").click()
 
-    await expect(page.get_by_text("signs other than / and").first).to_be_visible()
+    await expect(page.get_by_text("printable characters, no / or").first).to_be_visible()
     await page.set_viewport_size(PHONE)
     for path, heading in (("/pools", "Pools"), ("/", "Overview"), (f"/pools/{quote(name, safe='')}", name)):
         await opened(page, path, heading)
@@ -92,7 +92,7 @@ async def test_a_pool_tells_what_is_done_and_is_paused_and_goes_on(page: Page) -
     await opened(page, "/pools/mail", "mail")
     await expect(page.get_by_label("Done", exact=True)).to_have_text("12")
     await expect(page.get_by_label("Cancelled", exact=True)).to_have_text("1")
-    await expect(page.get_by_label("Finished a minute")).to_have_text("0")
+    await expect(page.get_by_label("Finished per minute")).to_have_text("0")
 
     await page.get_by_role("button", name="Pause").click()
     await expect(page.get_by_label("Paused", exact=True)).to_have_text("yes")
@@ -124,13 +124,13 @@ async def test_a_job_that_is_pushed_elsewhere_comes_into_view(page: Page, served
     async with open_store(served.store) as store:
         home = await store.pools.create(pool("elsewhere", PoolKind.JOBS))
         await opened(page, "/pools/elsewhere", "elsewhere")
-        await expect(page.get_by_text("No such jobs.")).to_be_visible()
+        await expect(page.get_by_text("No matching jobs")).to_be_visible()
         await store.queue.push(home.pool_id, [NewJob(payload={}, job_id=JobId("from-elsewhere"))])
 
         await expect(page.get_by_role("link", name="from-elsewhere")).to_be_visible()
-        await expect(page.get_by_text("No such jobs.")).to_be_hidden()
+        await expect(page.get_by_text("No matching jobs")).to_be_hidden()
         await store.pools.delete(home.pool_id)
-        await expect(page.get_by_text("This is what was last known").first).to_be_visible()
+        await expect(page.get_by_text("showing old data").first).to_be_visible()
         await check_accessible(page)
 
 

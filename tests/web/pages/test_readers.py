@@ -17,20 +17,20 @@ ENDED = "run-ended"
 OFFERED: dict[tuple[str, str], Sequence[str]] = {
     ("/runs", "Runs"): ("New run", "Run again", "Delete"),
     ("/runs/run-1", "used once"): ("Stop",),
-    (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Try the enrichment again"),
-    ("/templates/new", "New template"): ("Save", "Preview SQL", "Plan"),
+    (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Retry enrichment"),
+    ("/templates/new", "New template"): ("Save", "Preview SQL", "Preview plan"),
     ("/templates", "Templates"): ("New template", "Run used once", "Copy used once", "Delete used once"),
     ("/triggers", "Triggers"): ("Fire now nightly", "Fire now yearly-mail"),
     ("/pools", "Pools"): ("Push a job",),
     ("/pools/mail", "mail"): ("Push a job", "Pause", "Resume", "Requeue poisoned"),
     ("/fleet", "Fleet"): ("New fleet",),
-    ("/fleet/render", "render"): ("Drain", "Kill", "What would a beat do now?"),
+    ("/fleet/render", "render"): ("Drain", "Kill", "Preview next decision"),
     ("/fleet/render/policy", "Policy of render"): ("Save",),
-    ("/settings", "Settings"): ("Add a connection", "Set usual prices"),
+    ("/settings", "Settings"): ("Add a connection", "Set default prices"),
 }
 READING = (
-    "Menu", "Light or dark", "Log out", "Compare", "Newer", "Older", "Report", "worker-0", "Expand", "Collapse", "Choose",
-    "List", "Simulate", "Records per page", "Form", "YAML", "Service levels", "More",
+    "Menu", "Toggle dark mode", "Log out", "Compare", "Newer", "Older", "Download report", "worker-0", "Expand", "Collapse",
+    "Select", "List", "Simulate", "Records per page", "Form", "YAML", "Objectives (SLO)", "More settings",
 )  # fmt: skip
 _BUTTONS = """() => [...document.querySelectorAll('button, [role=button], a.q-btn')]
   .filter(each => each.checkVisibility())

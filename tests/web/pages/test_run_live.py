@@ -55,7 +55,7 @@ async def test_a_run_is_made_from_a_template_watched_live_and_read_afterwards(pa
     await page.get_by_role("button", name="New run").click()
     await page.get_by_role("dialog").get_by_role("combobox", name="template").click()
     await page.get_by_role("option", name=SHORT).click()
-    await page.get_by_role("button", name="Make it").click()
+    await page.get_by_role("button", name="Create run").click()
     await expect(page.get_by_role("heading", name=SHORT, level=1)).to_be_visible()
     await expect(page.get_by_label("Status", exact=True)).to_have_text("PREPARED")
 
@@ -63,17 +63,17 @@ async def test_a_run_is_made_from_a_template_watched_live_and_read_afterwards(pa
 
     await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
-    await expect(page.get_by_text("FIXED: 2 workers of 2 connections")).to_be_visible()
+    await expect(page.get_by_text("FIXED: 2 workers with 2 connections each")).to_be_visible()
     await expect(page.get_by_text("At max workers (2/2)")).to_be_visible()
     await expect(page.get_by_label("p95", exact=True)).to_contain_text("ms", timeout=LIVE_MS)
     await check_accessible(page)
     await picture(page, "run-live")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
-    await expect(page.get_by_role("heading", name="By kind")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Results by kind")).to_be_visible()
     await expect(page.get_by_role("cell", name="all kinds").first).to_be_visible()
     await expect(page.get_by_text("all 2 workers are ready")).to_be_visible()
-    await page.get_by_text("Single operations").click()
+    await page.get_by_text("Operation log").click()
     await expect(page.get_by_text("1 to 25", exact=True)).to_be_visible()
 
 
@@ -100,7 +100,7 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
     await picture(page, "run-worker-lost")
 
     await page.get_by_role("button", name="Stop", exact=True).click()
-    await page.get_by_role("button", name="Stop it").click()
+    await page.get_by_role("button", name="Stop run").click()
 
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled", timeout=LIVE_MS)
     assert (await runs.run(run_id)).status is RunStatus.CANCELLED
@@ -111,15 +111,15 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
 async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Page, runs: Runs) -> None:
     run_id = await runs.started(SEARCH)
     await opened(page, f"/runs/{run_id}", SEARCH)
-    await expect(page.get_by_label("this step ends in")).to_contain_text("s", timeout=LIVE_MS)
+    await expect(page.get_by_label("step ends in")).to_contain_text("s", timeout=LIVE_MS)
     await expect(page.get_by_label("best so far")).to_contain_text("at", timeout=LIVE_MS)
-    await expect(page.get_by_label("Answer", exact=True)).to_contain_text("So far: ")
+    await expect(page.get_by_label("Search result", exact=True)).to_contain_text("Best so far: ")
     await picture(page, "run-find-max")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
 
-    await expect(page.get_by_label("Answer", exact=True)).to_contain_text("Most within its bounds: 6 connections at ")
+    await expect(page.get_by_label("Search result", exact=True)).to_contain_text("Max within bounds: 6 connections at ")
     await expect(page.get_by_label("Throughput by connections", exact=True)).to_be_visible()
-    await expect(page.get_by_label("Kind of maximum")).to_have_text("BOUNDED_MAX")
+    await expect(page.get_by_label("Type of maximum")).to_have_text("BOUNDED_MAX")
     await expect(page.get_by_label("knee", exact=True)).to_have_text("not reached")
     await expect(page.get_by_text("Maximum within configured bounds (not system limit)").first).to_be_visible()

@@ -66,7 +66,7 @@ async def test_runs_are_found_by_a_part_of_their_name_and_the_address_keeps_it(p
     await check_accessible(page)
     await picture(page, "runs")
 
-    await page.get_by_label("name contains").fill("CHECK")
+    await page.get_by_label("Name contains").fill("CHECK")
     await expect(page.get_by_role("link", name="search, stopped")).to_have_count(0)
     await page.wait_for_url("**/runs?search=CHECK")
     await page.reload()
@@ -126,16 +126,16 @@ async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page)
 
 async def test_its_failed_operations_can_be_paged_through(page: Page) -> None:
     await opened(page, f"/runs/{QUICK}", "checkout, before")
-    await page.get_by_text("Single operations").click()
-    table = page.get_by_label("Single operations").get_by_role("row")
+    await page.get_by_text("Operation log").click()
+    table = page.get_by_label("Operation log").get_by_role("row")
     await expect(page.get_by_text("1 to 25", exact=True)).to_be_visible()
     await expect(table).to_have_count(26)
 
-    await page.get_by_role("button", name="Further").click()
+    await page.get_by_role("button", name="Next", exact=True).click()
 
     await expect(page.get_by_text("26 to 40", exact=True)).to_be_visible()
     await expect(table).to_have_count(16)
-    await expect(page.get_by_role("button", name="Further")).to_be_disabled()
+    await expect(page.get_by_role("button", name="Next", exact=True)).to_be_disabled()
 
 
 async def test_a_class_of_errors_leads_to_the_operations_that_failed_so_and_the_link_can_be_passed_on(
@@ -145,7 +145,7 @@ async def test_a_class_of_errors_leads_to_the_operations_that_failed_so_and_the_
     await tabbed_to(page, "CONNECTION")
     await page.keyboard.press("Enter")
     await page.wait_for_url("**?error_class=CONNECTION")
-    rows = page.get_by_label("Single operations").get_by_role("row")
+    rows = page.get_by_label("Operation log").get_by_role("row")
     await expect(page.get_by_text("1 to 1", exact=True)).to_be_in_viewport()
     await expect(rows).to_have_count(2)
     await expect(rows.nth(1)).to_contain_text("CONNECTION")
@@ -158,14 +158,14 @@ async def test_a_class_of_errors_leads_to_the_operations_that_failed_so_and_the_
 
 async def test_an_example_leads_to_its_sort_and_the_address_keeps_the_page_of_it(page: Page) -> None:
     await opened(page, f"/runs/{QUICK}", "checkout, before")
-    await page.get_by_label("Examples of errors").get_by_role("link", name="DATABASE_ERROR").click()
+    await page.get_by_label("Error examples").get_by_role("link", name="DATABASE_ERROR").click()
     await page.wait_for_url("**?kind=INSERT&error_class=DATABASE_ERROR&error=40001")
     await expect(page.get_by_text("1 to 20", exact=True)).to_be_visible()
-    await expect(page.get_by_role("button", name="Further")).to_be_disabled()
-    await expect(page.get_by_role("combobox", name="error")).to_have_value("DATABASE_ERROR 40001")
+    await expect(page.get_by_role("button", name="Next", exact=True)).to_be_disabled()
+    await expect(page.get_by_role("combobox", name="Error", exact=True)).to_have_value("DATABASE_ERROR 40001")
 
     await page.goto(f"/runs/{QUICK}?error_class=DATABASE_ERROR")
-    await page.get_by_role("button", name="Further").click()
+    await page.get_by_role("button", name="Next", exact=True).click()
     await page.wait_for_url("**?error_class=DATABASE_ERROR&page=2")
     await page.reload()
 
@@ -175,7 +175,7 @@ async def test_an_example_leads_to_its_sort_and_the_address_keeps_the_page_of_it
 async def test_a_report_can_be_taken_away(page: Page) -> None:
     await opened(page, f"/runs/{QUICK}", "checkout, before")
     async with page.expect_download() as download:
-        await page.get_by_role("button", name="Report").click()
+        await page.get_by_role("button", name="Download report").click()
         await page.get_by_text("markdown", exact=True).click()
 
     assert (await download.value).suggested_filename == f"{QUICK}.md"
@@ -192,15 +192,15 @@ async def test_one_worker_can_be_seen_closely(page: Page) -> None:
 async def test_two_runs_are_chosen_and_compared(page: Page) -> None:
     await opened(page, "/runs?order=name", "Runs")
     await expect(page.get_by_role("button", name="Compare", exact=True)).to_be_disabled()
-    await page.get_by_role("checkbox", name="Choose checkout, before").click()
-    await page.get_by_role("checkbox", name="Choose checkout, after").click()
+    await page.get_by_role("checkbox", name="Select checkout, before").click()
+    await page.get_by_role("checkbox", name="Select checkout, after").click()
     await page.get_by_role("button", name="Compare", exact=True).click()
 
     await expect(page.get_by_label("Verdict")).to_be_visible()
     await expect(page.get_by_role("row", name="p95 (ms)").first).to_contain_text("+353.7 %")
     await expect(page.get_by_role("cell", name="operations/s").first).to_be_visible()
-    await expect(page.get_by_role("heading", name="By kind")).to_be_visible()
-    await expect(page.get_by_text("The same in both.")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="Metrics by kind")).to_be_visible()
+    await expect(page.get_by_text("Same configuration")).to_be_hidden()
     await expect(page.get_by_role("cell", name="name", exact=True)).to_be_visible()
     await check_accessible(page)
     await picture(page, "compare")
@@ -209,7 +209,7 @@ async def test_two_runs_are_chosen_and_compared(page: Page) -> None:
 async def test_runs_of_different_lengths_are_said_to_be(page: Page) -> None:
     await opened(page, f"/compare?runs={QUICK},{SLOW},{STOPPED}", "Compare")
 
-    await expect(page.get_by_text("measured for different times").first).to_be_visible()
+    await expect(page.get_by_text("the measurements have different lengths").first).to_be_visible()
     await expect(page.get_by_role("cell", name="timing.duration_seconds")).to_be_visible()
     await expect(page.get_by_label("Verdict")).to_have_count(2)
 
@@ -217,12 +217,12 @@ async def test_runs_of_different_lengths_are_said_to_be(page: Page) -> None:
 async def test_one_run_cannot_be_compared_and_it_is_said_what_to_do(page: Page) -> None:
     await opened(page, f"/compare?runs={QUICK}", "Compare")
 
-    await expect(page.get_by_text("Choose 2 to 5 runs; the first is the reference.")).to_be_visible()
+    await expect(page.get_by_text("Select 2 to 5 runs. The first is the reference.")).to_be_visible()
 
 
 async def test_the_keyboard_reaches_filters_runs_and_workers(page: Page) -> None:
     await opened(page, "/runs", "Runs")
-    await tabbed_to(page, "name contains")
+    await tabbed_to(page, "Name contains")
     await tabbed_to(page, "checkout, before")
     await opened(page, f"/runs/{QUICK}", "checkout, before")
     await tabbed_to(page, "worker-0: gone")
@@ -259,7 +259,7 @@ async def test_a_run_is_deleted_once_that_is_confirmed(page: Page, runs: Runs) -
     await dialog.get_by_role("button", name="Cancel").click()
     await expect(dialog).to_have_count(0)
     await page.get_by_role("button", name="Delete", exact=True).click()
-    await dialog.get_by_role("button", name="Delete it").click()
+    await dialog.get_by_role("button", name="Delete run").click()
     await page.wait_for_url("**/runs")
 
     left = await runs.asked(lambda plane: plane.store.runs.list())

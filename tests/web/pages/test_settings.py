@@ -25,7 +25,7 @@ async def test_a_connection_is_added_tried_made_the_default_and_forgotten(page: 
     row = page.get_by_role("row").filter(has_text="accounts")
     await expect(row).to_be_visible()
     await row.get_by_role("button", name="Test").click()
-    await expect(page.get_by_text("accounts answers:")).to_be_visible()
+    await expect(page.get_by_text("accounts: connection OK")).to_be_visible()
     await row.get_by_role("button", name="Make default").click()
     await expect(row).to_contain_text("yes")
     await expect(page.locator(".q-notification")).to_have_count(0)
@@ -45,10 +45,10 @@ async def test_a_password_is_kept_sealed_and_never_shown(page: Page, served: Ser
     await form.get_by_label("URL").fill("postgresql://bench@127.0.0.1:1/db")
     await form.get_by_label("Password").fill(PASSWORD)
     await form.get_by_role("button", name="Add").click()
-    await expect(page.get_by_role("row").filter(has_text="postgres")).to_contain_text("sealed")
+    await expect(page.get_by_role("row").filter(has_text="postgres")).to_contain_text("encrypted")
 
     await page.reload()
-    await expect(page.get_by_role("row").filter(has_text="postgres")).to_contain_text("sealed")
+    await expect(page.get_by_role("row").filter(has_text="postgres")).to_contain_text("encrypted")
     assert PASSWORD not in await page.content()
     async with open_store(served.store) as store:
         kept = await store.connections.get("postgres")
@@ -70,19 +70,19 @@ async def test_a_url_with_a_password_is_refused_at_its_field(page: Page) -> None
 
 async def test_usual_prices_are_set_and_what_is_none_is_named_at_its_field(page: Page, served: Served) -> None:
     await opened(page, "/settings", "Settings")
-    usual = page.get_by_label("Usual prices", exact=True).first
-    await expect(usual).to_contain_text("no price")
-    await page.get_by_role("button", name="Set usual prices").click()
-    form = page.get_by_role("dialog", name="Usual prices")
-    await form.get_by_label("A worker, an hour").fill("0.25")
+    usual = page.get_by_label("Default prices", exact=True).first
+    await expect(usual).to_contain_text("not set")
+    await page.get_by_role("button", name="Set default prices").click()
+    form = page.get_by_role("dialog", name="Default prices")
+    await form.get_by_label("Worker price per hour").fill("0.25")
     await form.get_by_label("Currency").fill("two words")
-    await form.get_by_role("button", name="Set", exact=True).click()
+    await form.get_by_role("button", name="Save", exact=True).click()
     await expect(form.locator(".q-field--error")).to_contain_text("expected 1 to 10 characters")
     await check_accessible(page)
     await form.get_by_label("Currency").fill("EUR")
-    await form.get_by_role("button", name="Set", exact=True).click()
+    await form.get_by_role("button", name="Save", exact=True).click()
 
-    await expect(usual).to_contain_text("a worker: 0.25 EUR an hour")
+    await expect(usual).to_contain_text("worker: 0.25 EUR per hour")
     async with open_store(served.store) as store:
         kept = await store.notes.find("prices")
         await store.notes.delete("prices")

@@ -13,23 +13,23 @@ from drumbeat.bench.templates import parse
 from drumbeat.core.errors import InvalidInput
 from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import database_of, type_of
-from drumbeat.web.pages.forms import named, problems
+from drumbeat.web.pages.forms import split_field, split_problems
 from drumbeat.web.pages.templates_fields import (
-    CEILING,
     LOAD,
+    MAX_PER_WORKER,
     SCALING,
     Modes,
     TemplateField,
     Way,
     enum_of,
     every_field,
+    field_labels,
     filled,
     get,
     missing,
     modes_of,
     put,
     way_of,
-    wording,
     workload,
 )
 from drumbeat.web.pages.templates_form import TemplateForm
@@ -151,13 +151,13 @@ def test_the_values_of_operations_say_where_they_come_from_and_how_many_there_ar
     values = (PoolValue(values=(7, 8, 7, 9)), KeyValue(low=1, high=5000), Now(), SameAs(index=0))
     statements = (Statement(sql="SELECT $1, $2, $3, $4", values=values), Statement(sql="SELECT 1"))
 
-    found = [(each.kind, each.place, each.source, each.state) for each in value_sources([operation(statements)])]
+    found = [(each.kind, each.placeholder, each.source, each.details) for each in value_sources([operation(statements)])]
 
     assert found == [
         ("mine", "statement 1, $1", "value pool", "4 values, 3 different, such as 7, 8, 7"),
         ("mine", "statement 1, $2", "existing key", "1 to 5,000, uniform"),
-        ("mine", "statement 1, $3", "now", "the moment of the operation"),
-        ("mine", "statement 1, $4", "same as another value", "made for each operation"),
+        ("mine", "statement 1, $3", "now", "time of the operation"),
+        ("mine", "statement 1, $4", "same as another value", "generated for each operation"),
     ]
 
 
@@ -236,12 +236,12 @@ def test_a_service_level_that_is_emptied_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("load", "label"),
-    [(LoadMode.CONCURRENCY, "Connections in all"), (LoadMode.QPS, CEILING), (LoadMode.FIND_MAX_CONCURRENCY, CEILING)],
+    [(LoadMode.CONCURRENCY, "Total connections"), (LoadMode.QPS, MAX_PER_WORKER), (LoadMode.FIND_MAX_CONCURRENCY, MAX_PER_WORKER)],
 )
 def test_connections_are_called_what_they_are_in_each_load_mode(load: LoadMode, label: str) -> None:
     modes = Modes(load=load, scaling=ScalingMode.AUTO, way=Way.PRESET)
 
-    assert wording(modes)["concurrent_connections"][0] == label
+    assert field_labels(modes)["concurrent_connections"][0] == label
     assert "concurrent_connections" in {each.path for each in every_field() if each.shown(modes)}
 
 
@@ -284,11 +284,11 @@ def test_every_field_of_the_form_is_one_of_the_template() -> None:
     ],
 )
 def test_a_refusal_is_taken_apart_by_field(message: str, found: list[tuple[str, str]]) -> None:
-    assert problems(message) == found
+    assert split_problems(message) == found
 
 
 def test_a_message_without_a_field_is_no_fields() -> None:
-    assert named("there is no such: thing") == ("", "there is no such: thing")
+    assert split_field("there is no such: thing") == ("", "there is no such: thing")
 
 
 def test_a_field_without_a_rule_is_always_shown() -> None:

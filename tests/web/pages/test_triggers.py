@@ -19,7 +19,7 @@ async def test_a_trigger_shows_when_it_is_due_and_is_fired_by_hand(page: Page, s
 
     await row.get_by_role("button", name="Fire now").click()
 
-    await expect(page.get_by_text("yearly-mail was fired. mail:")).to_be_visible()
+    await expect(page.get_by_text("Fired yearly-mail. mail:")).to_be_visible()
     await expect(row).not_to_contain_text("never")
     await expect(row).to_contain_text("mail: ")
     async with open_store(served.store) as store:

@@ -26,7 +26,7 @@ class Counting:
         self.last_at: int | None = None
         self.logs: list[dict[str, Any]] = []
 
-    async def look(self) -> Sequence[FeedUpdate[int]]:
+    async def read(self) -> Sequence[FeedUpdate[int]]:
         self.looks += 1
         if self.raises is not None:
             raise self.raises

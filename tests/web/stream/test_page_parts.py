@@ -17,9 +17,9 @@ from drumbeat.web.pages.pools_one import per_minute
 from drumbeat.web.pages.run_live.charts import CHARTS, OUTAGE_BAND, ChartLine, LimitLine, options
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
-from drumbeat.web.pages.run_live.progress import Ticking, place_of, watch_face
+from drumbeat.web.pages.run_live.progress import Ticking, clock_text, position_of
 from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars
-from drumbeat.web.pages.runs.filters import RunFilters, read_wanted
+from drumbeat.web.pages.runs.filters import RunFilters, read_filters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 SECOND = timedelta(seconds=1)
@@ -28,7 +28,7 @@ SECOND = timedelta(seconds=1)
 async def test_a_timer_goes_on_between_looks_and_never_back(clock: ManualClock) -> None:
     timer, shown = Ticking(clock), []
     for known in (5, 4, 9):
-        timer.know(SECOND * known, goes_on=True)
+        timer.sync(SECOND * known, running=True)
         shown.append(timer.read())
         await clock.advance(2 * SECOND)
         shown.append(timer.read())
@@ -38,7 +38,7 @@ async def test_a_timer_goes_on_between_looks_and_never_back(clock: ManualClock) 
 
 async def test_a_timer_that_has_stopped_stands_still(clock: ManualClock) -> None:
     timer = Ticking(clock)
-    timer.know(SECOND * 5, goes_on=False)
+    timer.sync(SECOND * 5, running=False)
     await clock.advance(60 * SECOND)
 
     assert timer.read() == SECOND * 5
@@ -48,7 +48,7 @@ async def test_a_timer_that_has_stopped_stands_still(clock: ManualClock) -> None
     ("seconds", "face"), [(0, "0:00"), (59.9, "0:59"), (61, "1:01"), (3600, "1:00:00"), (36_061, "10:01:01")]
 )
 def test_a_time_is_told_as_a_watch_does(seconds: float, face: str) -> None:
-    assert watch_face(timedelta(seconds=seconds)) == face
+    assert clock_text(timedelta(seconds=seconds)) == face
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_time_is_told_as_a_watch_does(seconds: float, face: str) -> None:
     ],
 )
 def test_every_state_has_its_bubble(status: RunStatus, phase: str | None, place: int) -> None:
-    assert place_of(Run(run_id=RunId("r"), name="r", config={}, status=status, phase=phase)) == place
+    assert position_of(Run(run_id=RunId("r"), name="r", config={}, status=status, phase=phase)) == place
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_units_are_told() -> None:
     ],
 )
 def test_an_address_is_read_and_what_it_does_not_know_is_left(query: dict[str, str], wanted: RunFilters) -> None:
-    assert read_wanted(query) == wanted
+    assert read_filters(query) == wanted
 
 
 def test_what_is_wanted_is_written_as_it_was_read() -> None:
@@ -178,10 +178,10 @@ FOUND = {"best_connections": 8, "best_qps": 190.0, "best_p95_ms": 2.5, "usl": {"
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (searched(best=None, steps=[]), "No level is stable yet"),
-        (searched(), "So far: 8 connections at 190 operations/s, p95 2.5 ms"),
-        (searched(result=FOUND), "Most that is stable: 8 connections at 190 operations/s, p95 2.5 ms"),
-        (searched(result={**FOUND, "bounded": True}), "Most within its bounds: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (searched(best=None, steps=[]), "No stable level yet"),
+        (searched(), "Best so far: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (searched(result=FOUND), "Max stable: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (searched(result={**FOUND, "bounded": True}), "Max within bounds: 8 connections at 190 operations/s, p95 2.5 ms"),
         (searched(result={"best_connections": None}, message="No stable level: errors"), "No stable level: errors"),
     ],
 )
@@ -195,7 +195,7 @@ def test_the_knee_is_drawn_from_the_first_step_on_and_with_the_law_once_it_is_fi
 
     assert [each["name"] for each in nothing["series"]] == ["stable"]
     assert [(each["name"], len(each["data"])) for each in live["series"]] == [("stable", 2), ("not stable", 1)]
-    assert [each["name"] for each in finished["series"]] == ["stable", "not stable", "scalability law, fitted"]
+    assert [each["name"] for each in finished["series"]] == ["stable", "not stable", "fitted scalability law (USL)"]
     assert finished["series"][0]["markLine"]["data"] == [{"name": "best 8", "xAxis": 8}]
 
 

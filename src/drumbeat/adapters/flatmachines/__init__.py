@@ -1,4 +1,4 @@
-"""FlatMachines on Drumbeat's stores: its work and registration backends, a hooks factory, a translator and a runner."""
+"""FlatMachines on Drumbeat's stores: work and registration backends, a hooks factory, a translator and a runner."""
 
 from drumbeat.core.errors import MissingExtra
 

@@ -1,4 +1,4 @@
-"""The actions of the ``pool`` hook. Each answers with what it found out; the hook merges that into the context."""
+"""The actions of the ``pool`` hook. Each returns values that the hook merges into the machine's context."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from drumbeat.adapters.flatmachines.spawning import QueueStanding, RequestedWork
 from drumbeat.core.errors import InvalidInput
 
 Context = dict[str, Any]
-MAX_WORKERS = 10  #: the seed's default cap
-WORKER_MACHINE = "job_worker"  #: the seed's worker
+MAX_WORKERS = 10  #: FlatMachines' default
+WORKER_MACHINE = "job_worker"  #: FlatMachines' default machine for workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionCall:
-    """An action, asked for by a state."""
+    """One call of an action by a machine's state."""
 
-    desk: PoolClaims
+    backends: PoolClaims
     origin: Origin
     context: Context
-    plan: Mapping[str, Any]  #: what the translator noted for the state
+    plan: Mapping[str, Any]  #: what the translator wrote for this state
 
     @property
     def pool_id(self) -> str:
@@ -36,7 +36,7 @@ class ActionCall:
         return self.context[key]
 
     def number(self, key: str, default: int) -> int:
-        """A whole number of the context, written as one or as text (Jinja makes text of it)."""
+        """A whole number from the context, where it may be text because Jinja renders to text. Raises InvalidInput."""
         given = self.context.get(key)
         try:
             return default if given is None or given == "" else int(given)
@@ -45,7 +45,7 @@ class ActionCall:
 
 
 async def get_pool_state(call: ActionCall) -> Context:
-    now = await standing(call.desk, call.pool_id)
+    now = await standing(call.backends, call.pool_id)
     return {"queue_depth": now.pending, "active_workers": now.capacity, "busy_workers": now.busy}
 
 
@@ -55,53 +55,53 @@ async def calculate_spawn(call: ActionCall) -> Context:
         capacity=call.number("active_workers", 0),
         busy=call.number("busy_workers", 0),
     )
-    wanted = now.wanted(call.number("max_workers", MAX_WORKERS))
-    return {"workers_needed": now.capacity + wanted, "workers_to_spawn": wanted, "spawn_list": list(range(wanted))}
+    missing = now.missing_workers(call.number("max_workers", MAX_WORKERS))
+    return {"workers_needed": now.capacity + missing, "workers_to_spawn": missing, "spawn_list": list(range(missing))}
 
 
 async def spawn(call: ActionCall) -> Context:
-    """Start workers: no more than asked for, than the queue is worth, than the cap allows."""
-    noted = call.plan.get("spawn", {})
+    """Start workers: as many as requested, but no more than the queue needs and the cap allows."""
+    plan = call.plan.get("spawn", {})
     variables = {"context": call.context, "input": call.context}
-    asked = len(list(evaluate(noted["foreach"], variables))) if "foreach" in noted else call.number("workers_to_spawn", -1)
-    wish = RequestedWorkers(
+    asked = len(list(evaluate(plan["foreach"], variables))) if "foreach" in plan else call.number("workers_to_spawn", -1)
+    workers = RequestedWorkers(
         pool_id=call.pool_id,
         cap=call.number("max_workers", MAX_WORKERS),
-        machine=str(noted.get("machine") or call.context.get("worker_config_path") or WORKER_MACHINE),
-        given=evaluate(noted.get("input", {}), variables),
+        machine=str(plan.get("machine") or call.context.get("worker_config_path") or WORKER_MACHINE),
+        given=evaluate(plan.get("input", {}), variables),
         asked=asked if asked >= 0 else None,
         parent=_execution_id(call.context),
     )
-    started = await spawn_workers(call.desk, call.origin, wish)
+    started = await spawn_workers(call.backends, call.origin, workers)
     return {"spawned_ids": started, "spawned_count": len(started), "workers_to_spawn": len(started)}
 
 
 async def launch_each(call: ActionCall) -> Context:
-    """Fire and forget, once for each item."""
-    noted = call.plan["spawn"]
+    """Launch a machine for each item, without waiting for the machines."""
+    plan = call.plan["spawn"]
     variables = {"context": call.context, "input": call.context}
     parent = _execution_id(call.context) or "machine"
-    items = list(evaluate(noted["foreach"], variables) or ())
+    items = list(evaluate(plan["foreach"], variables) or ())
     for n, item in enumerate(items):
-        given = evaluate(noted["input"], {**variables, noted["as"]: item})
-        await launch(call.desk, call.origin, noted["machine"], given, f"{parent}-{n}", parent)
+        given = evaluate(plan["input"], {**variables, plan["as"]: item})
+        await launch(call.backends, call.origin, plan["machine"], given, f"{parent}-{n}", parent)
     return {"launched_count": len(items)}
 
 
 async def claim_job(call: ActionCall) -> Context:
-    item = await call.desk.work.pool(call.pool_id).claim(call.need("worker_id", "claim_job"))
+    item = await call.backends.work.pool(call.pool_id).claim(call.need("worker_id", "claim_job"))
     return {"job": item.data, "job_id": item.id, "attempts": item.attempts} if item else {"job": None, "job_id": None}
 
 
 async def complete_job(call: ActionCall) -> Context:
-    await call.desk.work.pool(call.pool_id).complete(call.need("job_id", "complete_job"), call.context.get("result"))
+    await call.backends.work.pool(call.pool_id).complete(call.need("job_id", "complete_job"), call.context.get("result"))
     return {}
 
 
 async def fail_job(call: ActionCall) -> Context:
-    """The runtime keeps the text of an error in ``last_error``, not in ``error``."""
+    """Fail the job with the context's ``error``, or with ``last_error``, where FlatMachines stores an error's text."""
     error = call.context.get("error") or call.context.get("last_error")
-    await call.desk.work.pool(call.pool_id).fail(call.need("job_id", "fail_job"), None if error is None else str(error))
+    await call.backends.work.pool(call.pool_id).fail(call.need("job_id", "fail_job"), None if error is None else str(error))
     return {}
 
 
@@ -109,39 +109,39 @@ async def register_worker(call: ActionCall) -> Context:
     worker_id = call.need("worker_id", "register_worker")
     seconds = call.plan.get("heartbeat_interval")
     every = None if seconds is None else timedelta(seconds=seconds)
-    status = await call.desk.enroll(worker_id, call.pool_id, call.context.get("capabilities"), every)
-    record = await call.desk.registration.get(worker_id)
+    status = await call.backends.enroll(worker_id, call.pool_id, call.context.get("capabilities"), every)
+    record = await call.backends.registration.get(worker_id)
     return {"worker_id": worker_id, "status": status, "registered_at": record.started_at if record else None}
 
 
 async def deregister_worker(call: ActionCall) -> Context:
-    await call.desk.leave(call.need("worker_id", "deregister_worker"), "terminated")
+    await call.backends.leave(call.need("worker_id", "deregister_worker"), "terminated")
     return {}
 
 
 async def heartbeat(call: ActionCall) -> Context:
-    await call.desk.beat(call.need("worker_id", "heartbeat"))
+    await call.backends.beat(call.need("worker_id", "heartbeat"))
     return {}
 
 
 async def list_stale_workers(call: ActionCall) -> Context:
     seconds = call.number("stale_threshold_seconds", -1)
     threshold = timedelta(seconds=seconds) if seconds >= 0 else None
-    stale = [each.to_json() for each in await find_stale(call.desk, call.pool_id, threshold)]
+    stale = [each.to_json() for each in await find_stale(call.backends, call.pool_id, threshold)]
     return {"workers": stale, "stale_workers": stale, "stale_count": len(stale)}
 
 
 async def reap_worker(call: ActionCall) -> Context:
-    worker = await as_stale(call.desk, call.pool_id, call.need("worker", "reap_worker"))
-    released = await reap(call.desk, worker)
+    worker = await as_stale(call.backends, call.pool_id, call.need("worker", "reap_worker"))
+    released = await reap(call.backends, worker)
     return {"reaped_worker_id": None if released is None else worker.worker_id, "jobs_released": released or 0}
 
 
 async def reap_stale_workers(call: ActionCall) -> Context:
     reaped, total = [], 0
     for each in call.context.get("stale_workers") or ():
-        worker = await as_stale(call.desk, call.pool_id, each)
-        released = await reap(call.desk, worker)
+        worker = await as_stale(call.backends, call.pool_id, each)
+        released = await reap(call.backends, worker)
         if released is not None:
             reaped.append(worker.worker_id)
             total += released

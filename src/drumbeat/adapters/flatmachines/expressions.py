@@ -1,4 +1,4 @@
-"""Jinja expressions with their types kept: the package renders every template to text."""
+"""Evaluates Jinja expressions and keeps their types; FlatMachines renders every template to text."""
 
 import ast
 import re
@@ -19,28 +19,28 @@ _ENVIRONMENT.globals["null"] = None
 
 
 def whole_expression(template: Any) -> str | None:
-    """What stands between the braces of a template that is one expression and nothing else."""
+    """The expression inside the braces, if the template is exactly one expression; otherwise None."""
     found = _WHOLE.fullmatch(template) if isinstance(template, str) else None
     inner = found[1].strip() if found else ""
     return inner if inner and "{{" not in inner and "}}" not in inner else None
 
 
 def bare(template: Any) -> Any:
-    """``{{ context.x }}`` as the bare path ``context.x``, which the package resolves with its type; others as they are."""
+    """``{{ context.x }}`` as the bare path ``context.x``, which FlatMachines resolves with its type; others unchanged."""
     inner = whole_expression(template)
     return inner if inner is not None and _PATH.fullmatch(inner) else template
 
 
 def is_computed(template: Any) -> bool:
-    """Whether it is one expression that the package would turn into text and no bare path can stand for."""
+    """Whether a template is one expression that is not a bare path, so FlatMachines would turn it into text."""
     inner = whole_expression(template)
     return inner is not None and not _PATH.fullmatch(inner)
 
 
 def evaluate(template: Any, variables: Mapping[str, Any]) -> Any:
-    """The value of a template: of one expression with its type, of a text with expressions in it the text.
+    """The value of a template: a single expression keeps its type, text with expressions in it becomes text.
 
-    Raises InvalidInput when it cannot be computed.
+    Raises InvalidInput if it cannot be computed.
     """
     if isinstance(template, Mapping):
         return {key: evaluate(value, variables) for key, value in template.items()}
@@ -59,7 +59,7 @@ def condition(expression: str, variables: Mapping[str, Any]) -> Any:
 
 
 def needs_jinja(expression: str) -> bool:
-    """Whether a transition's condition is beyond the package's own conditions: filters, calls, unknown names."""
+    """Whether a transition's condition needs Jinja, because FlatMachines cannot evaluate it: filters, calls, other names."""
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError:

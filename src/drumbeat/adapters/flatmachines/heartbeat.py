@@ -1,4 +1,4 @@
-"""A worker's heartbeat while its machine is at work, if it can from a thread: a state that computes must not starve it."""
+"""Sends a worker's heartbeats while its machine runs, from a thread if possible, so that a busy state does not delay them."""
 
 import asyncio
 import logging
@@ -15,25 +15,25 @@ log = logging.getLogger(__name__)
 
 
 class MachineHeartbeat(Protocol):
-    """Beats until it is stopped, or its worker is given up."""
+    """Sends heartbeats until it is stopped or its worker is marked lost."""
 
     async def stop(self) -> None: ...
 
 
 async def beat(registration: DrumbeatRegistrationBackend, work: DrumbeatWorkBackend, worker_id: str) -> bool:
-    """A heartbeat, and the worker's claims renewed. False once it was given up."""
+    """Send a heartbeat and renew the worker's claims. False if the worker was marked lost."""
     try:
         await registration.heartbeat(worker_id)
         await work.renew(worker_id)
     except KeyError:
         return False
     except DrumbeatError as exc:
-        log.warning("a heartbeat of %s was missed: %s", worker_id, exc)
+        log.warning("failed to send a heartbeat of worker %s: %s; trying again at the next interval", worker_id, exc)
     return True
 
 
 class LoopHeartbeat:
-    """Beats from the machine's own event loop: for a store that was given open, and so belongs to it."""
+    """Sends heartbeats from the machine's event loop, for a store that was given open and so belongs to that loop."""
 
     def __init__(
         self,
@@ -46,19 +46,19 @@ class LoopHeartbeat:
     ) -> None:
         self._clock = clock
         self._registration, self._work = registration, work
-        self._task = tasks.create_task(self._live(worker_id, every), name=f"beat-{worker_id}")
+        self._task = tasks.create_task(self._beat_until_lost(worker_id, every), name=f"beat-{worker_id}")
 
     async def stop(self) -> None:
         self._task.cancel()
 
-    async def _live(self, worker_id: str, every: timedelta) -> None:
+    async def _beat_until_lost(self, worker_id: str, every: timedelta) -> None:
         await self._clock.sleep(every)
         while await beat(self._registration, self._work, worker_id):
             await self._clock.sleep(every)
 
 
 class ThreadHeartbeat:
-    """Beats from a thread with an event loop and connections of its own."""
+    """Sends heartbeats from a thread with a separate event loop and separate connections."""
 
     def __init__(
         self, registration: DrumbeatRegistrationBackend, work: DrumbeatWorkBackend, worker_id: str, every: timedelta
@@ -75,12 +75,12 @@ class ThreadHeartbeat:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._live())
+            asyncio.run(self._beat_until_stopped())
         except DrumbeatError:
-            log.exception("nobody beats for worker %s any more: it will look silent", self._worker_id)
+            log.exception("heartbeats of worker %s have stopped; it will be marked lost", self._worker_id)
 
-    async def _live(self) -> None:
-        async with self._registration.twin() as registration, self._work.twin() as work:
+    async def _beat_until_stopped(self) -> None:
+        async with self._registration.clone() as registration, self._work.clone() as work:
             while not await asyncio.to_thread(self._stopping.wait, self._every.total_seconds()):
                 if not await beat(registration, work, self._worker_id):
                     return
@@ -94,7 +94,7 @@ def heartbeat_for(
     worker_id: str,
     every: timedelta,
 ) -> MachineHeartbeat:
-    """The heart these stores allow: those that another connection can reach are beaten from a thread."""
+    """Start a heartbeat: from a thread if another connection can reach the stores, otherwise in the event loop."""
     if registration.place.is_reachable and work.place.is_reachable:
         return ThreadHeartbeat(registration, work, worker_id, every)
     return LoopHeartbeat(tasks, clock, registration, work, worker_id, every)

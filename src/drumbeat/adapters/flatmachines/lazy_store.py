@@ -1,4 +1,4 @@
-"""A store that is opened when it is first needed."""
+"""A store that is opened on first use."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -16,9 +16,9 @@ from drumbeat.store.interface import PoolChange, Store
 
 
 class LazyStore:
-    """One store, given as a URL or already open, and the pools of it that are known to exist.
+    """One store, given as a URL or already open, and its pools that are known to exist.
 
-    A store that came open is left open; one that was opened here ends with ``close``.
+    ``close`` closes a store that was opened here; a store that was given open stays open.
     """
 
     def __init__(self, where: str | Store, settings: Settings | None = None, clock: Clock | None = None) -> None:
@@ -33,11 +33,11 @@ class LazyStore:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether another connection sees the same store: it was given by a URL, and is not in this process's memory."""
+        """Whether another connection can reach the same store: it was given as a URL and is not in memory."""
         return self._given is None and not self._settings.store.startswith("memory:")
 
-    def twin(self) -> "LazyStore":
-        """The same store by connections of its own, for another thread."""
+    def clone(self) -> "LazyStore":
+        """The same store with separate connections, for use in another thread."""
         return LazyStore(self._settings.store, self._settings, self._clock)
 
     async def plane(self) -> ControlPlane:
@@ -50,15 +50,15 @@ class LazyStore:
         return (await self.plane()).store
 
     async def pool(self, name: str, thresholds: Thresholds | None = None) -> PoolId:
-        """The pool of that name, made if it is not there yet. Raises InvalidSettings for one of another kind."""
+        """The pool with this name, created if it does not exist. Raises InvalidSettings if it is not a job pool."""
         pool_id = PoolId(name)
         if pool_id not in self._known:
             await self._expect_jobs(pool_id, thresholds or PRESETS[PoolKind.JOBS])
             self._known.add(pool_id)
         return pool_id
 
-    async def bear_with(self, name: str, thresholds: Thresholds) -> None:
-        """See that a pool does not give up workers that beat more slowly than it was made for."""
+    async def allow_slower_heartbeats(self, name: str, thresholds: Thresholds) -> None:
+        """Raise a pool's thresholds to at least these, so that it does not mark slower workers lost."""
         pools = (await self.store()).pools
         found = await pools.get(await self.pool(name, thresholds))
         if found.thresholds.stale_after < thresholds.stale_after:
@@ -84,7 +84,7 @@ class LazyStore:
             except AlreadyExists:
                 found = await pools.get(pool_id)
         if found.kind is not PoolKind.JOBS:
-            raise InvalidSettings(f"expected pool {pool_id!r} to be one of jobs, got a {found.kind} pool; choose another name")
+            raise InvalidSettings(f"expected pool {pool_id!r} to be a job pool, got a {found.kind} pool; choose another name")
 
     async def __aenter__(self) -> "LazyStore":
         return self
@@ -94,6 +94,6 @@ class LazyStore:
 
 
 def _make_folder(url: str) -> None:
-    """A SQLite file's folder, as the package's own backends make it."""
+    """Create the folder of a SQLite file, as FlatMachines' backends do."""
     if url.startswith("sqlite:///"):
         Path(unquote(url.removeprefix("sqlite:///").partition("?")[0])).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Machines' files: found by name, read, and their references made independent of where they are read from."""
+"""Finds and reads the files of machines, and makes their references absolute."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +12,14 @@ _ENDINGS = (".yml", ".yaml", ".json")
 
 
 def find_machine(name: str, folder: Path) -> Path | None:
-    """The file of a machine that is named by its path, or by its name and lies in the folder."""
+    """The file of a machine, given by its path or by its name in the folder; None if there is none."""
     given = folder / Path(name).expanduser()
     candidates = [given, *(given.with_name(given.name + ending) for ending in _ENDINGS)]
     return next((path.absolute() for path in candidates if path.is_file()), None)
 
 
 def load_machine(file: Path) -> dict[str, Any]:
-    """Raises NotFound, InvalidInput."""
+    """Read a machine's file. Raises NotFound, InvalidInput."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
@@ -31,7 +31,7 @@ def load_machine(file: Path) -> dict[str, Any]:
 
 
 def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Mapping[str, str]) -> Path | dict[str, Any]:
-    """A machine that another one names: given to the runner, in its ``machines:``, or a file beside it. Raises NotFound."""
+    """A machine that another machine names: given to the runner, in ``machines:``, or a file beside it. Raises NotFound."""
     if name in machines:
         return Path(machines[name])
     ref = (config.get("data", {}).get("machines") or {}).get(name)
@@ -44,7 +44,7 @@ def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Ma
 
 
 def absolute_refs(data: dict[str, Any], folder: Path) -> None:
-    """Make a machine's file references absolute, so that it may be run inside another one."""
+    """Make a machine's file references absolute, so that it can run inside another machine."""
     machines = data.get("machines") or {}
     for name, ref in machines.items():
         if isinstance(ref, str):

@@ -1,4 +1,4 @@
-"""Workers that went silent, and what they held."""
+"""Finds stale workers, marks them lost and takes back their jobs."""
 
 import logging
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """A worker to be given up, as it was seen."""
+    """A worker to be marked lost, as it was when it was found."""
 
     worker_id: str
     pool_id: str
@@ -31,67 +31,70 @@ class Stale:
         return asdict(self)
 
 
-async def find_stale(desk: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
-    """Workers to give up, of two kinds.
+async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
+    """Workers to be marked lost, of two kinds.
 
-    Live workers that were silent for longer than the threshold (default: twice the pool's heartbeat), and workers that hold a
-    job although their row has ended, or although they have no row and the lease has run out.
+    Live workers without a heartbeat for longer than the threshold (default: twice the pool's heartbeat interval); and workers
+    that hold a job although they have ended, or although they have no row and their lease has expired.
     """
-    registry = await desk.registration.place.store()
-    pool = await registry.pools.get(await desk.registration.place.pool(pool_id))
+    registry = await backends.registration.place.store()
+    pool = await registry.pools.get(await backends.registration.place.pool(pool_id))
     now = await registry.now()
-    seen = await registry.workers.list(pool.pool_id, live=True)
-    claimed = await _claimed(desk, pool_id)
-    holders = sorted({job.lease_owner for job in claimed if job.lease_owner} - {row.worker_id for row in seen})
-    gone = await registry.workers.list_unreaped(pool.pool_id, named=holders) if holders else ()
-    rows = {row.worker_id: row for row in (*seen, *(row for row in gone if row.worker_id in holders))}
+    live = await registry.workers.list(pool.pool_id, live=True)
+    claimed = await _claimed(backends, pool_id)
+    holders = sorted({job.lease_owner for job in claimed if job.lease_owner} - {row.worker_id for row in live})
+    ended = await registry.workers.list_unreaped(pool.pool_id, named=holders) if holders else ()
+    rows = {row.worker_id: row for row in (*live, *(row for row in ended if row.worker_id in holders))}
     silent = [
-        _stale(row, pool_id, f"silent for {silence(row, now)}") for row in rows.values() if _silent(row, pool, threshold, now)
+        _stale(row, pool_id, f"no heartbeat for {silence(row, now)}")
+        for row in rows.values()
+        if _is_silent(row, pool, threshold, now)
     ]
     return [*silent, *_holders(pool_id, rows, claimed, now)]
 
 
-async def reap(desk: PoolClaims, worker: Stale) -> int | None:
-    """Mark a worker lost and take back what it held, in every pool. None: it was heard of since, and is left alone.
+async def reap(backends: PoolClaims, worker: Stale) -> int | None:
+    """Mark a worker lost and take back its jobs in every pool. None if it has sent a heartbeat since: nothing is changed.
 
-    What a worker without a row holds (another pool's, or another process of the same name) is taken back by its lease.
+    Jobs of a worker without a row (of another pool, or another process with the same name) are taken back when their lease
+    expires.
     """
-    registry = await desk.registration.place.store()
+    registry = await backends.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
     if row is not None and row.is_live:
-        if _heard(row) != worker.last_heartbeat:
-            log.info("worker %s was heard of since it was found stale; it is left alone", worker.worker_id)
+        if _last_heartbeat(row) != worker.last_heartbeat:
+            log.info("worker %s is not reaped: it has sent a heartbeat since it was found stale", worker.worker_id)
             return None
         try:
             await registry.workers.move(row, WorkerStatus.LOST, worker.reason)
         except StaleWrite as exc:
-            log.info("worker %s is left alone: %s", worker.worker_id, exc)
+            log.info("worker %s is not reaped: %s", worker.worker_id, exc)
             return None
-    log.warning("worker %s is given up: %s", worker.worker_id, worker.reason)
-    released = await desk.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
+    log.warning("worker %s is lost: %s", worker.worker_id, worker.reason)
+    released = await backends.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
     if row is None:
-        released += len(await (await desk.work.place.store()).queue.expire())
+        released += len(await (await backends.work.place.store()).queue.expire())
     return released
 
 
-async def as_stale(desk: PoolClaims, pool_id: str, given: Any) -> Stale:
-    """A worker somebody names: by what ``find_stale`` said of it, or by its id alone, as it is now."""
+async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> Stale:
+    """A worker to be reaped, from an entry of ``find_stale``, or from its id and its current row. Raises ValueError."""
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
-        raise ValueError(f"expected a worker's id, or what list_stale_workers said of it, got {given!r}")
-    home = str(fields.get("pool_id") or pool_id)
-    row = await _find(await desk.registration.place.store(), PoolId(home), WorkerId(fields["worker_id"]))
+        raise ValueError(f"expected a worker's id, or an entry of list_stale_workers, got {given!r}")
+    pool = str(fields.get("pool_id") or pool_id)
+    row = await _find(await backends.registration.place.store(), PoolId(pool), WorkerId(fields["worker_id"]))
     return Stale(
         worker_id=fields["worker_id"],
-        pool_id=home,
-        last_heartbeat=fields.get("last_heartbeat") or (_heard(row) if row else None),
+        pool_id=pool,
+        last_heartbeat=fields.get("last_heartbeat") or (_last_heartbeat(row) if row else None),
         host=fields.get("host"),
         reason=str(fields.get("reason") or "reaped by name"),
     )
 
 
-def _silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: datetime) -> bool:
-    """A worker that has not joined yet is given its time to start."""
+def _is_silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: datetime) -> bool:
+    """Whether a live worker has sent no heartbeat for too long. A worker that has not joined yet has time to start."""
     limit = pool.thresholds.stale_after if threshold is None else threshold
     if row.status is WorkerStatus.SPAWNING:
         limit = max(limit, pool.thresholds.start_within)
@@ -106,14 +109,14 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
         if owner is None or (row is not None and row.is_live):
             continue
         if row is not None:
-            found[owner] = _stale(row, pool_id, f"it ended as {row.status} and holds a job")
+            found[owner] = _stale(row, pool_id, f"it ended as {row.status} but still holds a job")
         elif job.lease_until is not None and job.lease_until < now:
             found[owner] = Stale(
                 worker_id=owner,
                 pool_id=pool_id,
                 last_heartbeat=None,
                 host=None,
-                reason="its lease has run out, and it has no row",
+                reason="it has no row, and its lease has expired",
             )
     return list(found.values())
 
@@ -126,9 +129,9 @@ def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
     return job.lease_owner if by_id_alone else name_of(job.holder, job.pool_id, rows)
 
 
-async def _claimed(desk: PoolClaims, pool_id: str) -> Sequence[Job]:
-    pool = await desk.work.place.pool(pool_id)
-    return await (await desk.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
+async def _claimed(backends: PoolClaims, pool_id: str) -> Sequence[Job]:
+    pool = await backends.work.place.pool(pool_id)
+    return await (await backends.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
 
 
 async def _find(store: Store, pool_id: PoolId, worker_id: WorkerId) -> Worker | None:
@@ -139,9 +142,9 @@ async def _find(store: Store, pool_id: PoolId, worker_id: WorkerId) -> Worker | 
 
 
 def _stale(row: Worker, pool_id: str, reason: str) -> Stale:
-    return Stale(worker_id=row.worker_id, pool_id=pool_id, last_heartbeat=_heard(row), host=row.host, reason=reason)
+    return Stale(worker_id=row.worker_id, pool_id=pool_id, last_heartbeat=_last_heartbeat(row), host=row.host, reason=reason)
 
 
-def _heard(row: Worker) -> str | None:
-    heard = row.heartbeat_at or row.created_at
-    return heard.isoformat() if heard else None
+def _last_heartbeat(row: Worker) -> str | None:
+    last = row.heartbeat_at or row.created_at
+    return last.isoformat() if last else None

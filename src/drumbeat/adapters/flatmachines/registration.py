@@ -1,4 +1,4 @@
-"""FlatMachines' RegistrationBackend on our ``workers`` rows: pools apart, and nobody comes back from the dead."""
+"""FlatMachines' RegistrationBackend on Drumbeat's ``workers`` rows: pools are separate, and an ended worker stays ended."""
 
 import logging
 import os
@@ -23,42 +23,42 @@ from drumbeat.store.interface import Heartbeat, Joining, Store, WorkerChange
 log = logging.getLogger(__name__)
 
 DEFAULT_POOL = "default"
-MOST_CLAIMS = 10_000  #: claimed jobs looked through for what each worker works on
+MOST_CLAIMS = 10_000  #: how many claimed jobs are read to find the job of each worker
 _PATH_TO_ACTIVE = (WorkerStatus.WAITING, WorkerStatus.ACTIVE)
 
 WORDS: Mapping[str, WorkerStatus] = {status.value: status for status in WorkerStatus} | {
     "terminating": WorkerStatus.DRAINING,
     "failed": WorkerStatus.ERROR,
-}  #: the seed's words, and ours
+}  #: a status in Drumbeat's or FlatMachines' words → Drumbeat's status
 
 
 @dataclass
 class PoolWorkerRegistration(WorkerRegistration):  # type: ignore[misc]
-    """A registration that says which pool the worker is of (C62)."""
+    """FlatMachines' registration, with the worker's pool."""
 
     pool_id: str | None = None
 
 
 @dataclass
 class PoolWorkerFilter(WorkerFilter):  # type: ignore[misc]
-    """The package's filter, with a pool and with several statuses at once."""
+    """FlatMachines' filter, with a pool and several statuses at once."""
 
     pool_id: str | None = None
     statuses: Sequence[str] = field(default_factory=tuple)
 
 
 def word_of(status: WorkerStatus) -> str:
-    """A status in the seed's words."""
+    """A status in FlatMachines' words."""
     return "terminating" if status is WorkerStatus.DRAINING else status.value
 
 
 class DrumbeatRegistrationBackend:
-    """Workers of pools of jobs. Only who registered a worker may speak for it, and only while its row is live."""
+    """Workers of job pools. Only the backend that registered a worker may send its heartbeats, while its row is live."""
 
     def __init__(
         self, where: str | Store | LazyStore, *, pool_id: str = DEFAULT_POOL, thresholds: Thresholds | None = None
     ) -> None:
-        """``pool_id`` is for registrations that name none; ``thresholds`` for pools that are made here."""
+        """``pool_id`` is used for registrations without a pool, ``thresholds`` for pools that are created here."""
         self.place = where if isinstance(where, LazyStore) else LazyStore(where)
         self._pool_id = pool_id
         self._thresholds = thresholds
@@ -67,11 +67,11 @@ class DrumbeatRegistrationBackend:
         self._notes = 0
 
     async def register(self, worker: WorkerRegistration) -> WorkerRecord:
-        """Join and be active. Raises WorkerGone when the name's row has ended, or another process has it."""
+        """Register a worker and make it active. Raises WorkerGone if the worker has ended, or another process has its name."""
         pool_id = await self.place.pool(getattr(worker, "pool_id", None) or self._pool_id, self._thresholds)
         own = self._own.get(WorkerId(worker.worker_id))
         if own is not None and own.pool_id != pool_id:
-            raise InvalidInput(f"expected another name than {worker.worker_id}, which is registered here for {own.pool_id}")
+            raise InvalidInput(f"worker {worker.worker_id} is already registered here for {own.pool_id}; use another id")
         store = await self.place.store()
         row = await store.membership.join(await self._joining(store, pool_id, worker))
         for status in _PATH_TO_ACTIVE[_PATH_TO_ACTIVE.index(row.status) + 1 if row.status in _PATH_TO_ACTIVE else 0 :]:
@@ -80,26 +80,28 @@ class DrumbeatRegistrationBackend:
         return _record(row)
 
     async def heartbeat(self, worker_id: str, metadata: dict[str, Any] | None = None) -> None:
-        """A sign of life. KeyError for a worker that was not registered here, has ended, or was given up."""
+        """Write a worker's heartbeat. Raises KeyError if it was not registered here, has ended, or was marked lost."""
         row = self._own.get(WorkerId(worker_id))
         if row is None:
-            raise KeyError(f"worker {worker_id} was not registered here; only who registered it may beat for it")
+            raise KeyError(
+                f"worker {worker_id} was not registered here; only the backend that registered it may send its heartbeats"
+            )
         beat = Heartbeat(
             pool_id=row.pool_id,
             worker_id=row.worker_id,
             instance=self._instance,
             read_to=0,
-            sample=self._note(metadata) if metadata else None,
+            sample=self._as_sample(metadata) if metadata else None,
         )
         try:
             await (await self.place.store()).membership.beat(beat)
         except WorkerGone as exc:
             self._own.pop(row.worker_id, None)
-            log.warning("heartbeat of %s refused: %s", worker_id, exc)
-            raise KeyError(f"heartbeat of {worker_id} refused: {exc}") from exc
+            log.warning("heartbeat of worker %s refused: %s", worker_id, exc)
+            raise KeyError(f"heartbeat of worker {worker_id} refused: {exc}") from exc
 
     async def update_status(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """Move a worker. KeyError for one nobody knows; Refused when it has ended, or was heard of meanwhile."""
+        """Change a worker's status. Raises KeyError if there is no such worker; Refused if it has ended or just changed."""
         to = _status_of(status)
         store = await self.place.store()
         row = await self._find(store, worker_id)
@@ -108,9 +110,11 @@ class DrumbeatRegistrationBackend:
         change = WorkerChange(error=error) if error else None
         if row.status is not to:
             if row.instance == self._instance:
-                await store.membership.move(row.pool_id, row.worker_id, self._instance, to, f"said: {status}", change)
+                await store.membership.move(
+                    row.pool_id, row.worker_id, self._instance, to, f"set by its process: {status}", change
+                )
             else:
-                await store.workers.move(row, to, error or f"said from outside: {status}", change)
+                await store.workers.move(row, to, error or f"set by another process: {status}", change)
         if to in (WorkerStatus.TERMINATED, WorkerStatus.ERROR, WorkerStatus.LOST):
             self._own.pop(row.worker_id, None)
 
@@ -120,30 +124,30 @@ class DrumbeatRegistrationBackend:
         return None if row is None else (await self._records(store, row.pool_id, [row]))[0]
 
     async def list(self, filter: WorkerFilter | None = None) -> Sequence[WorkerRecord]:  # noqa: A002 - the protocol's name
-        """Workers of the filter's pool, or of every pool of jobs. Without a threshold given, none is stale."""
+        """Workers of the filter's pool, or of every job pool. Stale workers are selected only if the filter has a threshold."""
         store = await self.place.store()
         now = await store.now()
-        wanted = filter or WorkerFilter()
+        criteria = filter or WorkerFilter()
         records: list[WorkerRecord] = []
-        for pool_id in await self._pools(store, getattr(wanted, "pool_id", None)):
-            rows = [row for row in await store.workers.list(pool_id) if _fits(row, wanted, now)]
+        for pool_id in await self._pools(store, getattr(criteria, "pool_id", None)):
+            rows = [row for row in await store.workers.list(pool_id) if _matches(row, criteria, now)]
             records += await self._records(store, pool_id, rows)
         return tuple(records)
 
     def holder(self, worker_id: str) -> Holder | None:
-        """Under what identity a worker that was registered here holds jobs."""
+        """The identity under which a worker registered here claims jobs; None if it is not registered here."""
         row = self._own.get(WorkerId(worker_id))
         return row.holder if row else None
 
     def own(self) -> frozenset[WorkerId]:
-        """Workers that were registered here and have not ended, as far as is known."""
+        """Workers that were registered here and are not known to have ended."""
         return frozenset(self._own)
 
-    def twin(self) -> "DrumbeatRegistrationBackend":
-        """This backend, its workers included, by connections of its own."""
-        made = DrumbeatRegistrationBackend(self.place.twin(), pool_id=self._pool_id, thresholds=self._thresholds)
-        made._instance, made._own = self._instance, self._own
-        return made
+    def clone(self) -> "DrumbeatRegistrationBackend":
+        """A copy with separate connections that shares the registered workers, for use in another thread."""
+        copy = DrumbeatRegistrationBackend(self.place.clone(), pool_id=self._pool_id, thresholds=self._thresholds)
+        copy._instance, copy._own = self._instance, self._own
+        return copy
 
     async def close(self) -> None:
         await self.place.close()
@@ -156,28 +160,28 @@ class DrumbeatRegistrationBackend:
 
     async def _joining(self, store: Store, pool_id: PoolId, worker: WorkerRegistration) -> Joining:
         rows = await store.workers.list(pool_id, live=True)
-        asked_for = next((row for row in rows if row.worker_id == worker.worker_id), None)
+        existing = next((row for row in rows if row.worker_id == worker.worker_id), None)
         taken = {row.slot for row in rows}
         free = next(slot for slot in range(len(taken) + 1) if slot not in taken)
         return Joining(
             pool_id=pool_id,
             worker_id=WorkerId(worker.worker_id),
-            slot=asked_for.slot if asked_for else free,
+            slot=existing.slot if existing else free,
             instance=self._instance,
             host=worker.host or socket.gethostname(),
             pid=worker.pid or os.getpid(),
-            capabilities=tuple(worker.capabilities or (asked_for.capabilities if asked_for else ())),
+            capabilities=tuple(worker.capabilities or (existing.capabilities if existing else ())),
         )
 
-    def _note(self, metadata: Mapping[str, Any]) -> Sample:
-        """A worker's row has no room for notes; what it measured has."""
+    def _as_sample(self, metadata: Mapping[str, Any]) -> Sample:
+        """The heartbeat's metadata as a sample, because a worker's row has no field for it."""
         self._notes += 1
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 
     async def _find(self, store: Store, worker_id: str) -> Worker | None:
-        """The worker that was registered here, or else that of the backend's pool, or else the only one of this name.
+        """The worker registered here, else the worker of the backend's pool, else the only worker with this id.
 
-        Raises InvalidInput if several other pools have one.
+        Raises InvalidInput if several other pools have a worker with this id.
         """
         own = self._own.get(WorkerId(worker_id))
         found = []
@@ -206,11 +210,11 @@ class DrumbeatRegistrationBackend:
 
 
 def _record(row: Worker, task: str | None = None, metadata: Mapping[str, Any] | None = None) -> WorkerRecord:
-    heard = row.heartbeat_at or row.created_at
+    last_seen = row.heartbeat_at or row.created_at
     return WorkerRecord(
         worker_id=str(row.worker_id),
         status=word_of(row.status),
-        last_heartbeat=heard.isoformat() if heard else "",
+        last_heartbeat=last_seen.isoformat() if last_seen else "",
         host=row.host,
         pid=row.pid,
         capabilities=list(row.capabilities) or None,
@@ -220,14 +224,14 @@ def _record(row: Worker, task: str | None = None, metadata: Mapping[str, Any] | 
     )
 
 
-def _fits(row: Worker, wanted: WorkerFilter, now: datetime) -> bool:
-    words = [wanted.status] if isinstance(wanted.status, str) else list(wanted.status or ())
-    statuses = {_status_of(word) for word in (*words, *getattr(wanted, "statuses", ()))}
+def _matches(row: Worker, criteria: WorkerFilter, now: datetime) -> bool:
+    words = [criteria.status] if isinstance(criteria.status, str) else list(criteria.status or ())
+    statuses = {_status_of(word) for word in (*words, *getattr(criteria, "statuses", ()))}
     if statuses and row.status not in statuses:
         return False
-    if wanted.capability and wanted.capability not in row.capabilities:
+    if criteria.capability and criteria.capability not in row.capabilities:
         return False
-    limit = wanted.stale_threshold_seconds
+    limit = criteria.stale_threshold_seconds
     return not limit or silence(row, now) > timedelta(seconds=float(limit))
 
 

@@ -1,4 +1,4 @@
-"""``python -m drumbeat.adapters.flatmachines.run``: the runner under the name the package has for its own."""
+"""``python -m drumbeat.adapters.flatmachines.run``: the runner, under the same name as FlatMachines' runner."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One block of machines at work: the stores they use, the claims and workers of this process, and its heartbeats."""
+"""A session that runs machines: their stores, and the claims, workers and heartbeats of this process."""
 
 import asyncio
 import logging
@@ -27,28 +27,29 @@ from drumbeat.store.interface import Store
 log = logging.getLogger(__name__)
 
 _MODULE = "drumbeat.adapters.flatmachines"
-_LEAST_LEASE = timedelta(seconds=60)  #: of a claim that is renewed at each heartbeat
+_LEAST_LEASE = timedelta(seconds=60)  #: of a claim that heartbeats renew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the running machine came from, so that what it launches finds the same files."""
+    """Where the running machine came from, so that the machines it launches find the same files."""
 
     config: Path | None = None
     machines: Mapping[str, str] = field(default_factory=dict)  #: a machine's name → its file
     hooks: Mapping[str, str] = field(default_factory=dict)  #: a hook's name → module:factory
 
     def command(self, machine: str, given: Mapping[str, Any], execution_id: str, parent: str | None) -> tuple[str, ...]:
-        """The command line that runs another machine as a process of its own."""
-        place = ("--config", str(self.config)) if self.config else ()
-        named = [f"--machines={name}={file}" for name, file in self.machines.items()]
+        """The command line that runs another machine in a separate process."""
+        config = ("--config", str(self.config)) if self.config else ()
+        machines = [f"--machines={name}={file}" for name, file in self.machines.items()]
         hooks = [f"--hooks={name}={factory}" for name, factory in self.hooks.items()]
         ids = ("--execution-id", execution_id, *(("--parent-id", parent) if parent else ()))
-        return (sys.executable, "-m", _MODULE, *place, "--machine", machine, *named, *hooks, "--input", dumps(given), *ids)
+        runner = (sys.executable, "-m", _MODULE, *config, "--machine", machine)
+        return (*runner, *machines, *hooks, "--input", dumps(given), *ids)
 
 
 class PoolClaims:
-    """The backends of one pair of stores, and the workers that live by them."""
+    """The work and registration backends of one pair of stores, and the heartbeats of their workers."""
 
     def __init__(
         self, work: DrumbeatWorkBackend, registration: DrumbeatRegistrationBackend, tasks: asyncio.TaskGroup, clock: Clock
@@ -57,12 +58,12 @@ class PoolClaims:
         self.registration = registration
         self.clock = clock
         self._tasks = tasks
-        self._hearts: dict[str, MachineHeartbeat] = {}
+        self._heartbeats: dict[str, MachineHeartbeat] = {}
 
     async def enroll(self, worker_id: str, pool_id: str, capabilities: Any, every: timedelta | None) -> str:
-        """Register a worker, and beat for it from now on if there is an interval. Answers with its status."""
+        """Register a worker and, with an interval, send its heartbeats from now on. Returns its status."""
         if every is not None:
-            await self.registration.place.bear_with(pool_id, thresholds_for(every))
+            await self.registration.place.allow_slower_heartbeats(pool_id, thresholds_for(every))
             self.work.lease = max(thresholds_for(every).lost_after, _LEAST_LEASE)
         given = PoolWorkerRegistration(
             worker_id=worker_id, pid=os.getpid(), capabilities=list(capabilities or ()), pool_id=pool_id
@@ -70,33 +71,33 @@ class PoolClaims:
         record = await self.registration.register(given)
         if (holder := self.registration.holder(worker_id)) is not None:
             self.work.register(holder)
-        if every is not None and worker_id not in self._hearts:
-            self._hearts[worker_id] = heartbeat_for(self._tasks, self.clock, self.registration, self.work, worker_id, every)
+        if every is not None and worker_id not in self._heartbeats:
+            self._heartbeats[worker_id] = heartbeat_for(self._tasks, self.clock, self.registration, self.work, worker_id, every)
         status: str = record.status
         return status
 
     async def beat(self, worker_id: str) -> None:
-        """A heartbeat, and the worker's claims renewed. KeyError once it was given up."""
+        """Send a heartbeat and renew the worker's claims. Raises KeyError if the worker was marked lost."""
         await self.registration.heartbeat(worker_id)
         await self.work.renew(worker_id)
 
     async def leave(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """End a worker's row, and its heartbeat with it. One that was given up meanwhile stays as it is."""
-        if beating := self._hearts.pop(worker_id, None):
-            await beating.stop()
+        """End a worker and stop its heartbeat. A worker that was marked lost meanwhile is not changed."""
+        if heartbeat := self._heartbeats.pop(worker_id, None):
+            await heartbeat.stop()
         try:
             await self.registration.update_status(worker_id, status, error)
         except Refused as exc:
-            log.warning("worker %s could not leave as %s: %s", worker_id, status, exc)
+            log.warning("failed to end worker %s as %s: %s", worker_id, status, exc)
 
     async def fail(self, worker_id: str, error: str) -> None:
-        """A machine failed: so have the jobs it held, and its worker (C54)."""
+        """Fail all jobs of a worker whose machine failed, and end the worker as error."""
         await self.work.settle_all(worker_id, AttemptOutcome.FAILED, error)
         if worker_id in self.registration.own():
             await self.leave(worker_id, "error", error)
 
     async def abandon(self, error: str | None) -> None:
-        """Whoever is still at work here has failed, or, without an error, was told to stop and gives its jobs back."""
+        """End all workers here: with an error they and their jobs fail, without one they return their jobs unfinished."""
         for worker_id in self.work.holders() | self.registration.own():
             if error is not None:
                 await self.fail(worker_id, error)
@@ -106,12 +107,12 @@ class PoolClaims:
                 await self.leave(worker_id, "terminated")
 
     async def stop(self) -> None:
-        for beating in self._hearts.values():
-            await beating.stop()
+        for heartbeat in self._heartbeats.values():
+            await heartbeat.stop()
 
 
 class MachineSession:
-    """Every desk of one block. Hooks of one machine share it, so that a job claimed by one is completed by another."""
+    """All backends of one session. The hooks of a machine share it, so one hook can complete a job that another claimed."""
 
     def __init__(self, where: str | Store, settings: Settings, tasks: asyncio.TaskGroup, clock: Clock, origin: Origin) -> None:
         self.origin = origin
@@ -120,31 +121,31 @@ class MachineSession:
         self._tasks = tasks
         self._clock = clock
         self._places: dict[str | None, LazyStore] = {}
-        self._desks: dict[tuple[str | None, str | None], PoolClaims] = {}
+        self._backends: dict[tuple[str | None, str | None], PoolClaims] = {}
 
-    def desk(self, work: str | None = None, registration: str | None = None) -> PoolClaims:
-        """The desk of these stores; None is the one this session was given."""
+    def backends(self, work: str | None = None, registration: str | None = None) -> PoolClaims:
+        """The backends on these stores; None means the store that this session was given."""
         key = (work, registration or work)
-        if key not in self._desks:
-            self._desks[key] = PoolClaims(
+        if key not in self._backends:
+            self._backends[key] = PoolClaims(
                 DrumbeatWorkBackend(self._place(key[0])),
                 DrumbeatRegistrationBackend(self._place(key[1])),
                 self._tasks,
                 self._clock,
             )
-        return self._desks[key]
+        return self._backends[key]
 
-    def desks(self) -> tuple[PoolClaims, ...]:
-        """Those that were asked for so far."""
-        return tuple(self._desks.values())
+    def all_backends(self) -> tuple[PoolClaims, ...]:
+        """All backends that were used so far."""
+        return tuple(self._backends.values())
 
     async def abandon(self, error: str | None) -> None:
-        for desk in self._desks.values():
-            await desk.abandon(error)
+        for backends in self._backends.values():
+            await backends.abandon(error)
 
     async def close(self) -> None:
-        for desk in self._desks.values():
-            await desk.stop()
+        for backends in self._backends.values():
+            await backends.stop()
         for place in self._places.values():
             await place.close()
 
@@ -162,16 +163,16 @@ async def open_session(
     clock: Clock | None = None,
     origin: Origin | None = None,
 ) -> AsyncIterator[MachineSession]:
-    """A session over a store (a URL, an open one, or the settings'), for as long as the block lasts."""
-    known = settings or load_settings(os.environ)
-    known = replace(known, store=where) if isinstance(where, str) else known
+    """Open a session on a store (a URL, an open store, or the store of the settings) while the block lasts."""
+    loaded = settings or load_settings(os.environ)
+    loaded = replace(loaded, store=where) if isinstance(where, str) else loaded
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
-        session = MachineSession(where or known.store, known, tasks, clock or SystemClock(), origin or Origin())
+        session = MachineSession(where or loaded.store, loaded, tasks, clock or SystemClock(), origin or Origin())
         try:
             yield session
         except Exception as exc:
-            failure = exc  # raised outside the group, so that it comes as it is
+            failure = exc  # raised outside the group, so that it is not wrapped in an ExceptionGroup
         finally:
             await session.close()
     if failure is not None:
@@ -179,5 +180,5 @@ async def open_session(
 
 
 def new_worker_id(pool_id: str) -> str:
-    """A name no other worker of any pool has (C60)."""
+    """A new worker id, unique among the workers of all pools."""
     return f"{pool_id}-machine-{uuid4().hex[:12]}"

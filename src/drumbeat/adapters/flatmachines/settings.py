@@ -1,4 +1,4 @@
-"""What a machine's ``data.settings`` says of heartbeats, pools and backends."""
+"""Reads the heartbeat interval, the pool and the backends from a machine's ``data.settings``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _SCHEMES: Mapping[str, tuple[str, ...]] = {
     "postgres": ("postgresql:", "postgres:"),
 }
 _OURS = ("registration", "work", "registration_path", "work_path", "sqlite_path")
-_THEIRS = ("persistence", "locking", "results", "signal", "trigger", "trigger_path", "aws")  #: the package's own
-_DEFAULT_FILE = "workers.sqlite"  #: the package's own default
+_THEIRS = ("persistence", "locking", "results", "signal", "trigger", "trigger_path", "aws")  #: read by FlatMachines itself
+_DEFAULT_FILE = "workers.sqlite"  #: FlatMachines' default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSettings:
-    """The settings that are ours to read. A URL that is None means: the store this process was given."""
+    """The settings that Drumbeat reads. A URL of None means the store that this process was given."""
 
     heartbeat_interval: timedelta | None = None
     worker_pool: str | None = None
@@ -32,7 +32,7 @@ class MachineSettings:
 
 
 def read_settings(settings: Mapping[str, Any], folder: Path, default: str) -> MachineSettings:
-    """Raises InvalidSettings with the field named. Paths are relative to the machine's own folder."""
+    """Read a machine's settings. Paths are relative to the machine's folder. Raises InvalidSettings that names the field."""
     backends = settings.get("backends") or {}
     if not isinstance(backends, Mapping):
         raise InvalidSettings(f"expected data.settings.backends to be a mapping, got {backends!r}")
@@ -49,7 +49,7 @@ def read_settings(settings: Mapping[str, Any], folder: Path, default: str) -> Ma
 
 
 def thresholds_for(every: timedelta) -> Thresholds:
-    """Stale at twice the heartbeat's interval (C53), lost at four times."""
+    """A worker is stale after two heartbeat intervals and lost after four."""
     return Thresholds(
         heartbeat_every=every,
         stale_after=every * 2,

@@ -1,4 +1,4 @@
-"""More workers for a pool, as many as its queue is worth: rows first, under the pool's lock, then processes."""
+"""Starts as many workers as a pool's queue needs: first their rows, under the pool's lock, then their processes."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -27,56 +27,56 @@ _POLL = timedelta(milliseconds=50)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStanding:
-    """How a pool's queue and its workers stand."""
+    """The number of pending jobs and workers of a pool."""
 
     pending: int
     capacity: int  #: workers that are starting or active
-    busy: int  #: those of them that hold a job
+    busy: int  #: workers that hold a job
 
-    def wanted(self, cap: int) -> int:
-        """How many more workers there should be: one for each job nobody is free for, up to the cap (C50, C51)."""
+    def missing_workers(self, cap: int) -> int:
+        """How many more workers are needed: one for each pending job without a free worker, up to the cap."""
         return max(min(self.pending - (self.capacity - self.busy), cap - self.capacity), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedWorkers:
-    """Workers somebody asks for."""
+    """A request to start workers."""
 
     pool_id: str
-    cap: int  #: how many the pool may have in all
-    machine: str  #: the machine each shall run
-    given: Mapping[str, Any]  #: its input, beside pool_id and worker_id
-    asked: int | None = None  #: no more than so many, whatever the queue is worth
+    cap: int  #: how many workers the pool may have in total
+    machine: str  #: the machine that each worker runs
+    given: Mapping[str, Any]  #: the machine's input, besides pool_id and worker_id
+    asked: int | None = None  #: start at most so many, even if the queue needs more
     parent: str | None = None
-    successors: bool = False  #: whether each calls for its successor when it leaves
-    leaving: str | None = None  #: the worker that asks because it leaves: its process is as good as gone
+    successors: bool = False  #: whether each worker starts its successors when it leaves
+    leaving: str | None = None  #: the worker that makes this request because it leaves; it no longer counts
 
 
-async def standing(desk: PoolClaims, pool_id: str) -> QueueStanding:
-    """How a pool stands now."""
-    pool = await desk.work.place.pool(pool_id)
-    await desk.registration.place.pool(pool_id)
-    live = {row.worker_id for row in await (await desk.registration.place.store()).workers.list(pool, live=True)}
-    claimed = await (await desk.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
+async def standing(backends: PoolClaims, pool_id: str) -> QueueStanding:
+    """The pending jobs and workers of a pool now."""
+    pool = await backends.work.place.pool(pool_id)
+    await backends.registration.place.pool(pool_id)
+    live = {row.worker_id for row in await (await backends.registration.place.store()).workers.list(pool, live=True)}
+    claimed = await (await backends.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
     busy = live & {job.lease_owner for job in claimed if job.lease_pool == pool}
-    return QueueStanding(pending=await desk.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
+    return QueueStanding(pending=await backends.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
 
 
-async def spawn_workers(desk: PoolClaims, origin: Origin, wish: RequestedWorkers) -> list[str]:
-    """Start what the pool is short of. Answers with the workers' ids; those that could not be started are ended."""
-    plane = await desk.registration.place.plane()
+async def spawn_workers(backends: PoolClaims, origin: Origin, workers: RequestedWorkers) -> list[str]:
+    """Start the workers that the pool needs. Returns their ids; workers that could not be started are ended."""
+    plane = await backends.registration.place.plane()
     started = []
     async with plane.local_spawner(survive=True) as spawner:
-        for row in await _ask_for(desk, plane, spawner, wish):
-            given = {**wish.given, "pool_id": wish.pool_id, "worker_id": row.worker_id}
-            command = origin.command(wish.machine, given, f"{row.worker_id}-{uuid4().hex[:8]}", wish.parent)
-            command += ("--successors", str(wish.cap)) if wish.successors else ()
-            count = max(wish.cap, row.slot + 1)
+        for row in await _add_rows(backends, plane, spawner, workers):
+            given = {**workers.given, "pool_id": workers.pool_id, "worker_id": row.worker_id}
+            command = origin.command(workers.machine, given, f"{row.worker_id}-{uuid4().hex[:8]}", workers.parent)
+            command += ("--successors", str(workers.cap)) if workers.successors else ()
+            count = max(workers.cap, row.slot + 1)
             order = Order(pool_id=row.pool_id, worker_id=row.worker_id, slot=row.slot, group_count=count, command=command)
             try:
                 await spawner.spawn(order)
             except SpawnError as exc:
-                log.warning("worker %s was not started: %s", row.worker_id, exc)
+                log.warning("failed to start worker %s: %s", row.worker_id, exc)
                 await plane.store.workers.move(row, WorkerStatus.ERROR, str(exc))
             else:
                 started.append(str(row.worker_id))
@@ -84,25 +84,27 @@ async def spawn_workers(desk: PoolClaims, origin: Origin, wish: RequestedWorkers
 
 
 async def launch(
-    desk: PoolClaims, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str
+    backends: PoolClaims, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str
 ) -> None:
-    """Run a machine in a process of its own, and do not wait for it. It is no worker: no row is made for it."""
-    plane = await desk.registration.place.plane()
+    """Run a machine in a separate process without waiting for it. It is not a worker, so it has no worker row."""
+    plane = await backends.registration.place.plane()
     command = origin.command(machine, given, execution_id, parent)
     name = PoolId(f"{LAUNCHED}{machine}")
     async with plane.local_spawner(survive=True) as spawner:
         await spawner.spawn(Order(pool_id=name, worker_id=WorkerId(execution_id), slot=0, group_count=1, command=command))
 
 
-async def _ask_for(desk: PoolClaims, plane: ControlPlane, spawner: Spawner, wish: RequestedWorkers) -> list[Worker]:
-    """Rows for the workers to come. Whoever looks next sees them, so two checkers never start more than the cap (C52)."""
-    pool_id = await desk.registration.place.pool(wish.pool_id)
-    async with _locked(desk, plane, pool_id) as lease:
-        count = (await standing(desk, wish.pool_id)).wanted(wish.cap)
-        room = await _room(plane, spawner, pool_id, wish)
-        count = min(count, room, count if wish.asked is None else wish.asked)
+async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner, workers: RequestedWorkers) -> list[Worker]:
+    """Add rows for the workers to be started. The next checker sees these rows, so two never exceed the cap together."""
+    pool_id = await backends.registration.place.pool(workers.pool_id)
+    async with _locked(backends, plane, pool_id) as lease:
+        count = (await standing(backends, workers.pool_id)).missing_workers(workers.cap)
+        room = await _room(plane, spawner, pool_id, workers)
+        count = min(count, room, count if workers.asked is None else workers.asked)
         if count and not plane.store.traits.shared:
-            raise InvalidSettings(f"expected a store other processes see, to start workers on; got {plane.store.traits.name}")
+            raise InvalidSettings(
+                f"expected a store that other processes can use, so that workers can be started; got {plane.store.traits.name}"
+            )
         taken = {row.slot for row in await plane.store.workers.list(pool_id, live=True)}
         free = [slot for slot in range(len(taken) + count) if slot not in taken]
         rows = [
@@ -114,21 +116,21 @@ async def _ask_for(desk: PoolClaims, plane: ControlPlane, spawner: Spawner, wish
     return rows
 
 
-async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, wish: RequestedWorkers) -> int:
-    """How many more may run: a worker that was given up counts for as long as its process runs, one that leaves does not."""
+async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers: RequestedWorkers) -> int:
+    """How many more workers may run. A lost worker counts while its process runs; the leaving worker does not count."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
-    return max(wish.cap - len((running | live) - {wish.leaving}), 0)
+    return max(workers.cap - len((running | live) - {workers.leaving}), 0)
 
 
 @asynccontextmanager
-async def _locked(desk: PoolClaims, plane: ControlPlane, pool_id: PoolId) -> AsyncIterator[Lease]:
-    """The pool's own lease, the one ``drumbeat pool check`` takes too."""
-    owner, until = process_name(), desk.clock.elapsed() + _LOCK
+async def _locked(backends: PoolClaims, plane: ControlPlane, pool_id: PoolId) -> AsyncIterator[Lease]:
+    """Hold the pool's lease, which ``drumbeat pool check`` takes too. Raises Fenced if another checker keeps it."""
+    owner, until = process_name(), backends.clock.elapsed() + _LOCK
     while (lease := await plane.store.leases.acquire(pool_id, owner, _LOCK)) is None:
-        if desk.clock.elapsed() > until:
+        if backends.clock.elapsed() > until:
             raise Fenced(f"another checker has held pool {pool_id} for over {_LOCK}; no worker was started, try again")
-        await desk.clock.sleep(_POLL)
+        await backends.clock.sleep(_POLL)
     try:
         yield lease
     finally:

@@ -1,8 +1,8 @@
-"""From a machine as the seed writes it (0.8.3) to one the installed package runs.
+"""Translates a machine written for FlatMachines 0.8.3 into one that the installed FlatMachines package runs.
 
-What only fails on the installed version is always translated: ``foreach`` with ``launch`` or with ``action``,
-``output_to_context`` on actions, conditions with filters. What would change types is translated only for machines of version 0:
-``{{ context.x }}`` as a whole value keeps its type instead of becoming text.
+It always translates what fails on the installed version: ``foreach`` with ``launch`` or with ``action``, ``output_to_context``
+on actions, conditions with filters. Only for machines of version 0 it translates what changes types: ``{{ context.x }}`` as a
+whole value keeps its type instead of becoming text.
 """
 
 import copy
@@ -26,17 +26,17 @@ _BARE_FIELDS = ("input", "launch_input", "output", "output_to_context")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a machine is translated in."""
+    """The surroundings in which a machine is translated."""
 
-    folder: Path  #: its own: what its relative references are relative to
-    machines: Mapping[str, str] = field(default_factory=dict)  #: names the runner was given → files
-    store: str = ""  #: the URL of the store it will run on
-    is_child: bool = False  #: run by another machine, in the same process
+    folder: Path  #: the machine's folder; relative references start here
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names given to the runner → files
+    store: str = ""  #: the URL of the store that the machine will use
+    is_child: bool = False  #: run by another machine in the same process
     parents: tuple[Path, ...] = ()
 
 
 def translate(config: Mapping[str, Any], setting: Setting) -> Config:
-    """The machine for the installed version, with every machine it uses inside. The given one is not changed."""
+    """A copy of the machine for the installed version, with every machine that it uses embedded. Raises InvalidInput."""
     made = copy.deepcopy(dict(config))
     if made.get("spec") != "flatmachine" or not isinstance(made.get("data"), dict):
         raise InvalidInput(f"expected a machine with spec: flatmachine and data:, got spec {made.get('spec')!r}")
@@ -51,7 +51,7 @@ def translate(config: Mapping[str, Any], setting: Setting) -> Config:
 
 
 class _Writer:
-    """One machine being rewritten in place."""
+    """Rewrites one machine in place."""
 
     def __init__(self, data: Config, settings: MachineSettings, *, keeps_types: bool, is_child: bool) -> None:
         self._data = data
@@ -71,7 +71,7 @@ class _Writer:
             self._write_state(state)
 
     def _write_context(self) -> Config:
-        """The context computed from the input, with types; a worker's machine has a worker_id (C60)."""
+        """Rewrite the context so that values from the input keep their types; a worker's machine gets a worker_id."""
         context = self._data.setdefault("context", {}) or {}
         self._data["context"] = context
         if self._heartbeat is not None or any(state.get("action") == "claim_job" for state in self._states.values()):
@@ -138,25 +138,25 @@ class _Writer:
         return {"conditions": conditions} if conditions else {}
 
     def _hook(self, owner: Config, role: str, plan: Config) -> None:
-        """Add our hook after those that are there, or give ours, if it is there, its plan."""
-        there = owner.get(role) or []
-        refs = [copy.deepcopy(ref) for ref in (there if isinstance(there, list) else [there])]
+        """Add our hook after the existing hooks, or give our existing hook its plan."""
+        existing = owner.get(role) or []
+        refs = [copy.deepcopy(ref) for ref in (existing if isinstance(existing, list) else [existing])]
         ours = next((n for n, ref in enumerate(refs) if _name(ref) == NAME), None)
         given = refs[ours].get("args", {}) if ours is not None and isinstance(refs[ours], dict) else {}
-        noted = plan | ({"pool": self._settings.worker_pool} if self._settings.worker_pool else {})
-        ref = {"name": NAME, "args": {**self._dsns, **given, "plan": noted}}
+        plan = plan | ({"pool": self._settings.worker_pool} if self._settings.worker_pool else {})
+        ref = {"name": NAME, "args": {**self._dsns, **given, "plan": plan}}
         owner[role] = [*refs, ref] if ours is None else [*refs[:ours], ref, *refs[ours + 1 :]]
 
 
 def _dsns(data: Config, settings: MachineSettings) -> Config:
-    """Which stores the machine names: in a hook's args, or else in its settings. All its hooks use the same."""
+    """The stores that a hook's args name, or else the machine's settings. All hooks of the machine use the same stores."""
     owners = [data.get("lifecycle_hooks"), *(state.get("hooks") for state in (data.get("states") or {}).values())]
     refs = [ref for owner in owners for ref in (owner if isinstance(owner, list) else [owner])]
     args: Config = next(
         (ref["args"] for ref in refs if _name(ref) == NAME and isinstance(ref, dict) and "dsn" in ref.get("args", {})), {}
     )
-    named = {"dsn": settings.work, "registration_dsn": settings.registration}
-    return {key: value for key in named if (value := args.get(key) or named[key]) is not None}
+    defaults = {"dsn": settings.work, "registration_dsn": settings.registration}
+    return {key: value for key in defaults if (value := args.get(key) or defaults[key]) is not None}
 
 
 def _name(ref: Any) -> str | None:
@@ -165,7 +165,7 @@ def _name(ref: Any) -> str | None:
 
 
 def _embed_machines(data: Config, setting: Setting) -> None:
-    """Every machine the states name, translated and put inside: the package would read its file as it stands."""
+    """Embed every machine that the states name, translated, since FlatMachines would read its file untranslated."""
     known: Config = data.get("machines") or {}
     for name in _named_machines(data):
         ref = setting.machines.get(name) or known.get(name) or find_machine(name, setting.folder)

@@ -1,4 +1,4 @@
-"""FlatMachines' WorkBackend and WorkPool on our queue: no item is handed out twice, no late result is accepted."""
+"""FlatMachines' WorkBackend and WorkPool on Drumbeat's queue: no item is claimed twice, no late result is accepted."""
 
 import logging
 from collections.abc import Collection
@@ -17,13 +17,13 @@ from drumbeat.store.interface import Claiming, Store
 
 log = logging.getLogger(__name__)
 
-LEASE = timedelta(hours=1)  #: of a claim that nobody renews: the protocol knows no renewing
+LEASE = timedelta(hours=1)  #: long, because FlatMachines' protocol does not renew claims
 MOST = 1_000_000  #: where ``size`` stops counting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineClaim:
-    """A claim this process made."""
+    """A claim that this process made."""
 
     holder: Holder
     token: Token
@@ -34,32 +34,32 @@ class MachineClaim:
 
 
 class ClaimedId(str):
-    """A job's id that remembers the claim it came with. Equal to the plain id; whoever kept it is fenced exactly."""
+    """A job's id that carries its claim, so that an outdated claim is detected. It is equal to the plain id."""
 
     claim: MachineClaim
 
     def __new__(cls, claim: MachineClaim) -> "ClaimedId":
-        made = super().__new__(cls, claim.token.job_id)
-        made.claim = claim
-        return made
+        claimed = super().__new__(cls, claim.token.job_id)
+        claimed.claim = claim
+        return claimed
 
     def __deepcopy__(self, memo: Any) -> "ClaimedId":
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Written down and read again, it is the plain id."""
+        """Pickle as the plain id."""
         return str, (str(self),)
 
 
 class ClaimTokens:
-    """The tokens of the claims made here: the protocol passes ids only, so somebody must remember."""
+    """Remembers the tokens of the claims made here, since FlatMachines' protocol passes only ids."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[JobId, WorkerId], MachineClaim] = {}
-        self.made = 0  #: how many there ever were
+        self.made = 0  #: how many claims were ever made
 
     def keep(self, claim: MachineClaim) -> None:
-        """The newest claim comes last."""
+        """Remember a claim as the newest one."""
         self.forget(claim)
         self._held[_key(claim)] = claim
         self.made += 1
@@ -68,13 +68,13 @@ class ClaimTokens:
         self._held.pop(_key(claim), None)
 
     def of_job(self, item_id: str) -> MachineClaim | None:
-        """The claim an id belongs to: its own, or else the newest of that job."""
+        """The claim that an id carries, or else the newest claim of that job."""
         if isinstance(item_id, ClaimedId):
             return item_id.claim
         return next((claim for claim in reversed(self._held.values()) if claim.token.job_id == item_id), None)
 
     def of_worker(self, worker_id: str) -> tuple[MachineClaim, ...]:
-        """A copy is looked through: a heart in another thread asks too."""
+        """The claims of a worker. Reads a copy, because the heartbeat thread calls this too."""
         return tuple(claim for claim in list(self._held.values()) if claim.worker_id == worker_id)
 
     def workers(self) -> frozenset[WorkerId]:
@@ -82,7 +82,7 @@ class ClaimTokens:
 
 
 class DrumbeatWorkPool:
-    """A named pool. ``complete`` keeps the result and ``fail`` the error; a job that is not held is a KeyError."""
+    """A named pool. ``complete`` stores the result and ``fail`` the error; both raise KeyError if the job is not held."""
 
     def __init__(self, backend: "DrumbeatWorkBackend", name: str) -> None:
         self.name = name
@@ -91,9 +91,9 @@ class DrumbeatWorkPool:
         self._claims = backend.claims
 
     async def push(self, item: Any, options: dict[str, Any] | None = None) -> str:
-        """Keep an item. After ``max_retries`` failures, or as many lost workers, it is poisoned.
+        """Push an item and return its id. After ``max_retries`` failures, or as many lost workers, it is poisoned.
 
-        ``item_id`` may be chosen: pushing it twice is pushing it once.
+        With the option ``item_id``, pushing the same id again adds nothing.
         """
         given = options or {}
         retries, chosen = _max_retries(given), given.get("item_id")
@@ -108,7 +108,7 @@ class DrumbeatWorkPool:
         return (await store.queue.push(pool_id, [job]))[0]
 
     async def claim(self, worker_id: str) -> WorkItem | None:
-        """The next item, for this worker alone. None when there is none, or the worker may have none."""
+        """Claim the next item for this worker. None if no item is ready, or the worker may not claim."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
         claiming = Claiming(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
@@ -119,21 +119,22 @@ class DrumbeatWorkPool:
         await self._settle(item_id, AttemptOutcome.DONE, result=result)
 
     async def fail(self, item_id: str, error: str | None = None) -> None:
-        await self._settle(item_id, AttemptOutcome.FAILED, error=error or "it failed, and nobody said why")
+        await self._settle(item_id, AttemptOutcome.FAILED, error=error or "failed without an error message")
 
     async def release(self, item_id: str) -> None:
-        """Give an item back undone; it costs no attempt."""
+        """Return an item to the queue unfinished; this does not count as an attempt."""
         await self._settle(item_id, AttemptOutcome.RELEASED)
 
     async def size(self) -> int:
-        """How many items could be claimed now."""
+        """How many items can be claimed now."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         return await store.jobs.size(pool_id, MOST)
 
     async def release_by_worker(self, worker_id: str) -> int:
-        """Take back what a lost worker of this pool held, in whichever queue; each counts a crash, and may be poisoned by it.
+        """Take back the items of a lost worker of this pool, from every pool's queue. Returns how many. Each counts a crash,
+        which may poison it.
 
-        Both what it claimed as the process that registered, and what it claimed without being registered.
+        This covers items claimed by the registered process and items claimed without registration.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
@@ -147,17 +148,17 @@ class DrumbeatWorkPool:
         claim = self._claims.of_job(item_id)
         if claim is None:
             raise _refusal(
-                f"item {item_id} of pool {self.name} is not held here: it was not claimed by this pool, or it is over"
+                f"item {item_id} of pool {self.name} is not held here: it was not claimed here, or the claim has ended"
             )
-        verdict = JobOutcome(token=claim.token, outcome=outcome, result=result, error=error)
-        settled = await (await self._store()).queue.settle(claim.holder, [verdict])
+        job_outcome = JobOutcome(token=claim.token, outcome=outcome, result=result, error=error)
+        settled = await (await self._store()).queue.settle(claim.holder, [job_outcome])
         self._claims.forget(claim)
         if settled.stale:
             raise _refusal(f"item {item_id} of pool {self.name} was taken from {claim.worker_id}; its {outcome} is refused")
 
     def _item(self, job: Job) -> WorkItem:
         if job.holder is None:
-            raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
+            raise ValueError(f"job {job.job_id} has no holder; expected the store to return the holder of a claimed job")
         claim = MachineClaim(holder=job.holder, token=job.token)
         self._claims.keep(claim)
         return WorkItem(
@@ -176,11 +177,11 @@ class DrumbeatWorkPool:
 
 
 class DrumbeatWorkBackend:
-    """Named pools on one store, which is given open or as a URL; then ``async with`` or ``close`` ends it."""
+    """Named pools on one store. A store given as a URL is closed by ``async with`` or ``close``; an open store stays open."""
 
     def __init__(self, where: str | Store | LazyStore, *, lease: timedelta = LEASE) -> None:
         self.place = where if isinstance(where, LazyStore) else LazyStore(where)
-        self.lease = lease  #: of claims to come
+        self.lease = lease  #: of future claims
         self._pools: dict[str, DrumbeatWorkPool] = {}
         self.claims = ClaimTokens()
         self._registered: dict[str, Holder] = {}
@@ -191,27 +192,27 @@ class DrumbeatWorkBackend:
         return self._pools[name]
 
     def register(self, holder: Holder) -> None:
-        """From now on this worker claims as the process that registered it, whichever pool's items it takes."""
+        """Let this worker claim as the registered process from now on, in every pool."""
         self._registered[holder.worker_id] = holder
 
     def holder(self, pool_id: PoolId, worker_id: str) -> Holder:
-        """As whom a worker claims."""
+        """The identity under which a worker claims."""
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
     async def release(self, holders: Collection[Holder]) -> int:
-        """Take back everything lost workers held. Answers with how many items that was."""
+        """Take back all items of lost workers. Returns how many."""
         queue = (await self.place.store()).queue
-        return sum([len(await queue.release(each, f"worker {each.worker_id} was given up")) for each in holders])
+        return sum([len(await queue.release(each, f"worker {each.worker_id} was lost")) for each in holders])
 
     def held(self, worker_id: str) -> tuple[ClaimedId, ...]:
-        """What a worker holds by claims made here."""
+        """The items that a worker holds by claims made here."""
         return tuple(ClaimedId(claim) for claim in self.claims.of_worker(worker_id))
 
     def holders(self) -> frozenset[WorkerId]:
         return self.claims.workers()
 
     async def renew(self, worker_id: str, lease: timedelta | None = None) -> None:
-        """Keep a worker's claims; those that are no longer its own are forgotten."""
+        """Renew a worker's claims, and forget the claims that it no longer holds."""
         claims = {claim.token: claim for claim in self.claims.of_worker(worker_id)}
         if not claims:
             return
@@ -221,26 +222,26 @@ class DrumbeatWorkBackend:
             own = [token for token, claim in claims.items() if claim.holder == holder]
             stale += (await store.queue.renew(holder, own, lease or self.lease)).stale
         for token in stale:
-            log.warning("job %s was taken from worker %s; whatever it says of it is refused", token.job_id, worker_id)
+            log.warning("worker %s no longer holds job %s; its result will be refused", worker_id, token.job_id)
             self.claims.forget(claims[token])
 
     async def settle_all(self, worker_id: str, outcome: AttemptOutcome, error: str | None) -> int:
-        """Say the same of everything a worker holds; what was taken from it meanwhile is passed over."""
+        """Settle all jobs of a worker with the same outcome. Returns how many; jobs it no longer holds are skipped."""
         claims = self.claims.of_worker(worker_id)
         if not claims:
             return 0
         queue, stale = (await self.place.store()).queue, 0
         for claim in claims:
-            verdict = JobOutcome(token=claim.token, outcome=outcome, error=error)
-            stale += len((await queue.settle(claim.holder, [verdict])).stale)
+            job_outcome = JobOutcome(token=claim.token, outcome=outcome, error=error)
+            stale += len((await queue.settle(claim.holder, [job_outcome])).stale)
             self.claims.forget(claim)
         return len(claims) - stale
 
-    def twin(self) -> "DrumbeatWorkBackend":
-        """This backend, its claims included, by connections of its own."""
-        made = DrumbeatWorkBackend(self.place.twin(), lease=self.lease)
-        made.claims, made._registered = self.claims, self._registered
-        return made
+    def clone(self) -> "DrumbeatWorkBackend":
+        """A copy with separate connections that shares the claims, for use in another thread."""
+        copy = DrumbeatWorkBackend(self.place.clone(), lease=self.lease)
+        copy.claims, copy._registered = self.claims, self._registered
+        return copy
 
     async def close(self) -> None:
         await self.place.close()

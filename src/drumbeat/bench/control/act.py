@@ -1,4 +1,4 @@
-"""Doing what was decided about a run: rows first, then the provider. Every action is safe to repeat."""
+"""Carries out the actions decided for a run: rows first, then the provider. Every action is safe to repeat."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_doc
 from drumbeat.bench.results.conclusion import described, from_samples, measured_span, unfinished, whole_run
 from drumbeat.bench.results.record import ended_record, read_record
 from drumbeat.bench.results.run_verdict import judge_run
-from drumbeat.bench.run_state import kept_state, state_document
+from drumbeat.bench.run_state import state_document, stored_state
 from drumbeat.core.decision import action_type
 from drumbeat.core.errors import Refused
 from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
@@ -32,25 +32,24 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
 _MOST_SAMPLES = 100_000
-_REMEMBERED = (SetTargets, SaveStep)  #: what the state says was done, once it is kept
+_REMEMBERED = (SetTargets, SaveStep)  #: actions that the stored state records as done
 
 
 class RunActor:
-    """One run's orchestrator at work."""
+    """Carries out the actions of one run's orchestrator."""
 
     def __init__(self, store: Store, spawner: Spawner, run_id: RunId) -> None:
         self._store = store
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
         self._provider = spawner.traits.name
-        self._hands = RecoveryActor(store, spawner, self._pool_id)
-        self._undone: list[Action] = []  #: what failed since the state was last kept
-        self._facts: list[
-            tuple[Fence, NewEvent]
-        ] = []  #: told with the state that says so: once, however often a beat is cut off
+        self._recovery = RecoveryActor(store, spawner, self._pool_id)
+        self._undone: list[Action] = []  #: actions that failed since the state was last stored
+        #: written together with the state that records them: exactly once, even if a beat is interrupted
+        self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Do one action under the orchestrator's fence. Raises Refused for a state that says more than was done."""
+        """Carry out one action under the orchestrator's fence. Raises Refused for a state that records a failed action."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -61,17 +60,17 @@ class RunActor:
             self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
-        """A worker that was not told must not be taken for told: the state stays as it was, and the next beat decides again."""
+        """Raises Refused if an action failed: the state must not record it as done, so the next beat decides it again."""
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
             names = ", ".join(action_type(action) for action in undone)
-            raise Refused(f"expected everything before it to be done, but {names} failed; the next beat decides it again")
+            raise Refused(f"state not stored: {names} failed earlier in this beat; the next beat decides it again")
 
     async def _do(self, action: Action, fence: Fence) -> None:
         match action:
             case SpawnBenchWorker():
-                await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+                await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
             case SetTargets():
                 await self._set_targets(action, fence)
             case AskWorkersToDrain():
@@ -86,7 +85,7 @@ class RunActor:
             case Conclude():
                 await self._conclude(action, fence)
             case _:
-                await self._hands.recover(action, fence)
+                await self._recovery.recover(action, fence)
 
     def _row(self, action: SpawnBenchWorker) -> Worker:
         return Worker(
@@ -99,13 +98,13 @@ class RunActor:
 
     async def _set_targets(self, action: SetTargets, fence: Fence) -> None:
         targets = {
-            name: WorkerTarget(connections=told.connections, qps=told.qps, ramp=action.ramp, reason=action.reason)
-            for name, told in action.targets.items()
+            name: WorkerTarget(connections=target.connections, qps=target.qps, ramp=action.ramp, reason=action.reason)
+            for name, target in action.targets.items()
         }
         await self._store.workers.set_targets(self._pool_id, targets, fence=fence)
 
     async def _change(self, action: Begin | EnterPhase | StopLoad | Remember, fence: Fence) -> None:
-        """Change the run's row and tell its workers, in one transaction. A change that is made already is left alone."""
+        """Change the run's row and notify its workers, in one transaction. A change that is already made is skipped."""
         facts = self._noted(fence) if isinstance(action, Remember | StopLoad) else []
         run = await self._store.runs.get(self._run_id)
         change, events = change_of(action, run)
@@ -113,7 +112,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """The facts of this beat. What was noted in a beat that did not come so far is decided again."""
+        """The facts of this beat. Facts of an earlier, interrupted beat are dropped: they are decided again."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 
@@ -125,22 +124,22 @@ class RunActor:
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
         counted = whole_run(self._run_id, rows, action.ending, now, measured_span(record))
-        whole = described(counted, record, kept_state(run), action.ending)
+        whole = described(counted, record, stored_state(run), action.ending)
         await self._store.results.save(whole, fence=fence)
         judgement = judge_run(ended_record(record, whole, action.ending))
         await self._store.runs.update(run, _final(action, whole[0], run, judgement), fence=fence)
 
     async def _worker_results(self, fence: Fence) -> list[Result]:
-        """Every worker's results; those of one that left none are made of its samples, and kept."""
+        """Every worker's results; if a worker left none, they are computed from its samples and stored."""
         rows = [row for row in await self._store.results.list(self._run_id) if row.worker_id is not None]
         workers = [worker.worker_id for worker in await self._store.workers.list(self._pool_id)]
         missing = unfinished(rows, workers)
         rows = [row for row in rows if row.worker_id not in missing]
         for worker_id in missing:
             samples = await self._store.samples.list(self._pool_id, worker_id=worker_id, limit=_MOST_SAMPLES)
-            told = from_samples(self._run_id, worker_id, samples)
-            await self._store.results.save(told, fence=fence)
-            rows += told
+            computed = from_samples(self._run_id, worker_id, samples)
+            await self._store.results.save(computed, fence=fence)
+            rows += computed
         return rows
 
 
@@ -157,7 +156,7 @@ def _final(action: Conclude, whole: Result, run: Run, judgement: RunJudgement) -
 
 
 def change_of(action: Begin | EnterPhase | StopLoad | Remember, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
-    """What a run's row becomes, and what its workers are told with it; None: it is so already."""
+    """The change of a run's row, and the events for its workers; None: the change is already made."""
     match action:
         case Begin():
             return _begin(action, run)
@@ -184,7 +183,7 @@ def _begin(action: Begin, run: Run) -> tuple[RunChange | None, Sequence[NewEvent
 
 
 def _enter(action: EnterPhase, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
-    """PROCESSING is for a run that ends, every other phase for one that runs: one that was stopped meanwhile enters none."""
+    """Only a run that is ending enters PROCESSING, and only a RUNNING run enters another phase."""
     if run.phase == action.phase or (run.status is RunStatus.RUNNING) == (action.phase == Phase.PROCESSING):
         return None, ()
     change = RunChange(phase=action.phase, warmup_ended=action.phase == Phase.MEASUREMENT)

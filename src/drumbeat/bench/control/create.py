@@ -1,4 +1,4 @@
-"""From a template to a run's configuration: resolve → inspect the database → plan → check → the row's content."""
+"""Makes a run's configuration from a template: resolve → inspect the database → plan → check → content of the run's row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Prepared:
 
 
 def capacity(cores: float, memory: int) -> HostCapacity:
-    """What a worker's host has. All workers are assumed to have equal hosts."""
+    """The CPU and memory of a worker's host. All workers are assumed to have equal hosts."""
     return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
 
 
@@ -35,24 +35,24 @@ async def look_ahead(
     """What a run of the template would start, with errors and warnings. Nothing is started."""
     resolved = await with_connection(document, connections)
     plan = with_usual(plan_of(resolved, host), usual)
-    seen = await _inspect(resolved, connections) if resolved.target.url else assume(resolved)
-    return preflight(resolved, plan, seen)
+    inspection = await _inspect(resolved, connections) if resolved.target.url else assume(resolved)
+    return preflight(resolved, plan, inspection)
 
 
 async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices) -> Prepared:
     """The configuration of a run of the template. Raises InvalidInput that names what is wrong.
 
-    The name of a stored connection stays in it beside the URL; the password is looked up when the database is opened. Prices
-    that the template does not give are taken from ``usual`` and kept, so that a later change does not alter this run's cost.
+    It holds the name of a stored connection and its URL; the password is looked up when the database is opened. Prices that
+    the template does not set are copied from ``usual``, so that a later change of them does not alter this run's cost.
     """
     resolved = await with_connection(document, connections)
     check_complete(resolved)
     plan = with_usual(plan_of(resolved, host), usual)
-    seen = await _inspect(resolved, connections)
-    ahead = preflight(resolved, plan, seen)
-    if not ahead.can_proceed:
-        raise InvalidInput("; ".join(ahead.errors))
-    return Prepared(config={**run_config(seen.document, plan), **_kept(document, seen)}, preflight=ahead)
+    inspection = await _inspect(resolved, connections)
+    checked = preflight(resolved, plan, inspection)
+    if not checked.can_proceed:
+        raise InvalidInput("; ".join(checked.errors))
+    return Prepared(config={**run_config(inspection.document, plan), **_origin(document, inspection)}, preflight=checked)
 
 
 async def statements(document: TemplateDocument, connections: ConnectionService) -> Load:
@@ -79,6 +79,6 @@ async def _inspect(document: TemplateDocument, connections: ConnectionService) -
         return await inspect(document, target)
 
 
-def _kept(document: TemplateDocument, seen: Inspection) -> Mapping[str, Any]:
-    """What a run's row keeps beside its plan: the template as it was given, and where new keys begin."""
-    return {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": dict(seen.highest_keys)}
+def _origin(document: TemplateDocument, inspection: Inspection) -> Mapping[str, Any]:
+    """What a run's row stores besides its plan: the template as it was given, its hash, and the highest existing keys."""
+    return {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": dict(inspection.highest_keys)}

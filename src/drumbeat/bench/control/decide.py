@@ -1,7 +1,7 @@
-"""What becomes of a run: who is started, what is held, when a phase ends, when all of it does. Pure: no clock, no I/O, no log.
+"""Decides a run's next actions: workers to start, targets to set, phases to enter, when to end. Pure: no clock, no I/O, no log.
 
-What is wanted is remembered, what was told is remembered; each beat brings the one in line with the other. So an orchestrator
-that was cut off between two actions leaves nothing undone: the next beat, of whichever orchestrator, decides the rest again.
+The state records what is wanted and what the workers were told; each beat acts on the difference. So if an orchestrator is
+interrupted between two actions, the next beat, of this or another orchestrator, decides the missing actions again.
 """
 
 from dataclasses import replace
@@ -41,16 +41,16 @@ from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 
 _START_LIMIT = timedelta(seconds=60)
-_PER_CONNECTION = timedelta(milliseconds=20)  #: a barrier may take longer when there is more to open (C21)
-LAST = "after_measurement"  #: the server's totals at the stop, and again once every worker has left
-_TOLD_WITHIN = timedelta(seconds=1)
-_LOOKS_AFTER = 1  #: looks at the server's totals after the last worker has left
+_PER_CONNECTION = timedelta(milliseconds=20)  #: extra time for the start, as workers must open their connections first
+LAST = "after_measurement"  #: the server's totals when the load stops, read again once every worker has left
+_TOTALS_DELAY = timedelta(seconds=1)  #: sessions report to the server's totals once a second
+_LOOKS_AFTER = 1  #: probes of the server's totals after the last worker has left
 _MOST_LOOKS_WAITED = 8  #: beats
 _READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 
 
 def decide(view: RunView) -> Decision[Action]:
-    """Recover first; then whatever the run's status asks for."""
+    """Recovery actions first, then those for the run's status."""
     recovered = recover(view.sight)
     match view.status:
         case RunStatus.STARTING:
@@ -90,7 +90,7 @@ def _begin(view: RunView, ready: int) -> Begin:
 
 
 def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> RunEnding | None:
-    """Time in which nobody orchestrated the run does not count: nobody started its workers then."""
+    """The start timeout. Time without an orchestrator does not count, as no workers are started then."""
     limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
     if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
         return None
@@ -113,22 +113,22 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
         return [*facts, *steps, *shown, *_stop(view, state, ending)]
     actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
     state = with_assigned_targets(staffing.state, actions)
-    if _has_told_of_the_warmup(view):
+    if _warmup_is_in_totals(view):
         state = _snapshot(state, "after_warmup", view)
     if reason := _why_measure(view, steer):
         actions.append(EnterPhase(phase=Phase.MEASUREMENT, reason=reason))
     return [*actions, *_remember(view, state)]
 
 
-def _has_told_of_the_warmup(view: RunView) -> bool:
-    """Whether the server's totals hold what the warm-up did, and little more: sessions tell it what they did once a second."""
+def _warmup_is_in_totals(view: RunView) -> bool:
+    """Whether to take the totals after the warm-up: one second later, as sessions report to the server once a second."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT
         and (bool(view.plan.warmup) or qps.settles_first(view.plan))
         and not warm
         and since is not None
-        and view.now - since >= _TOLD_WITHIN
+        and view.now - since >= _TOTALS_DELAY
     )
 
 
@@ -169,7 +169,7 @@ def _why_measure(view: RunView, steer: Steer) -> str | None:
 
 
 def _measured_enough(view: RunView) -> bool:
-    """Find-max takes as long as it takes."""
+    """Whether the planned duration is over. A find-max run has none."""
     if view.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY or view.phase != Phase.MEASUREMENT:
         return False
     return view.warmup_ended_at is not None and view.now - view.warmup_ended_at >= view.plan.duration
@@ -188,14 +188,16 @@ def _stop(view: RunView, state: ControllerState, ending: RunEnding) -> list[Acti
 
 
 def _ending(view: RunView, recovered: Recovered) -> list[Action]:
-    """Wait until every worker has left and every instance is gone; then process, then conclude."""
-    unborn = never_started(view.sight, recovered.living)
+    """Wait until every worker has left and every instance is gone; then enter PROCESSING, then conclude."""
+    unstarted = never_started(view.sight, recovered.living)
     actions: list[Action] = [
-        MarkFailed(worker=worker, exit_code=0, reason="the run ended before it was started") for worker in unborn
+        MarkFailed(worker=worker, exit_code=0, reason="the run ended before this worker was started") for worker in unstarted
     ]
-    asked = tuple(worker.worker_id for worker in recovered.living if worker.drain_deadline is None and worker not in unborn)
-    if asked:
-        actions.append(AskWorkersToDrain(workers=asked, within=view.thresholds.drain_within, reason=_why_ending(view)))
+    running = tuple(
+        worker.worker_id for worker in recovered.living if worker.drain_deadline is None and worker not in unstarted
+    )
+    if running:
+        actions.append(AskWorkersToDrain(workers=running, within=view.thresholds.drain_within, reason=_why_ending(view)))
     if recovered.living or recovered.actions:
         return actions
     if view.phase != Phase.PROCESSING:
@@ -209,39 +211,39 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """By which look at the server the last worker had left."""
+    """The number of the first server probe after the last worker had left."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 
 
 def _waits_for_totals(view: RunView) -> bool:
-    """Whether the server is yet to be asked once more: sessions that have closed have told it all they did, and not before."""
+    """Whether to wait for one more server probe: totals are complete only after all sessions have closed."""
     if view.status is RunStatus.CANCELLING or view.probe is None or not view.probe.counters or not view.state.snapshots:
         return False
     return view.probe.look < _left_at(view) + _LOOKS_AFTER and view.state.looks_waited < _MOST_LOOKS_WAITED
 
 
 def _how_to_end(view: RunView) -> RunEnding:
-    """A run that was cancelled ends so, whatever it was about to do."""
+    """How the run ends. A cancelled run ends as cancelled, even if it was about to complete or fail."""
     if view.status is RunStatus.CANCELLING or view.state.ending is None:
         result = view.state.ending.result if view.state.ending else {}
-        return RunEnding(status=RunStatus.CANCELLED, completion_reason="USER", reason="stopped by its user", result=result)
+        return RunEnding(status=RunStatus.CANCELLED, completion_reason="USER", reason="stopped by the user", result=result)
     return view.state.ending
 
 
 def _why_ending(view: RunView) -> str:
-    return view.state.ending.reason if view.state.ending else "stopped by its user"
+    return view.state.ending.reason if view.state.ending else "stopped by the user"
 
 
 def _steer(view: RunView, recovered: Recovered) -> Steer:
-    seen = _mode_view(view, recovered)
+    mode_view = _mode_view(view, recovered)
     match view.plan.load_mode:
         case LoadMode.CONCURRENCY:
-            return concurrency.steer(seen)
+            return concurrency.steer(mode_view)
         case LoadMode.QPS:
-            return qps.steer(seen, view.state.qps or QpsState())
+            return qps.steer(mode_view, view.state.qps or QpsState())
         case LoadMode.FIND_MAX_CONCURRENCY:
-            return find_max.steer(seen, view.state.find_max or FindMaxState())
+            return find_max.steer(mode_view, view.state.find_max or FindMaxState())
 
 
 def _mode_view(view: RunView, recovered: Recovered) -> ModeView:
@@ -270,7 +272,7 @@ def _phase_began(view: RunView) -> datetime:
 
 def _guard(view: RunView, recovered: Recovered) -> GuardrailDecision:
     scaling = view.plan.scaling
-    seen = GuardView(
+    guard_view = GuardView(
         now=view.now,
         guardrails=view.plan.guardrails,
         scaling=scaling,
@@ -278,7 +280,7 @@ def _guard(view: RunView, recovered: Recovered) -> GuardrailDecision:
         workers=tuple(_load_of(worker, view) for worker in recovered.staying if worker.status is WorkerStatus.ACTIVE),
         coming=sum(worker.status is not WorkerStatus.ACTIVE for worker in recovered.staying),
     )
-    return guard(seen, view.state.guard or GuardState())
+    return guard(guard_view, view.state.guard or GuardState())
 
 
 def _load_of(worker: Worker, view: RunView) -> GuardedWorker:
@@ -305,13 +307,13 @@ def _snapshot(state: ControllerState, name: str, view: RunView) -> ControllerSta
 
 
 def _remember(view: RunView, state: ControllerState) -> list[Action]:
-    """Keep what changed."""
+    """Store the state and the current figures."""
     operations, errors = sum(worker.operations for worker in view.workers), sum(worker.errors for worker in view.workers)
     return [Remember(state=state, operations=operations, errors=errors, qps=view.recent.qps, metrics=_metrics(view, state))]
 
 
 def _metrics(view: RunView, state: ControllerState) -> dict[str, Any]:
-    """What whoever watches the run's row wants to see."""
+    """The live figures that are shown from the run's row."""
     now = view.recent
     return {
         "latest": {
@@ -352,9 +354,9 @@ def _why_nothing(view: RunView, recovered: Recovered) -> str:
             ready = sum(worker.status in _READY for worker in recovered.staying)
             return f"{ready} of {view.state.workers} workers are ready"
         case RunStatus.RUNNING:
-            return f"{view.phase}: {here}, {view.state.connections} connections wanted, {view.recent.qps:.0f} ops/s"
+            return f"{view.phase}: {here}, target {view.state.connections} connections, {view.recent.qps:.0f} ops/s"
         case RunStatus.STOPPING | RunStatus.CANCELLING:
-            return f"{len(recovered.living)} workers are leaving"
+            return f"{len(recovered.living)} workers are draining or ending"
         case _:
             return f"the run is {view.status}"
 

@@ -1,16 +1,16 @@
-"""What becomes of a run whose workers' hosts are put to too much (B15, B16, C34). Pure: no clock, no I/O, no log.
+"""CPU and memory guardrails: relieve overloaded workers, or fail the run. Pure: no clock, no I/O, no log.
 
-Looked at once an interval, by the figures that are fresh. In soft mode:
+Workers are checked once per interval, by their fresh figures only. In soft mode:
 
-- *none over a threshold*: ``normal``; ``degraded`` while a worker still has a lowered ceiling.
-- *some*: ``warning``. A worker over for ``act_patience`` looks is backed off by ``back_off_percent``; then another worker is
-  asked for, if bounds allow; else the run is ``degraded``.
-- *enough to fail* (``fail_threshold``): ``critical``, and backed off all the same, for that may save the run.
-- *enough to fail for ``patience_intervals`` looks*: the run fails, RESOURCE_EXHAUSTION.
+- *no worker over a threshold*: ``normal``; ``degraded`` while a worker still has a lowered ceiling.
+- *some*: ``warning``. A worker that is over for ``act_patience`` checks gets ``back_off_percent`` fewer connections; then one
+  more worker is requested, if the bounds allow it; else the run is ``degraded``.
+- *enough to fail* (``fail_threshold``): ``critical``. Workers are still backed off, as that may save the run.
+- *enough to fail for ``patience_intervals`` checks*: the run fails with RESOURCE_EXHAUSTION.
 
-A single worker is all workers: it is backed off first and fails the run next. A worker that was backed off is left alone for
-some looks, and raised again step by step when it has been calm; each relapse doubles how long it must have been. Hard mode
-fails the run at once when any worker is over; warn mode only says so.
+A single worker counts as all workers: it is backed off first, then the run fails. After a back-off a worker is left alone for
+some checks; when it has been below the thresholds long enough, its ceiling is raised step by step. Each relapse doubles that
+time. Hard mode fails the run as soon as any worker is over; warn mode only reports it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,32 +34,32 @@ from drumbeat.bench.model.plan import FailThreshold, GuardrailMode, ScalingMode
 from drumbeat.core.event import EventType, NewEvent, Scope
 from drumbeat.core.worker import WorkerId
 
-LEFT_ALONE = 3  #: looks between two times the same worker is backed off
-CALM = 3  #: looks below the thresholds before a ceiling is raised by a step; doubled by each relapse …
-MOST_DOUBLINGS = 4  #: … so many times
+LEFT_ALONE = 3  #: checks between two back-offs of the same worker
+CALM = 3  #: checks below the thresholds before a ceiling is raised by one step; doubled by each relapse …
+MOST_DOUBLINGS = 4  #: … at most this many times
 KEPT_ACTIONS = 100
 
 
 def guard(view: GuardView, state: GuardState) -> GuardrailDecision:
-    """What to hold workers to from now on, and the state to give back at the next beat."""
+    """The workers' ceilings from now on, and the state for the next beat."""
     if not view.guardrails.enabled:
         return GuardrailDecision(state=GuardState())
     due = state.looked_at is None or view.now - state.looked_at >= view.guardrails.interval
-    seen = _seen(view)
-    if not due or not seen.fresh:
+    overload = _overload(view)
+    if not due or not overload.fresh:
         return _guarded(state)
-    state = _count(view, state, seen)
-    if failure := _failure(view, state, seen):
-        return _failed(view, state, seen, failure)
+    state = _count(view, state, overload)
+    if failure := _failure(view, state, overload):
+        return _failed(view, state, overload, failure)
     if view.guardrails.mode is GuardrailMode.WARN:
-        return _conclude(view, state, seen, ())
+        return _conclude(view, state, overload, ())
     restored = _restore(view, state)
-    relieved, acted = _back_off(view, restored, seen)
-    return _conclude(view, _scale_out(view, relieved, seen, acted), seen, acted)
+    relieved, acted = _back_off(view, restored, overload)
+    return _conclude(view, _scale_out(view, relieved, overload, acted), overload, acted)
 
 
 def soft_guardrails(state: GuardState) -> dict[str, Any]:
-    """What is shown as ``custom_metrics.soft_guardrails``, in the seed's words."""
+    """The value of ``custom_metrics.soft_guardrails`` in the run's row."""
     return {
         "workers_over_cpu": list(state.workers_over_cpu),
         "workers_over_memory": list(state.workers_over_memory),
@@ -69,7 +69,7 @@ def soft_guardrails(state: GuardState) -> dict[str, Any]:
     }
 
 
-def _seen(view: GuardView) -> Overload:
+def _overload(view: GuardView) -> Overload:
     rails = view.guardrails
     fresh = tuple(sorted((worker for worker in view.workers if worker.fresh), key=lambda worker: worker.slot))
     return Overload(
@@ -79,51 +79,52 @@ def _seen(view: GuardView) -> Overload:
     )
 
 
-def _count(view: GuardView, state: GuardState, seen: Overload) -> GuardState:
-    over = {worker.worker_id for worker in seen.over}
-    fresh = {worker.worker_id for worker in seen.fresh}
+def _count(view: GuardView, state: GuardState, overload: Overload) -> GuardState:
+    over = {worker.worker_id for worker in overload.over}
+    fresh = {worker.worker_id for worker in overload.fresh}
     known = {worker.worker_id: state.workers.get(worker.worker_id, WorkerGuard()) for worker in view.workers}
     return replace(
         state,
         looked_at=view.now,
-        workers_over_cpu=tuple(worker.worker_id for worker in seen.over_cpu),
-        workers_over_memory=tuple(worker.worker_id for worker in seen.over_memory),
+        workers_over_cpu=tuple(worker.worker_id for worker in overload.over_cpu),
+        workers_over_memory=tuple(worker.worker_id for worker in overload.over_memory),
         over_threshold_intervals=state.over_threshold_intervals + 1 if over else 0,
-        failing_intervals=state.failing_intervals + 1 if _enough_to_fail(view, seen) else 0,
-        workers={name: _looked(known[name], name in over) if name in fresh else known[name] for name in known},
+        failing_intervals=state.failing_intervals + 1 if _enough_to_fail(view, overload) else 0,
+        workers={name: _checked(known[name], name in over) if name in fresh else known[name] for name in known},
     )
 
 
-def _looked(worker: WorkerGuard, over: bool) -> WorkerGuard:
+def _checked(worker: WorkerGuard, over: bool) -> WorkerGuard:
     return replace(worker, over=worker.over + 1 if over else 0, calm=0 if over else worker.calm + 1, since=worker.since + 1)
 
 
-def _enough_to_fail(view: GuardView, seen: Overload) -> bool:
+def _enough_to_fail(view: GuardView, overload: Overload) -> bool:
     match view.guardrails.fail_threshold:
         case FailThreshold.ALL:
-            return seen.all_over
+            return overload.all_over
         case FailThreshold.MAJORITY:
-            return 2 * len(seen.over) > len(seen.fresh)
+            return 2 * len(overload.over) > len(overload.fresh)
         case FailThreshold.ANY:
-            return bool(seen.over)
+            return bool(overload.over)
 
 
-def _failure(view: GuardView, state: GuardState, seen: Overload) -> GuardFailure | None:
+def _failure(view: GuardView, state: GuardState, overload: Overload) -> GuardFailure | None:
     rails = view.guardrails
-    if rails.mode is GuardrailMode.HARD and seen.over:
-        worst = seen.over[0]
+    if rails.mode is GuardrailMode.HARD and overload.over:
+        worst = overload.over[0]
         return GuardFailure(completion_reason="GUARDRAIL", reason=f"{worst.worker_id}: {_detail(view, worst, digits=2)}")
     if rails.mode is GuardrailMode.SOFT and state.failing_intervals >= rails.patience_intervals:
-        who = f"{len(seen.over)} of {len(seen.fresh)} workers over threshold for {state.failing_intervals} intervals"
+        who = f"{len(overload.over)} of {len(overload.fresh)} workers over threshold for {state.failing_intervals} intervals"
         return GuardFailure(
-            completion_reason="RESOURCE_EXHAUSTION", reason=f"{who}; {seen.over[0].worker_id}: {_detail(view, seen.over[0])}"
+            completion_reason="RESOURCE_EXHAUSTION",
+            reason=f"{who}; {overload.over[0].worker_id}: {_detail(view, overload.over[0])}",
         )
     return None
 
 
-def _failed(view: GuardView, state: GuardState, seen: Overload, failure: GuardFailure) -> GuardrailDecision:
+def _failed(view: GuardView, state: GuardState, overload: Overload, failure: GuardFailure) -> GuardrailDecision:
     state = replace(state, state=GuardrailState.CRITICAL, banner="Resource exhaustion")
-    return replace(_guarded(state), failure=failure, facts=_warnings(view, state, seen), reason=failure.reason)
+    return replace(_guarded(state), failure=failure, facts=_warnings(view, state, overload), reason=failure.reason)
 
 
 def _restore(view: GuardView, state: GuardState) -> GuardState:
@@ -144,10 +145,10 @@ def _calm_needed(guarded: WorkerGuard) -> int:
     return int(CALM * 2 ** min(max(0, guarded.backed_off - 1), MOST_DOUBLINGS))
 
 
-def _back_off(view: GuardView, state: GuardState, seen: Overload) -> tuple[GuardState, tuple[NewEvent, ...]]:
-    """Relieve those that have been over for long enough; with what is to be recorded."""
+def _back_off(view: GuardView, state: GuardState, overload: Overload) -> tuple[GuardState, tuple[NewEvent, ...]]:
+    """Lower the ceilings of workers that have been over for long enough. Returns the events to record as well."""
     facts: list[NewEvent] = []
-    for worker in seen.over:
+    for worker in overload.over:
         guarded = state.workers[worker.worker_id]
         target = _backed_off(view, worker)
         if target >= worker.target or not _may_back_off(view, guarded):
@@ -166,14 +167,14 @@ def _may_back_off(view: GuardView, guarded: WorkerGuard) -> bool:
 
 
 def _backed_off(view: GuardView, worker: GuardedWorker) -> int:
-    """Its target, less what is to be shed; never below the floor (FIXED has none: what it specifies is what is too much)."""
+    """The worker's lowered target, never below the minimum. FIXED mode has no minimum: its fixed number is the overload."""
     least = 1 if view.scaling.mode is ScalingMode.FIXED else view.scaling.min_connections
     return max(least, floor(worker.target * (1 - view.guardrails.back_off_percent / 100)))
 
 
-def _scale_out(view: GuardView, state: GuardState, seen: Overload, acted: Sequence[NewEvent]) -> GuardState:
-    """One worker more, to take what others were relieved of; none when all are over, for it would be too."""
-    if not acted or seen.all_over or view.coming or not _may_scale_out(view):
+def _scale_out(view: GuardView, state: GuardState, overload: Overload, acted: Sequence[NewEvent]) -> GuardState:
+    """Request one more worker, to take over connections. Not when all workers are over, as the new one would be too."""
+    if not acted or overload.all_over or view.coming or not _may_scale_out(view):
         return state
     taken = _action(view, "scale_out", None, None, None)
     return replace(state, extra_workers=state.extra_workers + 1, actions_taken=(*state.actions_taken, taken)[-KEPT_ACTIONS:])
@@ -184,46 +185,46 @@ def _may_scale_out(view: GuardView) -> bool:
     return view.scaling.mode is not ScalingMode.FIXED and has_room
 
 
-def _conclude(view: GuardView, state: GuardState, seen: Overload, acted: tuple[NewEvent, ...]) -> GuardrailDecision:
-    named = _named_state(view, state, seen)
-    concluded = replace(state, state=named, banner=_banner(view, state, seen, named))
-    warnings = _warnings(view, state, seen)
-    said = tuple(_key(warning) for warning in warnings)
-    news = tuple(warning for warning in warnings if _key(warning) not in state.warned)
-    return replace(_guarded(replace(concluded, warned=said)), facts=(*acted, *news), reason=_reason(acted, concluded))
+def _conclude(view: GuardView, state: GuardState, overload: Overload, acted: tuple[NewEvent, ...]) -> GuardrailDecision:
+    named = _named_state(view, state, overload)
+    concluded = replace(state, state=named, banner=_banner(view, state, overload, named))
+    warnings = _warnings(view, state, overload)
+    keys = tuple(_key(warning) for warning in warnings)
+    new = tuple(warning for warning in warnings if _key(warning) not in state.warned)
+    return replace(_guarded(replace(concluded, warned=keys)), facts=(*acted, *new), reason=_reason(acted, concluded))
 
 
-def _named_state(view: GuardView, state: GuardState, seen: Overload) -> GuardrailState:
+def _named_state(view: GuardView, state: GuardState, overload: Overload) -> GuardrailState:
     lowered = any(worker.ceiling is not None for worker in state.workers.values())
-    if not seen.over:
+    if not overload.over:
         return GuardrailState.DEGRADED if lowered else GuardrailState.NORMAL
-    if _enough_to_fail(view, seen):
+    if _enough_to_fail(view, overload):
         return GuardrailState.CRITICAL
     return GuardrailState.DEGRADED if lowered and not view.coming and not _may_scale_out(view) else GuardrailState.WARNING
 
 
-def _banner(view: GuardView, state: GuardState, seen: Overload, named: GuardrailState) -> str | None:
-    share = f"{len(seen.over)}/{len(seen.fresh)}"
+def _banner(view: GuardView, state: GuardState, overload: Overload, named: GuardrailState) -> str | None:
+    share = f"{len(overload.over)}/{len(overload.fresh)}"
     match named:
         case GuardrailState.NORMAL:
             return None
         case GuardrailState.DEGRADED:
             return "Running at reduced capacity"
         case GuardrailState.WARNING:
-            return f"{share} workers over {_types(seen)} threshold"
+            return f"{share} workers over {_types(overload)} threshold"
         case GuardrailState.CRITICAL:
-            who = "All" if seen.all_over else share
+            who = "All" if overload.all_over else share
             patience = view.guardrails.patience_intervals
             return f"{who} workers over threshold ({min(state.failing_intervals, patience)}/{patience} intervals)"
 
 
-def _types(seen: Overload) -> str:
-    if seen.over_cpu and seen.over_memory:
+def _types(overload: Overload) -> str:
+    if overload.over_cpu and overload.over_memory:
         return "CPU and memory"
-    return "CPU" if seen.over_cpu else "memory"
+    return "CPU" if overload.over_cpu else "memory"
 
 
-def _warnings(view: GuardView, state: GuardState, seen: Overload) -> tuple[NewEvent, ...]:
+def _warnings(view: GuardView, state: GuardState, overload: Overload) -> tuple[NewEvent, ...]:
     remaining = max(0, view.guardrails.patience_intervals - state.over_threshold_intervals)
     return tuple(
         NewEvent(
@@ -234,7 +235,7 @@ def _warnings(view: GuardView, state: GuardState, seen: Overload) -> tuple[NewEv
                 "intervals_remaining": remaining,
             },
         )
-        for threshold, over in (("cpu", seen.over_cpu), ("memory", seen.over_memory))
+        for threshold, over in (("cpu", overload.over_cpu), ("memory", overload.over_memory))
         if over
     )
 

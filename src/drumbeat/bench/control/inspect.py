@@ -1,4 +1,4 @@
-"""Inspect the database a run will load, once: make its SQL, let the database check it, and read how much room there is."""
+"""Inspects the database of a run once: makes the SQL, lets the database check it, and reads how many connections are free."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,11 +25,11 @@ _ONE_PROCESS = frozenset({"duckdb"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What is known of a database and of the workload on it before a run."""
+    """What is known about the database and the workload before a run."""
 
     product: str  #: the type of database, for example ``postgresql``
     document: TemplateDocument  #: the template with the SQL that was made for its table
-    load: Load | None = None  #: None: it cannot be known, or ``problem`` says why it cannot be run
+    load: Load | None = None  #: None: not known, or ``problem`` says why it cannot run
     problem: str | None = None
     location: str | None = None  #: None: the database was not opened
     one_process: bool = False  #: only one process can use the database at a time
@@ -39,7 +39,7 @@ class Inspection:
 
 
 async def inspect(document: TemplateDocument, target: Target) -> Inspection:
-    """Read what a run needs to know of its database. Nothing is changed there and no load is generated."""
+    """Read what a run needs to know about its database. Nothing is changed there and no load is generated."""
     made, load, problem = document, None, None
     if document.workload.ways:
         try:
@@ -60,7 +60,7 @@ async def inspect(document: TemplateDocument, target: Target) -> Inspection:
 
 
 def assume(document: TemplateDocument) -> Inspection:
-    """The same for a template whose database is not known yet: what its URL and its workload say by themselves."""
+    """An inspection without the database, for a template that has none yet: only from its URL and its workload."""
     product, load, problem = _scheme(document), None, None
     if document.workload.standard or document.workload.operations:
         try:
@@ -77,7 +77,7 @@ async def made_load(document: TemplateDocument, target: Target) -> tuple[Templat
 
 
 async def free_connections(target: Target) -> int | None:
-    """How many more connections the server accepts; None where it has no such limit."""
+    """How many more connections the server accepts; None if it has no such limit."""
     match target.traits.name:
         case "postgresql":
             limit, used = (await target.fetch(_POSTGRES_LIMIT))[0]

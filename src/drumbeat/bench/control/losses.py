@@ -1,4 +1,4 @@
-"""What a lost worker means for its run: fail, go on without it, or replace it. Pure."""
+"""Handles lost workers by the run's policy: fail the run, tolerate the loss, or replace the worker. Pure."""
 
 from drumbeat.bench.model import OnWorkerLost, RunEnding, RunView
 from drumbeat.core.recovery import MarkFailed, MarkLost, Recovered
@@ -7,7 +7,7 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 
 
 def lost(view: RunView, recovered: Recovered) -> list[Worker]:
-    """Workers that ended and were not asked to, those that are closed just now among them."""
+    """Workers that ended without being asked to drain, including those that this beat marks as lost or failed."""
     closing = {action.worker.worker_id for action in recovered.actions if isinstance(action, MarkLost | MarkFailed)}
     return [
         worker
@@ -17,22 +17,22 @@ def lost(view: RunView, recovered: Recovered) -> list[Worker]:
 
 
 def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """A worker that says its run cannot be done is right; another of its kind would say the same."""
+    """Why a starting run must end, if it must. A configuration error always ends it: every other worker would fail too."""
     gone = lost(view, recovered)
-    hopeless = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
-    if hopeless:
-        reason = f"{hopeless[0].worker_id} cannot work: {hopeless[0].error}"
+    misconfigured = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
+    if misconfigured:
+        reason = f"{misconfigured[0].worker_id} cannot run with this configuration: {misconfigured[0].error}"
         return RunEnding(status=RunStatus.FAILED, completion_reason="ERROR", reason=reason)
     return _judged(view, gone)
 
 
 def while_running(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Why the run must end, if it must."""
+    """Why a running run must end, if it must."""
     return _judged(view, lost(view, recovered))
 
 
 def workers_wanted(view: RunView, recovered: Recovered, wanted: int) -> int:
-    """How many workers there shall be: the tolerated losses are not made good."""
+    """How many workers the run should have: tolerated losses are not replaced."""
     if view.plan.on_worker_lost.action is not OnWorkerLost.TOLERATE:
         return wanted
     return max(wanted - len(lost(view, recovered)), 1)
@@ -46,14 +46,14 @@ def _judged(view: RunView, gone: list[Worker]) -> RunEnding | None:
     if len(gone) <= allowed:
         return None
     names = ", ".join(f"{worker.worker_id} ({_how(worker)})" for worker in gone)
-    rule = {OnWorkerLost.FAIL: "none may be", OnWorkerLost.TOLERATE: f"{allowed} may be"}.get(
-        policy.action, f"{allowed} were replaced"
+    rule = {OnWorkerLost.FAIL: "the run tolerates no loss", OnWorkerLost.TOLERATE: f"the run tolerates at most {allowed}"}.get(
+        policy.action, f"at most {allowed} are replaced"
     )
     return RunEnding(status=RunStatus.FAILED, completion_reason="WORKER_LOST", reason=f"lost {names}; {rule}")
 
 
 def _most_replacements(view: RunView) -> int:
-    """A run that loses worker after worker is ill; so many replacements, and it fails."""
+    """How many workers may be replaced; a run that loses more has a problem that replacements do not solve."""
     return max(3, 2 * max(view.state.workers, view.plan.scaling.min_workers))
 
 

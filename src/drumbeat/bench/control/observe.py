@@ -1,4 +1,4 @@
-"""One look at a run: its row, its workers, what they measured, and what the database under test says of itself."""
+"""Reads a run's current state for a decision: its row, its workers, their figures, and the server statistics."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from drumbeat.bench.model import ControllerState, Figures, RunPlan, RunView, ServerProbe, Window
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.bench.results.merge import Gathering
-from drumbeat.bench.run_state import kept_plan, kept_state
+from drumbeat.bench.run_state import stored_plan, stored_state
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
 from drumbeat.runtime.snapshot import take_snapshot
@@ -21,7 +21,7 @@ _MOST_SAMPLES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waits:
-    """How many sessions the server said wait, at one look."""
+    """How many sessions were waiting when the server was probed."""
 
     at: datetime
     waiting: int
@@ -29,7 +29,7 @@ class _Waits:
 
 
 class Observer:
-    """The eyes of one run's orchestrator. What it keeps is only what it need not read twice."""
+    """Observes one run for its orchestrator. It caches only what it need not read twice."""
 
     def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> None:
         self._store = store
@@ -38,21 +38,21 @@ class Observer:
         self._pool_id = PoolId(run_id)
         self._probe = probe
         self._plan: RunPlan | None = None
-        self._looked_at: datetime | None = None
+        self._observing_since: datetime | None = None
         self._waits: list[_Waits] = []
 
     async def observe(self, gap: timedelta) -> RunView:
-        """The run as it is now."""
+        """The run's current state."""
         run = await self._store.runs.get(self._run_id)
-        sight = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
-        plan = self._plan = self._plan or kept_plan(run)
-        state = kept_state(run)
+        snapshot = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
+        plan = self._plan = self._plan or stored_plan(run)
+        state = stored_state(run)
         probe = self._probe()
-        self._note_waiting(sight.now, probe)
+        self._note_waiting(snapshot.now, probe)
         return RunView(
             run_id=run.run_id,
-            now=sight.now,
-            looking_since=sight.looking_since,
+            now=snapshot.now,
+            looking_since=snapshot.looking_since,
             status=run.status,
             phase=run.phase,
             started_at=run.started_at,
@@ -61,11 +61,11 @@ class Observer:
             completion_reason=run.completion_reason,
             plan=plan,
             state=state,
-            thresholds=sight.thresholds,
-            workers=sight.workers,
-            instances=sight.instances,
-            recent=await self._recent(sight.now),
-            figures=await self._figures(window_of(state), sight.now),
+            thresholds=snapshot.thresholds,
+            workers=snapshot.workers,
+            instances=snapshot.instances,
+            recent=await self._recent(snapshot.now),
+            figures=await self._figures(window_of(state), snapshot.now),
             probe=probe,
         )
 
@@ -75,7 +75,7 @@ class Observer:
         return gathering.figures()
 
     async def _figures(self, window: Window | None, now: datetime) -> Figures | None:
-        """What a window came to, once it has passed and its last samples can be expected."""
+        """The figures of a window, once it is over and its last samples should have arrived."""
         if window is None or now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
         gathering = Gathering(window.since, window.until)
@@ -88,25 +88,25 @@ class Observer:
         return gathering.figures(_mean([each.waiting for each in waits]), _mean([each.lock_waits for each in waits]))
 
     def _note_waiting(self, now: datetime, probe: ServerProbe | None) -> None:
-        self._looked_at = self._looked_at or now
+        self._observing_since = self._observing_since or now
         if probe is not None and probe.waiting is not None:
             recent = (each for each in self._waits if each.at > now - timedelta(minutes=15))
             self._waits = [*recent, _Waits(at=now, waiting=probe.waiting, lock_waits=probe.lock_waits)]
 
     async def _waits_in(self, window: Window) -> list["_Waits"]:
-        """How many sessions waited at each look; what was seen before this observer was made is in the beats."""
-        seen = [each for each in self._waits if window.since <= each.at <= window.until]
-        if self._looked_at is None or self._looked_at > window.since:
-            seen += await self._waits_before(window)
-        return seen
+        """How many sessions waited at each probe; probes from before this observer was created are read from the beats."""
+        waits = [each for each in self._waits if window.since <= each.at <= window.until]
+        if self._observing_since is None or self._observing_since > window.since:
+            waits += await self._waits_before(window)
+        return waits
 
     async def _waits_before(self, window: Window) -> list["_Waits"]:
-        until = min(self._looked_at or window.until, window.until)
+        until = min(self._observing_since or window.until, window.until)
         beats = await self._store.beats.list(self._pool_id, since=window.since)
-        told = [(beat.at, (beat.view or {}).get("probe") or {}) for beat in beats if beat.at < until]
+        probes = [(beat.at, (beat.view or {}).get("probe") or {}) for beat in beats if beat.at < until]
         return [
             _Waits(at=at, waiting=probe["waiting"], lock_waits=probe.get("lock_waits"))
-            for at, probe in told
+            for at, probe in probes
             if probe.get("waiting") is not None
         ]
 
@@ -117,7 +117,7 @@ def _mean(counts: Sequence[int | None]) -> float | None:
 
 
 def window_of(state: ControllerState) -> Window | None:
-    """What the load mode wants measured."""
+    """The window that the load mode wants figures for."""
     if state.find_max is not None:
         return state.find_max.window
     return state.qps.window if state.qps is not None else None

@@ -1,4 +1,4 @@
-"""The orchestrator of benchmark runs: create, start, conduct, stop. All its state is in the store; any number may run."""
+"""The orchestrator of benchmark runs: create, start, conduct, stop. All state is in the store; any number may run at once."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from drumbeat.bench.control.act import RunActor
 from drumbeat.bench.control.decide import decide
 from drumbeat.bench.control.observe import Observer
 from drumbeat.bench.model import Action, RunView, ServerProbe
-from drumbeat.bench.run_state import kept_plan
+from drumbeat.bench.run_state import stored_plan
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
 from drumbeat.core.event import stop
@@ -29,7 +29,7 @@ from drumbeat.store.interface import RunChange, Store
 log = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=1)
-BRISKLY = timedelta(milliseconds=400)  #: while workers come and go
+BRISKLY = timedelta(milliseconds=400)  #: between beats while workers start or end
 LEASE = timedelta(seconds=10)
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
 _TRIES = 5
@@ -39,11 +39,11 @@ Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], ServerProbe | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """How a run stands, from the store alone."""
+    """The status of a run, read from the store."""
 
     run: Run
     workers: tuple[Worker, ...]
-    led_by: str | None  #: who orchestrates it; None: nobody does now
+    led_by: str | None  #: the orchestrator that holds the run's lease; None: no orchestrator does
 
     @property
     def is_orphan(self) -> bool:
@@ -51,7 +51,7 @@ class RunReport:
 
 
 class Orchestrator:
-    """Benchmark runs, from creation to their end (seed 002). Without a spawner it can do all but conduct them."""
+    """Runs benchmark runs from creation to end. Without a spawner it can create, start and stop runs, but not conduct them."""
 
     def __init__(self, store: Store, spawner: Spawner | None, clock: Clock, owner: str, watch: Watch) -> None:
         self._store = store
@@ -63,26 +63,26 @@ class Orchestrator:
     async def create_run(
         self, template_id: str | None, config: Mapping[str, Any], *, name: str = "", thresholds: Thresholds | None = None
     ) -> RunId:
-        """Keep a new run, PREPARED. ``config`` is what ``bench.template.run_config`` made of a checked document.
+        """Store a new PREPARED run. ``config`` comes from ``bench.templates.run_config`` of a checked document.
 
-        Raises InvalidInput for one without a plan: nobody could conduct it, nor see to its end.
+        Raises InvalidInput if it has no valid plan, as no orchestrator could conduct the run.
         """
         run_id = RunId(f"run-{uuid4().hex[:12]}")
         run = Run(run_id=run_id, name=name or str(config.get("name") or run_id), config=config, template_id=template_id)
-        kept_plan(run)
+        stored_plan(run)
         await self._store.runs.create(run, pool(run_id, PoolKind.BENCH, thresholds or PRESETS[PoolKind.BENCH]))
         return run_id
 
     async def start_run(self, run_id: RunId) -> None:
-        """Let the next beat of whoever conducts it begin. Raises NotFound, and Refused unless it is PREPARED."""
+        """Start a run: its orchestrator's next beat begins it. Raises NotFound, and Refused unless the run is PREPARED."""
         run = await self._store.runs.get(run_id)
         if run.status is not RunStatus.PREPARED:
-            raise Refused(f"run {run_id}: expected a PREPARED one to start, got one that is {run.status}; rerun it instead")
+            raise Refused(f"run {run_id}: expected status PREPARED to start it, got {run.status}; rerun it instead")
         change = RunChange(status=RunStatus.STARTING, phase=Phase.PREPARING, started=True)
         await self._store.runs.update(run, change)
 
-    async def stop_run(self, run_id: RunId, reason: str = "stopped by its user") -> RunStatus:
-        """Cancel a run and tell its workers, in one transaction. One that has ended stays as it is. Raises NotFound."""
+    async def stop_run(self, run_id: RunId, reason: str = "stopped by the user") -> RunStatus:
+        """Cancel a run and notify its workers, in one transaction. A run that has ended stays as it is. Raises NotFound."""
         for _ in range(_TRIES):
             run = await self._store.runs.get(run_id)
             if run.status in RUN_ENDED or run.status is RunStatus.CANCELLING:
@@ -91,7 +91,7 @@ class Orchestrator:
                 return (await self._cancel(run, reason)).status
             except StaleWrite:
                 continue
-        raise Refused(f"run {run_id} changed {_TRIES} times while it was to be stopped; try again")
+        raise Refused(f"run {run_id} was not stopped: its row changed during each of {_TRIES} tries; try again")
 
     async def _cancel(self, run: Run, reason: str) -> Run:
         if run.status is RunStatus.PREPARED:
@@ -102,7 +102,7 @@ class Orchestrator:
         return await self._store.runs.update(run, change, [stop(reason)])
 
     async def get_run_status(self, run_id: RunId) -> RunReport:
-        """How a run stands. Raises NotFound."""
+        """The status of a run. Raises NotFound."""
         run = await self._store.runs.get(run_id)
         lease = await self._store.leases.find(run_id)
         now = await self._store.now()
@@ -110,15 +110,15 @@ class Orchestrator:
         return RunReport(run=run, workers=tuple(await self._store.workers.list(PoolId(run_id))), led_by=led_by)
 
     async def orphans(self) -> list[Run]:
-        """Runs under way that nobody orchestrates: theirs was killed. Whoever finds them may conduct them."""
+        """Runs under way without an orchestrator, because theirs was killed. Any orchestrator may take them over."""
         found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
         return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
 
     def loop(self, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> ControlLoop[RunView, Action]:
-        """One orchestrator of a run. Any number may beat: the one that holds the lease acts."""
+        """A control loop for one run. Any number of loops may beat for it; only the one that holds the lease acts."""
         spawner = self._spawner
         if spawner is None:
-            raise InvalidInput("expected a spawner to start workers with, got none; this orchestrator can only create and stop")
+            raise InvalidInput("expected a spawner to start workers, got none; this orchestrator cannot conduct runs")
         return ControlLoop(
             store=self._store,
             pool_id=PoolId(run_id),
@@ -133,7 +133,7 @@ class Orchestrator:
     async def conduct(
         self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
     ) -> RunStatus:
-        """Beat until the run has ended, or until told to leave it to others. Answers with its status then."""
+        """Beat until the run has ended or ``leave`` is set (another orchestrator may then take over); returns its status."""
         run = await self._store.runs.get(run_id)
         async with self._watch(run) as probe:
             return await self._beat_on(run_id, probe, leave, on_beat or (lambda report: None))
@@ -161,9 +161,9 @@ class Orchestrator:
         return status
 
     async def _status(self, run_id: RunId) -> RunStatus | None:
-        """None: the store is away; a beat that failed says so itself."""
+        """The run's status; None: the store did not answer."""
         try:
             return (await self._store.runs.get(run_id)).status
         except StoreError as exc:
-            log.warning("run %s: %s", run_id, exc)
+            log.warning("could not read the status of run %s: %s; retrying at the next beat", run_id, exc)
             return None

@@ -19,31 +19,31 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
 _ONE_WRITER = frozenset({"sqlite", "duckdb"})
-_BEAT = timedelta(seconds=1)  #: until an orchestrator has noticed that a step is over
-_OBSERVED_BY = 5  #: connections of the orchestrator and the workers' own, beside the load's
+_BEAT = timedelta(seconds=1)  #: delay until an orchestrator notices that a step is over
+_OBSERVED_BY = 5  #: connections of the orchestrator and the workers, besides those of the load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPhase:
-    """One phase and how long it takes; None: as long as it takes."""
+    """One phase and its duration; None: not known in advance."""
 
     phase: Phase
     duration: timedelta | None = None
-    is_estimate: bool = False  #: less if a search ends early, more where it has to look at a level again
+    is_estimate: bool = False  #: shorter if a search ends early, longer if it measures a level again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What would be started. A run with ``errors`` cannot succeed; ``warnings`` are for whoever starts it."""
+    """What a run would start. A run with ``errors`` cannot succeed; ``warnings`` are for the user to judge."""
 
     load_mode: LoadMode
     workers: int  #: at the start
-    most_workers: int | None  #: None: as many as it takes
-    connections: tuple[int, ...]  #: of each worker, at the start
-    most_connections: int | None  #: in all
-    cap: int  #: what one worker may hold
+    most_workers: int | None  #: None: no limit
+    connections: tuple[int, ...]  #: per worker, at the start
+    most_connections: int | None  #: of all workers together
+    cap: int  #: most connections of one worker
     phases: tuple[PlannedPhase, ...]
-    estimated_cost: float | None = None  #: None: no prices, or no end is known
+    estimated_cost: float | None = None  #: None: no prices, or the duration is not known
     currency: str = "USD"
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Preflight:
         return sum(self.connections)
 
 
-def preflight(document: TemplateDocument, plan: RunPlan, seen: Inspection) -> Preflight:
-    """What a run would start by its plan, and what stands in its way by what was seen of its database. Pure."""
+def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection) -> Preflight:
+    """What a run would start by its plan, with errors and warnings from the inspection of its database. Pure."""
     connections = starting_connections(plan)
     ready = Preflight(
         load_mode=plan.load_mode,
@@ -72,12 +72,14 @@ def preflight(document: TemplateDocument, plan: RunPlan, seen: Inspection) -> Pr
         currency=plan.prices.currency,
     )
     return replace(
-        ready, errors=tuple(_errors(document, plan, ready, seen)), warnings=tuple(_warnings(document, plan, ready, seen))
+        ready,
+        errors=tuple(_errors(document, plan, ready, inspection)),
+        warnings=tuple(_warnings(document, plan, ready, inspection)),
     )
 
 
 def starting_connections(plan: RunPlan) -> tuple[int, ...]:
-    """What each worker holds at first."""
+    """The connections of each worker at the start."""
     scaling = plan.scaling
     floors = scaling.min_connections * max(1, scaling.min_workers)
     total = {
@@ -89,7 +91,7 @@ def starting_connections(plan: RunPlan) -> tuple[int, ...]:
 
 
 def most_workers(plan: RunPlan) -> int | None:
-    """CONCURRENCY never adds any."""
+    """The most workers a run may have. CONCURRENCY never adds any."""
     return len(starting_connections(plan)) if plan.load_mode is LoadMode.CONCURRENCY else plan.scaling.most_workers
 
 
@@ -98,21 +100,21 @@ def most_held(plan: RunPlan) -> int | None:
 
 
 def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
-    lasts = measured(plan)
+    duration = measured(plan)
     return (
         PlannedPhase(phase=Phase.PREPARING),
         PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup, is_estimate=settles_first(plan)),
-        PlannedPhase(phase=Phase.MEASUREMENT, duration=lasts, is_estimate=lasts is not None and _searches(plan)),
+        PlannedPhase(phase=Phase.MEASUREMENT, duration=duration, is_estimate=duration is not None and _searches(plan)),
         PlannedPhase(phase=Phase.COOLDOWN),
         PlannedPhase(phase=Phase.PROCESSING),
     )
 
 
 def measured(plan: RunPlan) -> timedelta | None:
-    """How long the measurement takes.
+    """How long the measurement takes; None: not known.
 
-    Find-max: every step up to the bounds, the best one again, and the bisection, each looked at once; without bounds
-    nobody knows.
+    For find-max: every step up to the bounds, the best one again, and the bisection, each measured once. Without bounds it
+    is not known.
     """
     if not _searches(plan):
         return plan.duration
@@ -130,9 +132,9 @@ def _searches(plan: RunPlan) -> bool:
 
 
 def estimated_cost(plan: RunPlan) -> float | None:
-    """Worker-hours and target-hours times their prices, for as long as it may take and as many workers as there may be.
+    """Worker-hours and target-hours times their prices, for the longest duration and the most workers.
 
-    Where nothing bounds the workers, those at the start count.
+    If the number of workers has no limit, the workers at the start are counted.
     """
     prices, time = plan.prices, measured(plan)
     workers = most_workers(plan) or len(starting_connections(plan))
@@ -142,36 +144,36 @@ def estimated_cost(plan: RunPlan) -> float | None:
     return hours * (workers * (prices.worker_hour or 0.0) + (prices.target_hour or 0.0))
 
 
-def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, seen: Inspection) -> Iterator[str]:
+def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspection: Inspection) -> Iterator[str]:
     yield from missing_fields(document)
     if holds_password(document.target.url):
         yield PASSWORD_REFUSED
     most = max(ready.workers, ready.most_workers or 0)
     if most > VIRTUAL_SLOTS:
         yield (
-            f"{most} workers are more than the {VIRTUAL_SLOTS} that keys are shared out to; "
-            "raise scaling.max_connections, or lower scaling.max_workers"
+            f"{most} workers are too many: keys are distributed over at most {VIRTUAL_SLOTS}; "
+            "raise scaling.max_connections or lower scaling.max_workers"
         )
-    if most > 1 and seen.one_process:
-        yield f"{seen.product} can be used by one process at a time, and {most} workers may be started; use one"
-    if seen.problem is not None:
-        yield seen.problem
-    if seen.load is not None:
-        yield from _unknown_objectives(plan, seen.load)
-        yield from _sharding_errors(document, seen.load)
+    if most > 1 and inspection.one_process:
+        yield f"{inspection.product} can be used by one process at a time, but {most} workers may be started; use one worker"
+    if inspection.problem is not None:
+        yield inspection.problem
+    if inspection.load is not None:
+        yield from _unknown_objectives(plan, inspection.load)
+        yield from _sharding_errors(document, inspection.load)
 
 
-def _warnings(document: TemplateDocument, plan: RunPlan, ready: Preflight, seen: Inspection) -> Iterator[str]:
+def _warnings(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspection: Inspection) -> Iterator[str]:
     yield from plan_warnings(document, plan)
     if plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY and not plan.objectives:
-        yield "no slo: the search ends by stability alone, however slow operations have become; set slo.overall.p95_ms"
-    if most_workers(plan) is None and seen.one_process:
-        yield f"{seen.product} can be used by one process at a time; set scaling.max_workers to 1"
-    if not document.target.use_cached_result and seen.location is not None and seen.product != "mysql":
-        yield f"target.use_cached_result: false changes nothing: {seen.product} has no query cache"
-    yield from _too_many_connections(ready, seen)
-    yield from seen.size_warnings
-    yield from _one_writer(ready, seen)
+        yield "no slo: the search looks only at stability and may accept slow operations; set slo.overall.p95_ms"
+    if most_workers(plan) is None and inspection.one_process:
+        yield f"{inspection.product} can be used by one process at a time; set scaling.max_workers to 1"
+    if not document.target.use_cached_result and inspection.location is not None and inspection.product != "mysql":
+        yield f"target.use_cached_result: false has no effect: {inspection.product} has no query cache"
+    yield from _too_many_connections(ready, inspection)
+    yield from inspection.size_warnings
+    yield from _one_writer(ready, inspection)
 
 
 def _sharding_errors(document: TemplateDocument, load: Load) -> Iterator[str]:
@@ -188,21 +190,21 @@ def _unknown_objectives(plan: RunPlan, load: Load) -> Iterator[str]:
             yield f"slo.{kind}: the workload has no such operation; expected overall, {', '.join(kinds)}"
 
 
-def _one_writer(ready: Preflight, seen: Inspection) -> Iterator[str]:
-    writes = [each.kind for each in seen.load.used if not each.reads] if seen.load is not None else []
+def _one_writer(ready: Preflight, inspection: Inspection) -> Iterator[str]:
+    writes = [each.kind for each in inspection.load.used if not each.reads] if inspection.load is not None else []
     most = max(ready.total_connections, ready.most_connections or 0)
-    if seen.product in _ONE_WRITER and writes and most > 1:
+    if inspection.product in _ONE_WRITER and writes and most > 1:
         yield (
-            f"{seen.product} lets one connection write at a time: of {most} that do {', '.join(writes)} "
-            "the others wait, or fail"
+            f"{inspection.product} lets one connection write at a time: of {most} connections that run {', '.join(writes)}, "
+            "all but one wait or fail"
         )
 
 
-def _too_many_connections(ready: Preflight, seen: Inspection) -> Iterator[str]:
-    """More connections than the server has room for. A connection pooler in between may allow more, so this only warns."""
-    room, wanted = seen.free_connections, max(ready.total_connections, ready.most_connections or 0) + _OBSERVED_BY
-    if room is not None and wanted > room:
+def _too_many_connections(ready: Preflight, inspection: Inspection) -> Iterator[str]:
+    """Warns if there are more connections than the server accepts. It is no error, as a connection pooler may allow more."""
+    free, needed = inspection.free_connections, max(ready.total_connections, ready.most_connections or 0) + _OBSERVED_BY
+    if free is not None and needed > free:
         yield (
-            f"{wanted} connections ({_OBSERVED_BY} of them to observe) are more than the {max(room, 0)} that {seen.location} "
-            "has free; raise its max_connections, go through a pooler, or lower the load's"
+            f"{needed} connections ({_OBSERVED_BY} of them to observe) are more than the {max(free, 0)} that "
+            f"{inspection.location} has free; raise its max_connections, use a connection pooler, or use fewer connections"
         )

@@ -1,4 +1,4 @@
-"""Who works for a run: how many workers it shall have, what each shall hold, and what nobody has told them yet. Pure."""
+"""A run's workers: how many it needs, how many connections each gets, and which targets must still be sent. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staffing:
-    """What shall be so from now on."""
+    """The workers and connections that the run should have from now on."""
 
     state: ControllerState
     connections: Mapping[int, int]  #: by slot
@@ -30,7 +30,7 @@ def staffing_of(
     ceilings: Mapping[int, int],
     extra: int = 0,
 ) -> Staffing:
-    """What the mode wants, within what guardrails and losses leave."""
+    """The workers and connections that the load mode asks for, limited by guardrails and tolerated losses."""
     workers = losses.workers_wanted(view, recovered, steer.workers) + extra
     missing = workers - len(recovered.staying)
     if (most := view.plan.scaling.most_workers) is not None:
@@ -56,12 +56,12 @@ def staffing_of(
 
 
 def _running(view: RunView) -> int:
-    """How many workers may run, those that leave and those that are not known to be gone among them."""
+    """How many workers may be running, including those that drain and those not known to have ended."""
     return len(may_run(view.sight)) + len(end_strays(view.sight))
 
 
 def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]:
-    """Slots nobody has had: keys a worker inserted are never inserted again by another. Each takes up the partition of sharded
+    """Slots that no worker has had, so that no two workers insert the same keys. Each new slot takes the partition of sharded
     keys that has the fewest workers."""
     first, partitions = max((worker.slot for worker in view.workers), default=-1) + 1, view.plan.partitions
     fresh: list[int] = []
@@ -79,7 +79,7 @@ def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Map
             slot=worker.slot,
             group_count=max(workers, worker.slot + 1),
             connections=connections.get(worker.slot, 0),
-            reason="asked for, but no instance is there",
+            reason="requested, but it has no instance",
             is_new=False,
         )
         for worker in never_started(view.sight, recovered.staying)
@@ -103,31 +103,31 @@ def _spawn(
 
 
 def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
-    """Start who is missing; tell everybody what they have not been told."""
-    wanted = {
+    """Start missing workers, and send each worker its target if it has changed."""
+    slots = {
         **{worker.worker_id: worker.slot for worker in recovered.staying},
         **{spawn.worker_id: spawn.slot for spawn in staffing.spawns},
     }
     total = sum(staffing.connections.values())
-    news = {
-        name: share for name, slot in wanted.items() if (share := _share(staffing, slot, total)) != view.state.told.get(name)
+    changed = {
+        name: share for name, slot in slots.items() if (share := _share(staffing, slot, total)) != view.state.told.get(name)
     }
     actions: list[Action] = [*staffing.spawns]
-    if news:
-        actions.append(SetTargets(targets=news, ramp=view.plan.ramp, reason=staffing.reason))
+    if changed:
+        actions.append(SetTargets(targets=changed, ramp=view.plan.ramp, reason=staffing.reason))
     return actions
 
 
 def _share(staffing: Staffing, slot: int, total: int) -> AssignedTarget:
-    """Of a pace everybody has a share, though it be nothing: a worker without one drives as fast as its connections can."""
+    """A worker's share of the connections and of the rate, even if it is 0: without a rate it would send at full speed."""
     connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
     return AssignedTarget(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
 
 
 def with_assigned_targets(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
-    """The state, once these actions are done."""
-    heard = dict(state.told)
+    """The state after these actions, with the targets that workers were sent."""
+    assigned = dict(state.told)
     for action in actions:
         if isinstance(action, SetTargets):
-            heard |= action.targets
-    return replace(state, told=heard)
+            assigned |= action.targets
+    return replace(state, told=assigned)

@@ -1,1 +1,1 @@
-"""The hot path: connections issuing operations, timed and recorded."""
+"""The load driver: connections that send operations, and time and record each of them."""

@@ -1,17 +1,17 @@
-"""What PostgreSQL's answers say of rows, read at a glance where they are the usual ones."""
+"""Row counts in PostgreSQL's answers, with a fast path for the most common answer."""
 
 import struct
 
-MOST_ROWS = 2**31 - 1  #: what a record has room for
+MOST_ROWS = 2**31 - 1  #: the largest number that fits in a record
 _READY_IDLE = b"Z\x00\x00\x00\x05I"
 _ROW, _COMPLETE, _ERROR, _READY = b"DCEZ"
-_head = struct.Struct("!BI").unpack_from  #: of a message: its type and its length
+_head = struct.Struct("!BI").unpack_from  #: a message's type and length
 
 
 def rows_of_whole_answer(data: bytes) -> int:
-    """The usual answer: it came whole, ended well, and the server is idle. −1 for anything else.
+    """The row count of a complete, successful answer after which the server is idle; −1 for any other data.
 
-    From message to message, for a row may hold any bytes, also those of a message.
+    Reads message by message, because a row may contain bytes that look like a message.
     """
     if not data.endswith(_READY_IDLE):
         return -1

@@ -1,4 +1,4 @@
-"""Messages ahead of time: operations drawn in the mix's order and encoded by the thousand, ready to be sent as they are."""
+"""PostgreSQL messages encoded in advance: thousands of operations in the order of the mix, ready to send."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ OIDS = {
 }
 _FIXED = {ValueType.INT: ">i4", ValueType.BIGINT: ">i8", ValueType.FLOAT: ">f8", ValueType.TIMESTAMP: ">i8"}
 _UUID_LENGTH = 36
-_POSTGRES_EPOCH_US = 946_684_800_000_000  #: 2000-01-01, from where PostgreSQL counts
+_POSTGRES_EPOCH_US = 946_684_800_000_000  #: 2000-01-01, the epoch of PostgreSQL's timestamps
 
 
 @dataclass(frozen=True, slots=True)
 class MessageBlock:
-    """Encoded messages in the order they shall be sent."""
+    """Encoded messages in the order they are sent."""
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.uint32]
@@ -58,14 +58,14 @@ def statement_name(operation: int, statement: int) -> str:
 
 
 class BlockMaker:
-    """Draws and encodes one worker's operations. The mix is exact over every hundred of them."""
+    """Draws and encodes one worker's operations. Every hundred operations follow the mix exactly."""
 
     def __init__(self, load: Load, draw: Draw) -> None:
         self._round = np.asarray(cycle([each.weight for each in load.used]), dtype=np.int16)
         self._operations = [_OperationMaker(index, each, draw) for index, each in enumerate(load.used)]
 
     def make(self, operations: int) -> MessageBlock:
-        """The next block, of about so many operations: whole rounds of the mix."""
+        """The next block of about this many operations: complete rounds of the mix."""
         order = np.tile(self._round, max(1, operations // len(self._round)))
         counts = np.bincount(order, minlength=len(self._operations))
         made = [maker.make(int(count)) for maker, count in zip(self._operations, counts, strict=True)]
@@ -77,14 +77,14 @@ class _Made:
     """The messages of one kind of operation, operation after operation."""
 
     data: bytes
-    lengths: NDArray[np.uint32]  #: of messages: a row for each operation
+    lengths: NDArray[np.uint32]  #: of each message: one row per operation, one column per statement
 
     @property
     def steps(self) -> int:
         return int(self.lengths.shape[1])
 
     def pieces(self) -> Iterator[bytes]:
-        """The messages of each operation together."""
+        """The bytes of each operation: all its messages joined."""
         ends = np.cumsum(self.lengths.sum(axis=1, dtype=np.int64)).tolist()
         return map(self.data.__getitem__, map(slice, [0, *ends[:-1]], ends))
 
@@ -102,11 +102,11 @@ class _OperationMaker:
             for source in sources:
                 earlier.append(source.next(count, earlier))
             columns.append(encoder.encode(count, earlier[first:]))
-        return _woven(columns, count)
+        return _by_operation(columns, count)
 
 
 def _size(value: Value) -> int | None:
-    """How many bytes it always takes; None when that differs."""
+    """How many bytes every value takes; None if the size varies."""
     match value:
         case RandomText(length=length):
             return length
@@ -117,28 +117,28 @@ def _size(value: Value) -> int | None:
 
 
 class _FixedEncoder:
-    """All values of fixed size: one template, its holes filled for a thousand messages at once."""
+    """For values of fixed size: one template, whose gaps are filled for thousands of messages at once."""
 
     def __init__(self, name: str, statement: Statement, sizes: Sequence[int]) -> None:
         body = pgwire.bind_head(name, len(sizes))
-        self._holes: list[tuple[slice, ValueType]] = []
+        self._gaps: list[tuple[slice, ValueType]] = []
         for value, size in zip(statement.values, sizes, strict=True):
             body += struct.pack("!i", size)
             begin = 5 + len(body)
-            self._holes.append((slice(begin, begin + size), value.type))
+            self._gaps.append((slice(begin, begin + size), value.type))
             body += bytes(size)
         text = pgwire.message(b"B", body + pgwire.BIND_TAIL) + pgwire.execute() + pgwire.SYNC
         self._template = np.frombuffer(text, dtype=np.uint8)
 
     def encode(self, count: int, values: Sequence[Drawn]) -> list[bytes] | NDArray[np.uint8]:
         filled = np.tile(self._template, (count, 1))
-        for (hole, kind), drawn in zip(self._holes, values, strict=True):
-            filled[:, hole] = _raw(kind, drawn, hole.stop - hole.start)
+        for (gap, kind), drawn in zip(self._gaps, values, strict=True):
+            filled[:, gap] = _raw(kind, drawn, gap.stop - gap.start)
         return filled
 
 
 def _raw(kind: ValueType, drawn: Drawn, size: int) -> NDArray[np.uint8]:
-    """Values of fixed size as they are sent, a row for each."""
+    """Values of fixed size in wire format, one row per value."""
     if kind is ValueType.TEXT:
         return np.asarray(drawn.tolist(), dtype=f"S{size}").view(np.uint8).reshape(len(drawn), size)
     numbers = drawn - _POSTGRES_EPOCH_US if kind is ValueType.TIMESTAMP else drawn
@@ -146,7 +146,7 @@ def _raw(kind: ValueType, drawn: Drawn, size: int) -> NDArray[np.uint8]:
 
 
 class _FreeEncoder:
-    """Values of any size: message by message."""
+    """For values of varying size: encodes one message at a time."""
 
     def __init__(self, name: str, statement: Statement) -> None:
         self._head = pgwire.bind_head(name, len(statement.values))
@@ -175,8 +175,8 @@ def _encoder(name: str, statement: Statement) -> _FixedEncoder | _FreeEncoder:
     return _FixedEncoder(name, statement, sizes) if len(sizes) == len(statement.values) else _FreeEncoder(name, statement)
 
 
-def _woven(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int) -> _Made:
-    """The statements of each operation one after the other."""
+def _by_operation(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int) -> _Made:
+    """Join the statements' messages operation by operation."""
     fixed = [column for column in columns if isinstance(column, np.ndarray)]
     if len(fixed) == len(columns):
         lengths = np.asarray([column.shape[1] for column in fixed], dtype=np.uint32)
@@ -187,7 +187,7 @@ def _woven(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int) -> _M
 
 
 def _interleaved(order: NDArray[np.int16], made: Sequence[_Made]) -> MessageBlock:
-    """The operations in the mix's order."""
+    """One block with the operations of all kinds in the order of the mix."""
     data = made[0].data if len(made) == 1 else _in_order(order, made)
     steps = np.asarray([each.steps for each in made])[order]
     kinds = np.repeat(order, steps)

@@ -1,4 +1,4 @@
-"""Sessions whose operation was given up: the server is told to stop it, then they are closed. A few threads, a bounded time."""
+"""Cancels operations that timed out: asks the server to stop them, then closes their sessions, in a few background threads."""
 
 import logging
 import time
@@ -12,44 +12,46 @@ from drumbeat.core.errors import InvalidSettings
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
-_EACH = timedelta(seconds=2)  #: for the server to take one request
-_LAST = 3.0  #: seconds for what is left when all is closed
+_EACH = timedelta(seconds=2)  #: timeout of one cancel request
+_LAST = 3.0  #: seconds given to the remaining requests on close
 
 
 class Cancels:
-    """Any thread may hand sessions over; none of them waits."""
+    """Cancels and closes sessions in the background. Any thread may call ``end``, which never blocks."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._until = float("inf")
-        self._complaint = ""
+        self._last_error = ""
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="cancel")
 
     def end(self, session: PostgresSession, then: Callable[[], None]) -> None:
-        """Stop what it runs and close it; ``then`` is called in any case. The session stays open meanwhile: a pooler between
-        us and the server forgets a client's key with the client."""
+        """Cancel the session's operation, close the session, and always call ``then``.
+
+        The session stays open until then: a connection pooler forgets a client's cancel key when the client leaves.
+        """
         self._threads.submit(self._end, session, then)
 
     def _end(self, session: PostgresSession, then: Callable[[], None]) -> None:
         try:
-            self._tell(session)
+            self._cancel(session)
         except (OSError, InvalidSettings) as exc:
-            self._complain(str(exc))
+            self._warn(str(exc))
         finally:
             session.close()
             then()
 
-    def _tell(self, session: PostgresSession) -> None:
+    def _cancel(self, session: PostgresSession) -> None:
         if time.monotonic() > self._until:
-            raise TimeoutError("there was no time left to stop it")
+            raise TimeoutError("no time left to send the cancel request")
         cancel(self._address, session, _EACH)
 
-    def _complain(self, why: str) -> None:
-        if why != self._complaint:
-            self._complaint = why
-            log.warning("operations that were given up may go on at %s: %s", self._address.location, why)
+    def _warn(self, reason: str) -> None:
+        if reason != self._last_error:
+            self._last_error = reason
+            log.warning("failed to cancel timed-out operations at %s: %s; they may still run", self._address.location, reason)
 
     def close(self) -> None:
-        """Wait for those on their way. Blocks, but not for long, whatever the server does."""
+        """Wait a few seconds at most for the requests that are still queued or running. Blocks."""
         self._until = time.monotonic() + _LAST
         self._threads.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""A connection's place in the general engine: what it runs, and that each operation is recorded once."""
+"""A connection of the generic engine: which operation it runs, and that each operation is recorded exactly once."""
 
 import asyncio
 import time
@@ -15,28 +15,28 @@ from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 
 _now = time.monotonic_ns
 
-Turn = tuple[int, Values, int, int, int]  #: an operation that runs: kind, values, epoch, due, start
+Turn = tuple[int, Values, int, int, int]  #: a running operation: kind, values, epoch, due, start
 
 
 @dataclass(slots=True)
 class Shared:
-    """What all connections of an engine have in common."""
+    """State shared by all connections of an engine."""
 
     gate: PacingGate
-    supply: OperationSource
+    source: OperationSource
     think_seconds: float
-    failed: Callable[[int, OperationFailure, Values], None]  #: told of each operation that failed
+    failed: Callable[[int, OperationFailure, Values], None]  #: called for each failed operation
     epoch: int = 0
 
 
 class ConnectionSlot:
-    """What there is to know of a connection, whoever runs it.
+    """The state of one connection, the same for async and threaded connections.
 
-    ``running`` holds the operation that runs, or nothing. Whoever takes it out, records it: the connection itself, or the
-    engine when it gives the operation up. So each is recorded once, though they may be in different threads.
+    ``running`` holds the running operation, or nothing. The code that removes it also records it: the connection itself, or
+    the engine when it gives the operation up. So each is recorded once, even if the two are in different threads.
     """
 
-    __slots__ = ("busy", "expired", "number", "recorder", "running", "scope", "served", "shared", "stopped", "wanted")
+    __slots__ = ("busy", "expired", "number", "recorder", "running", "served", "shared", "stopped", "timeout", "wanted")
 
     def __init__(self, number: int, shared: Shared, recorder: Recorder) -> None:
         self.number = number
@@ -45,22 +45,22 @@ class ConnectionSlot:
         self.running: list[Turn] = []
         self.busy = False  #: from before an operation begins until after it is recorded
         self.expired: Turn | None = None  #: the operation that took too long and was interrupted
-        self.scope: asyncio.Timeout | None = None  #: how long the engine waits for this connection
+        self.timeout: asyncio.Timeout | None = None  #: of the engine's current wait for this connection
         self.wanted = True
         self.stopped = asyncio.Event()
         self.served = False  #: whether it has done anything since it connected
 
     def begin(self, due: int) -> Turn | None:
-        """The next operation, its clock running; None when the gate was closed meanwhile.
+        """Start the next operation and its clock; None if the gate has been closed.
 
-        It is seen to be busy before the gate is asked, and the gate is closed before anybody looks who is busy: so who has
-        closed it and sees nobody busy can be sure that nothing will begin, and that all that ended is recorded.
+        ``busy`` is set before the gate is checked, and the engine closes the gate before it checks ``busy``. So an engine that
+        has closed the gate and finds no connection busy knows that nothing will begin and that all results are recorded.
         """
         shared = self.shared
-        kind, values = drawn = shared.supply.next()
+        kind, values = drawn = shared.source.next()
         self.busy = True
         if not shared.gate.accepting:
-            shared.supply.put_back(drawn)
+            shared.source.put_back(drawn)
             self.busy = False
             return None
         start = _now()
@@ -71,7 +71,7 @@ class ConnectionSlot:
     def succeeded(self, turn: Turn, rows: int) -> None:
         end = _now()
         self.served = True
-        if self._is_mine():
+        if self._take_running():
             kind, _, epoch, due, start = turn
             self.recorder.add(due, start, end - start, self.number, rows, kind, OK, epoch, b"")
         self.busy = False
@@ -80,17 +80,17 @@ class ConnectionSlot:
         end = _now()
         if turn is self.expired:
             failure.outcome = TIMED_OUT
-        if self._is_mine():
+        if self._take_running():
             kind, values, epoch, due, start = turn
             code = failure.code.encode()
             self.recorder.add(due, start, end - start, self.number, 0, kind, failure.outcome, epoch, code)
             self.shared.failed(kind, failure, values)
         self.busy = False
 
-    def give_up(self, turn: Turn, recorder: Recorder, why: str) -> bool:
-        """Record an operation as timed out, for whoever writes to this recorder; answers whether it was still running.
+    def give_up(self, turn: Turn, recorder: Recorder, reason: str) -> bool:
+        """Record an operation as timed out in the caller's recorder; returns whether it was still running.
 
-        The connection is no longer wanted, whichever: it must begin nothing that nobody would see the end of.
+        Either way the connection is stopped: an operation that it began now would never be recorded.
         """
         self.wanted = False
         try:
@@ -99,7 +99,7 @@ class ConnectionSlot:
             return False
         kind, values, epoch, due, start = turn
         recorder.add(due, start, _now() - start, self.number, 0, kind, TIMED_OUT, epoch, b"")
-        self.shared.failed(kind, OperationFailure(TIMED_OUT, "", why), values)
+        self.shared.failed(kind, OperationFailure(TIMED_OUT, "", reason), values)
         self.busy = False
         return True
 
@@ -108,24 +108,24 @@ class ConnectionSlot:
         self.stopped.set()
 
     async def rest(self, seconds: float) -> None:
-        """Wait, unless it is stopped."""
+        """Sleep, but wake up early when the connection is stopped."""
         await rest(self.stopped, seconds)
 
     @asynccontextmanager
     async def within(self, seconds: float | None) -> AsyncIterator[None]:
-        """Raises TimeoutError when that takes longer, or when it is ``cut``."""
-        async with asyncio.timeout(seconds) as self.scope:
+        """Raises TimeoutError when the block takes longer, or when ``end_wait`` is called."""
+        async with asyncio.timeout(seconds) as self.timeout:
             try:
                 yield
             finally:
-                self.scope = None
+                self.timeout = None
 
-    def cut(self, after: float = 0.0) -> None:
-        """Wait no longer than this for what the engine waits for here."""
-        if self.scope is not None:
-            self.scope.reschedule(asyncio.get_running_loop().time() + after)
+    def end_wait(self, after: float = 0.0) -> None:
+        """Let the engine's current wait for this connection time out after this many seconds."""
+        if self.timeout is not None:
+            self.timeout.reschedule(asyncio.get_running_loop().time() + after)
 
-    def _is_mine(self) -> bool:
+    def _take_running(self) -> bool:
         try:
             self.running.pop()
         except IndexError:
@@ -134,10 +134,10 @@ class ConnectionSlot:
 
 
 class DriverConnection(Protocol):
-    """A connection, however its driver wants to be called."""
+    """A connection, whether its database driver is async or blocking."""
 
     @property
-    def place(self) -> ConnectionSlot: ...
+    def slot(self) -> ConnectionSlot: ...
 
     @property
     def is_connecting(self) -> bool:
@@ -145,17 +145,17 @@ class DriverConnection(Protocol):
         ...
 
     async def connect(self) -> None:
-        """Raises Failure, or InvalidInput when it can never work."""
+        """Raises OperationFailure, or InvalidInput when a retry cannot help."""
         ...
 
     async def drive(self) -> None:
-        """Run operations until the connection is no longer wanted or its session is lost."""
+        """Run operations until the connection is stopped or its session is lost."""
         ...
 
     async def close(self) -> None: ...
 
     def discard(self) -> None:
-        """Close it without waiting: it does not answer."""
+        """Close a connection that does not respond, without waiting for it."""
         ...
 
     def interrupt(self) -> None:
@@ -163,12 +163,12 @@ class DriverConnection(Protocol):
         ...
 
     def stop(self) -> None:
-        """No longer wanted: let what runs finish, begin nothing more."""
+        """Let the running operation finish, and begin no other."""
         ...
 
 
 async def rest(until: asyncio.Event, seconds: float) -> None:
-    """Wait, but not beyond an event."""
+    """Sleep, but wake up early when the event is set."""
     try:
         async with asyncio.timeout(seconds):
             await until.wait()

@@ -1,4 +1,4 @@
-"""Connections of two kinds, as their drivers want to be called: each takes its turn, runs an operation, and begins again."""
+"""Connections for async and for blocking database drivers: wait for a turn, run an operation, repeat."""
 
 import asyncio
 import logging
@@ -17,10 +17,10 @@ _CLOSE_SECONDS = 1.0
 
 
 class AsyncConnection:
-    """One of many in the event loop's thread."""
+    """A connection that shares the event loop's thread with others."""
 
-    def __init__(self, place: ConnectionSlot, sessions: AsyncSessions) -> None:
-        self.place = place
+    def __init__(self, slot: ConnectionSlot, sessions: AsyncSessions) -> None:
+        self.slot = slot
         self._sessions = sessions
         self._session: AsyncSession | None = None
         self._woken: asyncio.Future[int] | None = None
@@ -35,21 +35,21 @@ class AsyncConnection:
     async def drive(self) -> None:
         if self._session is None:
             return
-        place, shared, execute = self.place, self.place.shared, self._session.execute
-        while place.wanted:
+        slot, shared, execute = self.slot, self.slot.shared, self._session.execute
+        while slot.wanted:
             due = AT_ONCE if shared.gate.free else await self._due()
-            if due == STOP or (turn := place.begin(due)) is None:
+            if due == STOP or (turn := slot.begin(due)) is None:
                 continue
             try:
                 rows = await execute(turn[0], turn[1])
             except Exception as error:
-                place.failed(turn, failure := _failure(error))
+                slot.failed(turn, failure := _failure(error))
                 if failure.lost:
                     return
             else:
-                place.succeeded(turn, rows)
+                slot.succeeded(turn, rows)
             if shared.think_seconds and shared.gate.free:
-                await place.rest(shared.think_seconds)
+                await slot.rest(shared.think_seconds)
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -58,7 +58,7 @@ class AsyncConnection:
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await session.close()
             except Exception as error:
-                log.info("a connection did not close in order: %r", error)
+                log.info("a connection did not close cleanly: %r; dropping it", error)
                 session.interrupt()
 
     def discard(self) -> None:
@@ -70,15 +70,15 @@ class AsyncConnection:
             self._session.interrupt()
 
     def stop(self) -> None:
-        self.place.stop()
-        self.place.shared.gate.leave(self)
+        self.slot.stop()
+        self.slot.shared.gate.leave(self)
 
     def wake(self, due: int) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(due)
 
     async def _due(self) -> int:
-        due = self.place.shared.gate.turn(self)
+        due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due
         self._woken = asyncio.get_running_loop().create_future()
@@ -86,22 +86,22 @@ class AsyncConnection:
 
 
 class ThreadConnection:
-    """One in a thread of its own."""
+    """A connection in its own thread."""
 
-    def __init__(self, place: ConnectionSlot, sessions: BlockingSessions) -> None:
-        self.place = place
+    def __init__(self, slot: ConnectionSlot, sessions: BlockingSessions) -> None:
+        self.slot = slot
         self._sessions = sessions
         self._session: BlockingSession | None = None
         self._lane: Lane | None = None
         self._stopped = threading.Event()
-        self._mail: SimpleQueue[int] = SimpleQueue()
+        self._turns: SimpleQueue[int] = SimpleQueue()
 
     @property
     def is_connecting(self) -> bool:
         return self._session is None
 
     async def connect(self) -> None:
-        self._lane = Lane(f"drumbeat-connection-{self.place.number}")
+        self._lane = Lane(f"drumbeat-connection-{self.slot.number}")
         await self._lane.run(self._connect)
 
     def _connect(self) -> None:
@@ -112,19 +112,19 @@ class ThreadConnection:
             await self._lane.run(lambda: self._drive(session))
 
     def _drive(self, session: BlockingSession) -> None:
-        place, shared, execute = self.place, self.place.shared, session.execute
-        while place.wanted:
+        slot, shared, execute = self.slot, self.slot.shared, session.execute
+        while slot.wanted:
             due = AT_ONCE if shared.gate.free else self._due()
-            if due == STOP or (turn := place.begin(due)) is None:
+            if due == STOP or (turn := slot.begin(due)) is None:
                 continue
             try:
                 rows = execute(turn[0], turn[1])
             except Exception as error:
-                place.failed(turn, failure := _failure(error))
+                slot.failed(turn, failure := _failure(error))
                 if failure.lost:
                     return
             else:
-                place.succeeded(turn, rows)
+                slot.succeeded(turn, rows)
             if shared.think_seconds and shared.gate.free:
                 self._stopped.wait(shared.think_seconds)
 
@@ -135,11 +135,11 @@ class ThreadConnection:
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await lane.run(self._close)
             except Exception as error:
-                log.info("a connection did not close in order: %r", error)
+                log.info("a connection did not close cleanly: %r; dropping it", error)
             lane.end()
 
     def discard(self) -> None:
-        """What its thread does now may still end, and a session come of it: that is closed too."""
+        """The thread may still be connecting: the session that it opens then is closed as well."""
         self.interrupt()
         lane, self._lane = self._lane, None
         if lane is not None:
@@ -156,26 +156,26 @@ class ThreadConnection:
             session.interrupt()
 
     def stop(self) -> None:
-        self.place.stop()
+        self.slot.stop()
         self._stopped.set()
-        self.place.shared.gate.leave(self)
+        self.slot.shared.gate.leave(self)
 
     def wake(self, due: int) -> None:
-        self._mail.put(due)
+        self._turns.put(due)
 
     def _due(self) -> int:
-        """Whoever stops us looks for us among those who wait; if that was too early, we leave by ourselves."""
-        due = self.place.shared.gate.turn(self)
+        """The next due time. ``stop`` wakes only a waiting connection; one stopped before it waits leaves by itself here."""
+        due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due
-        if not self.place.wanted:
-            self.place.shared.gate.leave(self)
-        return self._mail.get()
+        if not self.slot.wanted:
+            self.slot.shared.gate.leave(self)
+        return self._turns.get()
 
 
 def _failure(error: Exception) -> OperationFailure:
-    """The target's own words, or, for an error it did not expect, ours; such a session is not trusted any more."""
+    """The target's failure; an error that the target did not expect counts as a lost session, whose state is unknown."""
     if isinstance(error, OperationFailure):
         return error
-    log.warning("a session failed unexpectedly", exc_info=error)
+    log.warning("a session failed with an unexpected error; opening a new one", exc_info=error)
     return OperationFailure(FAILED, "", f"{type(error).__name__}: {error}", lost=True)

@@ -1,4 +1,4 @@
-"""Places for connections, numbered from 0: which are taken, and what must happen for them to be as many as wanted."""
+"""Numbered connection slots: which are open, which are missing, and which are too many."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from drumbeat.bench.driver.session import PostgresSession
 
 @dataclass(slots=True)
 class ConnectionSlots:
-    """Which connections there are, and which are on their way."""
+    """The connections that are open, opening and closing, by slot number from 0."""
 
     wanted: int = 0
     open: dict[int, PostgresSession] = field(default_factory=dict)
     opening: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     tries: Counter[int] = field(default_factory=Counter)
-    changed: bool = True  #: since they were last made to be as wanted
+    changed: bool = True  #: whether ``missing`` or ``surplus`` may have changed since the last check
 
     def missing(self) -> list[int]:
-        return [place for place in range(self.wanted) if place not in self.open and place not in self.opening]
+        return [slot for slot in range(self.wanted) if slot not in self.open and slot not in self.opening]
 
     def surplus(self) -> list[int]:
-        return [place for place in self.open if place >= self.wanted and place not in self.leaving]
+        return [slot for slot in self.open if slot >= self.wanted and slot not in self.leaving]

@@ -1,9 +1,9 @@
-/* The hot path: many PostgreSQL connections, one thread, no Python.
+/* The hot path of the load driver: many PostgreSQL connections in one thread, without Python.
  *
- * Messages come encoded (Bind, Execute, Sync), in blocks that Python fills ahead; records of what became of each leave in a
- * buffer that Python empties behind. In between: send, wait, read, look only at the few bytes that matter, note the time.
- * Sockets are handed over connected, authenticated, prepared and non-blocking, and are closed by whoever opened them.
- * Plain C without Python.h, so that one library serves every Python; ctypes drops the GIL for the whole of core_run.
+ * Python encodes the messages (Bind, Execute, Sync) in advance, in blocks, and reads the results as an array of records.
+ * This code sends the messages, waits, reads the few bytes of each answer that matter, and records the times.
+ * Python opens and closes the sockets; each is connected, authenticated, prepared and non-blocking when it is added.
+ * Plain C without Python.h, so that one library works with every Python; ctypes releases the GIL during core_run.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,29 +18,29 @@
 #include <unistd.h>
 
 #define READ_SIZE 65536
-#define KEPT 192          /* of a message that must be looked into: CommandComplete, ErrorResponse */
+#define KEPT 192          /* bytes kept of a message whose content matters: CommandComplete, ErrorResponse */
 #define EVENTS_AT_ONCE 256
-#define COMPLAINTS 64     /* sorts of error whose words are kept */
-#define DEBTS 64          /* changes of the rate that what is overdue may stem from before */
-#define MOST_OVERDUE 1000000000000 /* operations: no rate and no pause makes a number that does not fit */
-#define SWEEP_NS 50000000 /* how often running operations are checked against the limit */
+#define COMPLAINTS 64     /* SQLSTATEs whose first message is kept */
+#define DEBTS 64          /* earlier rates whose overdue operations are remembered */
+#define MOST_OVERDUE 1000000000000 /* operations; limits the count so that it cannot overflow */
+#define SWEEP_NS 50000000 /* how often running operations are checked for a timeout */
 
 enum { OK = 0, FAILED = 1, TIMED_OUT = 2, LOST = 3 };                            /* record.outcome */
 enum { FREE = 0, IDLE = 1, BUSY = 2, THINKING = 3, DEAD = 4, RETIRED = 5 };      /* connection.state */
 
 typedef struct {
-    int64_t due;      /* when it should have begun; in a closed loop, when it began */
+    int64_t due;      /* when it should have started; in a closed loop, when it started */
     int64_t start;    /* when its first byte was sent */
     int64_t duration; /* from start to the last byte of its answer */
     int32_t connection;
     int32_t rows;
     int16_t kind;
     uint8_t outcome;
-    uint8_t epoch; /* the phase it began in */
+    uint8_t epoch; /* the phase it started in */
     char sqlstate[8];
 } record;
 
-typedef struct { /* Python's memory: core_feed_block says for how long it must stay */
+typedef struct { /* Python's memory: core_feed_block returns which blocks must stay allocated */
     const uint8_t *bytes;
     const uint32_t *offsets; /* count + 1 of them, none smaller than the one before */
     const int16_t *kinds;
@@ -63,21 +63,21 @@ typedef struct {
     uint32_t kept;
     uint8_t body[KEPT];
     char sqlstate[8];
-    /* what the socket would not take yet */
+    /* bytes that the socket has not accepted yet */
     uint8_t *unsent;
     size_t unsent_length, unsent_sent;
-    /* the rest of an operation of several messages: where each ends, and after that their bytes */
+    /* the later messages of an operation: first where each ends, then their bytes */
     uint32_t *step_ends;
     uint32_t steps, step;
-    int32_t next; /* in the queue of the idle, or of the thinking */
+    int32_t next; /* in the queue of idle or of thinking connections */
 } connection;
 
-typedef struct { /* what the server said when it first answered with this SQLSTATE */
+typedef struct { /* the server's message when it first answered with this SQLSTATE */
     char sqlstate[8];
     char words[KEPT];
 } complaint;
 
-typedef struct { /* operations that fell due at a rate of before */
+typedef struct { /* overdue operations from an earlier rate */
     double due, interval;
     int64_t count;
 } debt;
@@ -90,12 +90,12 @@ typedef struct {
     int32_t idle_head, idle_tail, thinking_head, thinking_tail;
     record *records;
     uint32_t room, recorded;
-    int32_t *news; /* connections that died or retired since Python last looked */
+    int32_t *news; /* connections that died or retired since the last core_take_news */
     uint32_t news_count;
     int64_t limit_ns, think_ns, next_sweep, armed;
-    uint8_t paced;                /* open loop: operations have a time of their own */
+    uint8_t paced;                /* open loop: each operation has a due time */
     double interval_ns, next_due; /* 0: nothing more becomes due */
-    debt debts[DEBTS];            /* the oldest first, all due before next_due */
+    debt debts[DEBTS];            /* oldest first, all due before next_due */
     int32_t owing;
     int64_t operations, failed, sent_late_ns;
     int32_t in_flight;
@@ -128,7 +128,7 @@ void core_free(core *c) {
     free(c);
 }
 
-/* NULL where there is no memory or no descriptor left. records has this much room, news one place for each connection. */
+/* Create a core; NULL if memory or file descriptors ran out. records has this much room, news one entry per connection. */
 core *core_new(int32_t connections, record *records, uint32_t room, int32_t *news) {
     if (connections < 1) return NULL;
     core *c = calloc(1, sizeof *c);
@@ -175,7 +175,7 @@ static void queue_remove(core *c, int32_t *head, int32_t *tail, int32_t i) {
     if (*tail == i) *tail = before;
 }
 
-/* There is room: a place is told of once, and is not taken again before Python has heard of it (core_add). */
+/* news cannot overflow: a slot is reported once, and is not reused before Python has collected it (core_add). */
 static void tell(core *c, int32_t i) { c->news[c->news_count++] = i; }
 
 static void make_idle(core *c, int32_t i) {
@@ -187,7 +187,7 @@ static void make_idle(core *c, int32_t i) {
         return;
     }
     k->state = IDLE;
-    if (c->lifo && c->idle_head >= 0) { /* the hottest first */
+    if (c->lifo && c->idle_head >= 0) { /* most recently used connection first */
         k->next = c->idle_head;
         c->idle_head = i;
     } else {
@@ -197,7 +197,7 @@ static void make_idle(core *c, int32_t i) {
 
 static int is_place(core *c, int32_t i) { return i >= 0 && i < c->size; }
 
-/* Take over a connected socket as number i. */
+/* Add a connected socket as connection i. */
 int core_add(core *c, int32_t i, int fd) {
     if (!is_place(c, i)) return -EINVAL;
     connection *k = &c->all[i];
@@ -212,12 +212,12 @@ int core_add(core *c, int32_t i, int fd) {
     return 0;
 }
 
-/* Let number i finish what it runs and then be told as retired. One that is idle is told at the next run. */
+/* Let connection i finish its operation and then report it as retired. An idle one is reported at the next run. */
 void core_retire(core *c, int32_t i) {
     if (is_place(c, i)) c->all[i].retiring = 1;
 }
 
-/* What state number i is in; a dead or retired one is freed by asking. */
+/* The state of connection i; frees the slot of a dead or retired one. */
 int core_collect(core *c, int32_t i) {
     if (!is_place(c, i)) return FREE;
     int state = c->all[i].state;
@@ -225,7 +225,7 @@ int core_collect(core *c, int32_t i) {
     return state;
 }
 
-/* The block to send from, NULL where there is none. One that is used up makes way for the next one. */
+/* The block to send from, or NULL. Replaces a used-up block by the next one. */
 static block *next_block(core *c) {
     if (c->now.used >= c->now.count) {
         c->now = c->next;
@@ -234,11 +234,11 @@ static block *next_block(core *c) {
     return c->now.used < c->now.count ? &c->now : NULL;
 }
 
-/* How many blocks wait: 0 (starving), 1 or 2. */
+/* How many blocks are queued: 0 (starving), 1 or 2. */
 int core_blocks(core *c) { return (next_block(c) != NULL) + (c->next.used < c->next.count); }
 
-/* Take a block, to be sent after those that wait. Answers how many of the blocks fed last, this one among them, are still read
- * from and must stay where they are; 0: two wait already, and this one was not taken. */
+/* Queue a block. Returns how many of the most recent blocks, including this one, are still in use and must stay allocated;
+ * 0 if two blocks are queued already, so that this one was refused. */
 int core_feed_block(core *c, const uint8_t *bytes, const uint32_t *offsets, const int16_t *kinds, const uint8_t *more,
                     uint32_t count) {
     int waiting = core_blocks(c);
@@ -253,14 +253,14 @@ void core_set(core *c, int64_t limit_ns, int64_t think_ns, uint8_t lifo) {
     c->lifo = lifo;
 }
 
-/* What has fallen due at the rate of now, and was not begun. */
+/* How many operations are due at the current rate and have not begun. */
 static int64_t overdue(core *c, double now) {
     if (c->interval_ns <= 0 || c->next_due > now) return 0;
     double passed = (now - c->next_due) / c->interval_ns;
     return passed < MOST_OVERDUE ? (int64_t)passed + 1 : MOST_OVERDUE;
 }
 
-/* Keep what is overdue, for the rate is about to change. Where the list is full, the last of it is as if there were more. */
+/* Remember the overdue operations before the rate changes. If the list is full, add them to its last entry. */
 static void owe(core *c, double now) {
     int64_t count = overdue(c, now);
     if (!count) return;
@@ -269,8 +269,8 @@ static void owe(core *c, double now) {
     c->next_due += (double)count * c->interval_ns;
 }
 
-/* Operations due at a rate of their own, whatever the server does (open loop); 0: none become due; below 0: as fast as
- * connections come free. What is due stays so, and a rate that stays the same changes nothing. */
+/* Make operations due at a fixed rate, independent of the server (open loop); 0: none become due; below 0: send as fast as
+ * connections become free. Operations that are due stay due; setting the same rate again changes nothing. */
 void core_set_rate(core *c, double per_second) {
     uint8_t paced = per_second >= 0;
     double interval = per_second > 0 ? 1e9 / per_second : 0, now = (double)now_ns();
@@ -283,7 +283,7 @@ void core_set_rate(core *c, double per_second) {
     c->interval_ns = interval;
 }
 
-/* What is due is owed no more. */
+/* Drop the operations that are due. */
 void core_forgive(core *c) {
     double now = (double)now_ns();
     c->owing = 0;
@@ -306,7 +306,7 @@ static void take_due(core *c) {
     if (--oldest->count == 0) memmove(oldest, oldest + 1, (size_t)--c->owing * sizeof *oldest);
 }
 
-/* Whether operations may begin. When they may again, nothing is owed for the time they might not. */
+/* Allow or stop new operations. When they are allowed again, only operations due from now on are sent. */
 void core_accept(core *c, uint8_t accepting) {
     if (accepting && !c->accepting) {
         c->next_due = (double)now_ns();
@@ -319,7 +319,7 @@ int32_t core_in_flight(core *c) { return c->in_flight; }
 int64_t core_operations(core *c) { return c->operations; }
 int64_t core_failed(core *c) { return c->failed; }
 
-/* Operations that are due and have no connection to run on. */
+/* How many operations are due while every connection is busy. */
 int64_t core_backlog(core *c) {
     if (!c->accepting || c->idle_head >= 0) return 0;
     int64_t count = overdue(c, (double)now_ns());
@@ -372,14 +372,14 @@ static void watch(core *c, int32_t i, uint32_t events) {
     epoll_ctl(c->epoll, EPOLL_CTL_MOD, c->all[i].fd, &e);
 }
 
-/* How much the socket took, 0 where it takes nothing now, -1 where it is lost. */
+/* How many bytes the socket accepted: 0 if none for now, -1 if the connection is lost. */
 static ssize_t offer(connection *k, const uint8_t *bytes, size_t length) {
     ssize_t sent = send(k->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return sent;
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
 }
 
-/* Keep bytes to be sent after those that are kept already. */
+/* Append bytes to those that are still to be sent. */
 static int keep_unsent(core *c, int32_t i, const uint8_t *bytes, size_t length) {
     connection *k = &c->all[i];
     uint8_t *kept = realloc(k->unsent, k->unsent_length + length);
@@ -391,7 +391,7 @@ static int keep_unsent(core *c, int32_t i, const uint8_t *bytes, size_t length) 
     return 1;
 }
 
-/* Whether the connection is still of use. A server that answers early may leave bytes unsent: they go first. */
+/* Send bytes after those still unsent (a server may answer early). Returns 0 if the connection is lost. */
 static int send_bytes(core *c, int32_t i, const uint8_t *bytes, size_t length) {
     connection *k = &c->all[i];
     ssize_t sent = k->unsent_length ? 0 : offer(k, bytes, length);
@@ -412,12 +412,12 @@ static void send_more(core *c, int32_t i, int64_t now) {
     watch(c, i, EPOLLIN);
 }
 
-/* Whether an operation may begin; records must have room for every one that is under way. */
+/* Whether an operation may begin; records must have room for every one in flight. */
 static int may_begin(core *c) {
     return c->accepting && c->recorded + (uint32_t)c->in_flight + 1 < c->room && next_block(c) != NULL;
 }
 
-/* Keep the later messages of an operation, for their block may be gone when their turn comes. */
+/* Copy the later messages of an operation, because their block may be freed before they are sent. */
 static int keep_steps(connection *k, const block *b, uint32_t first, uint32_t last) {
     uint32_t count = last - first + 1, from = b->offsets[first], length = b->offsets[last + 1] - from;
     uint32_t *kept = realloc(k->step_ends, count * sizeof *kept + length);
@@ -477,7 +477,7 @@ static void after_operation(core *c, int32_t i, int64_t now) {
     make_idle(c, i);
 }
 
-/* The server is ready again: go on with the operation, or note its end. */
+/* The server is ready again: send the next message of the operation, or record its end. */
 static void ready(core *c, int32_t i, uint8_t transaction, int64_t now) {
     connection *k = &c->all[i];
     if (k->state != BUSY) return;
@@ -501,7 +501,7 @@ static void ready(core *c, int32_t i, uint8_t transaction, int64_t now) {
     after_operation(c, i, now);
 }
 
-/* "SELECT 5", "INSERT 0 5", "UPDATE 5": the last word, where it is a number. */
+/* Add the row count of a command tag ("SELECT 5", "INSERT 0 5", "UPDATE 5"): its last word, if that is a number. */
 static void note_rows(connection *k) {
     int64_t rows = 0;
     int is_number = 1;
@@ -516,7 +516,7 @@ static void note_rows(connection *k) {
     k->rows = rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
 }
 
-/* The words that came with an SQLSTATE when it was first seen; NULL for none. */
+/* The message that first came with an SQLSTATE; NULL if there was none. */
 const char *core_said(core *c, const char *sqlstate) {
     for (uint32_t n = 0; n < c->complained; n++)
         if (!strncmp(c->complaints[n].sqlstate, sqlstate, 5)) return c->complaints[n].words;
@@ -545,7 +545,7 @@ static void note_error(core *c, connection *k) {
     note_words(c, sqlstate, k->body + words, length);
 }
 
-/* Walk through what was read, message by message. */
+/* Process received bytes message by message. */
 static void walk(core *c, int32_t i, const uint8_t *p, const uint8_t *end, int64_t now) {
     connection *k = &c->all[i];
     while (p < end) {
@@ -603,14 +603,14 @@ static void sweep(core *c, int64_t now) {
     c->next_sweep = now + SWEEP_NS;
 }
 
-/* Give up every operation that is running: what a drain does at its limit. */
+/* Record every running operation as timed out, when a drain reaches its time limit. */
 void core_give_up(core *c) {
     int64_t now = now_ns();
     for (int32_t i = 0; i < c->size; i++)
         if (c->all[i].state == BUSY) lose(c, i, TIMED_OUT, now);
 }
 
-/* Connections told to go while they were idle: taken out of the queue. */
+/* Take retiring connections out of the idle queue. */
 static void retire_idle(core *c) {
     int32_t head = -1, tail = -1, i;
     while ((i = queue_pop(c, &c->idle_head, &c->idle_tail)) >= 0) {
@@ -642,7 +642,7 @@ static void begin_what_is_due(core *c, int64_t now) {
     }
 }
 
-/* How long epoll may sleep: until the next thing is due by the clock. */
+/* Set the timer that wakes epoll at the next due operation, timeout check or end of think time. */
 static void arm(core *c, int64_t now, int64_t until) {
     int64_t wake = until;
     if (c->next_sweep < wake && c->limit_ns > 0) wake = c->next_sweep;
@@ -655,7 +655,7 @@ static void arm(core *c, int64_t now, int64_t until) {
     timerfd_settime(c->timer, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
-/* Work for this long, then return to Python: to be fed, emptied and told. Answers with the records that wait. */
+/* Send and receive for this long, then return to Python. Returns how many records wait to be taken. */
 uint32_t core_run(core *c, int64_t budget_ns) {
     struct epoll_event events[EVENTS_AT_ONCE];
     int64_t now = now_ns(), until = now + budget_ns;

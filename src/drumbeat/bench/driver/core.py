@@ -1,4 +1,4 @@
-"""The two cores of the PostgreSQL engine, one in C and one in Python, behind one set of words."""
+"""The interface of the PostgreSQL engine's two cores, one in C and one in Python."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -7,12 +7,12 @@ from typing import Protocol
 
 from drumbeat.bench.driver.blocks import MessageBlock
 
-TOO_MANY_BLOCKS = "expected fewer than two blocks to wait when one more is fed, got two"
-ROOM = 1 << 17  #: records between two visits; far more than any loop can make in a budget
+TOO_MANY_BLOCKS = "expected fewer than two blocks to be queued before feeding another, got two"
+ROOM = 1 << 17  #: records that fit between two calls of ``take``; far more than one ``run`` can produce
 
 
 class ConnectionState(IntEnum):
-    """Of one connection (the same numbers as in core.c)."""
+    """The state of one connection (same numbers as in core.c)."""
 
     FREE = 0
     IDLE = 1
@@ -23,22 +23,22 @@ class ConnectionState(IntEnum):
 
 
 class Core(Protocol):
-    """Many connections, driven by whoever calls ``run``. Not for two threads at once, but for ``set_epoch`` and an end."""
+    """Many connections, driven by one thread that calls ``run``; others may call only ``set_epoch`` and ``accept(False)``."""
 
     def add(self, index: int, connection: socket) -> None:
-        """Take over a connection that is ready for queries. Raises OSError where the place is not free."""
+        """Take over a connection that is ready for queries. Raises OSError if the slot is not free."""
         ...
 
     def retire(self, index: int) -> None:
-        """Let it finish what it runs; then it is told by ``collect``."""
+        """Let the connection finish its operation; ``collect`` reports it afterwards."""
         ...
 
     def collect(self) -> Sequence[tuple[int, ConnectionState]]:
-        """The connections that died or retired since the last call; their places are free from now on."""
+        """The connections that died or retired since the last call; their slots are free from now on."""
         ...
 
     def feed(self, block: MessageBlock) -> None:
-        """Give it messages, to be sent after those it has. Raises ValueError where two blocks wait already."""
+        """Queue messages to be sent. Raises ValueError if two blocks are queued already."""
         ...
 
     def blocks(self) -> int: ...
@@ -46,38 +46,38 @@ class Core(Protocol):
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None: ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """None: as fast as connections come free; 0: nothing becomes due. What is due stays so."""
+        """None: as fast as connections become free; 0: nothing becomes due. Operations that are due stay due."""
         ...
 
     def forgive(self) -> None:
-        """What is due and was not begun is owed no more."""
+        """Drop the operations that are due and have not begun."""
         ...
 
     def set_epoch(self, epoch: int) -> None: ...
 
     def accept(self, accepting: bool) -> None:
-        """Whether operations may begin. False may be said by any thread; after True nothing is owed for the time before."""
+        """Allow or stop new operations; any thread may stop them. Operations due while they were stopped are never sent."""
         ...
 
     def run(self, budget_ns: int) -> None:
-        """Send and receive for this long, or until there is nothing left to send."""
+        """Send and receive for this long, or until there are no messages left to send."""
         ...
 
     def give_up(self) -> None:
-        """Record every operation that is running as timed out; its connection is of no use any more."""
+        """Record every running operation as timed out and drop its connection."""
         ...
 
     def take(self) -> bytes:
-        """The records made since the last call, as the bytes of an array of RECORD: who drives has no time for more."""
+        """The records since the last call as the bytes of a RECORD array; parsing them here would delay the driving thread."""
         ...
 
-    def said(self, sqlstate: str) -> str:
-        """The server's words when it first answered with this; empty where it never did."""
+    def error_message(self, sqlstate: str) -> str:
+        """The server's message when it first answered with this SQLSTATE; empty if it never did."""
         ...
 
     @property
     def failed(self) -> int:
-        """Operations that did not end well, of all so far."""
+        """How many operations have failed so far."""
         ...
 
     @property

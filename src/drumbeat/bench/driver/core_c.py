@@ -1,5 +1,5 @@
-"""The core in C (core.c), called through ctypes. The GIL is dropped for as long as it drives, and kept for all else:
-whoever drops it for a microsecond may wait for half a millisecond to have it back, and operations are sent late."""
+"""The core in C (core.c), called through ctypes. Only ``run`` releases the GIL; the short calls keep it, because a thread
+that releases it for a microsecond may wait half a millisecond to get it back, and operations would be sent late."""
 
 import ctypes
 import logging
@@ -20,7 +20,7 @@ from drumbeat.bench.driver.records import RECORD
 log = logging.getLogger(__name__)
 
 LIBRARY = Path(__file__).with_name("_core.so")
-_LONGEST_NS = 1 << 62  #: added to any time it still fits 64 bits
+_LONGEST_NS = 1 << 62  #: fits 64 bits even when added to any clock time
 
 _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_new": (c_void_p, (c_int32, c_void_p, c_uint32, c_void_p)),
@@ -48,30 +48,30 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The compiled core's functions, twice."""
+    """The compiled core, loaded in two ways."""
 
-    driving: ctypes.CDLL  #: drops the GIL
-    short: ctypes.PyDLL  #: keeps it
+    driving: ctypes.CDLL  #: releases the GIL during a call
+    short: ctypes.PyDLL  #: keeps the GIL
 
 
 @cache
 def library() -> Library | None:
-    """The compiled core, or None where it was not built: then the Python one serves."""
+    """The compiled core; None if it was not built, so that the Python core is used instead."""
     try:
         loaded = Library(ctypes.CDLL(str(LIBRARY)), ctypes.PyDLL(str(LIBRARY)))
         _declare(loaded)
     except OSError:
         return None
     except AttributeError as exc:
-        log.warning("%s was built from other code (%s): the slower Python core serves; install drumbeat again", LIBRARY, exc)
+        log.warning("%s is from another version (%s); using the slower Python core; reinstall drumbeat", LIBRARY, exc)
         return None
     return loaded
 
 
 def _declare(loaded: Library) -> None:
     for name, (result, arguments) in _SIGNATURES.items():
-        for way in (loaded.driving, loaded.short):
-            function = getattr(way, name)
+        for binding in (loaded.driving, loaded.short):
+            function = getattr(binding, name)
             function.restype, function.argtypes = result, arguments
 
 
@@ -81,21 +81,21 @@ class CCore:
     def __init__(self, connections: int) -> None:
         compiled = library()
         if compiled is None:
-            raise OSError(f"expected the compiled core at {LIBRARY}; it is built by pip install where there is a C compiler")
+            raise OSError(f"expected the compiled core at {LIBRARY}; install a C compiler and run pip install again")
         self._library: Any = compiled.short
         self._run = compiled.driving.core_run
         room = ROOM + connections
         self._buffers = [np.zeros(room * RECORD.itemsize, dtype=np.uint8) for _ in range(2)]
         self._addresses = [int(buffer.ctypes.data) for buffer in self._buffers]
-        self._news = np.zeros(connections, dtype=np.int32)
-        self._core = self._library.core_new(connections, self._addresses[0], room, self._news.ctypes.data)
+        self._gone = np.zeros(connections, dtype=np.int32)
+        self._core = self._library.core_new(connections, self._addresses[0], room, self._gone.ctypes.data)
         if not self._core:
-            raise OSError("expected room for the core's connections, got none; is there an epoll, and memory?")
-        self._fed: list[MessageBlock] = []  #: what the core reads from; core_feed_block says how many that are
+            raise OSError("could not create the core: not enough memory or file descriptors")
+        self._fed: list[MessageBlock] = []  #: blocks that the core still reads from; core_feed_block returns how many
 
     def add(self, index: int, connection: socket) -> None:
         if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
-            raise OSError(-error, f"connection {index} could not be watched")
+            raise OSError(-error, f"could not add connection {index}")
 
     def retire(self, index: int) -> None:
         self._library.core_retire(self._core, index)
@@ -103,8 +103,8 @@ class CCore:
     def collect(self) -> Sequence[tuple[int, ConnectionState]]:
         if not (count := self._library.core_take_news(self._core)):
             return ()
-        news = self._news[:count].tolist()
-        return [(index, ConnectionState(self._library.core_collect(self._core, index))) for index in news]
+        gone = self._gone[:count].tolist()
+        return [(index, ConnectionState(self._library.core_collect(self._core, index))) for index in gone]
 
     def feed(self, block: MessageBlock) -> None:
         arrays = (block.data, block.offsets, block.kinds, block.more)
@@ -138,15 +138,15 @@ class CCore:
         self._library.core_give_up(self._core)
 
     def take(self) -> bytes:
-        """Hand over the full buffer and go on in the other one."""
+        """Take the records from the current buffer and let the core write to the other one."""
         full, other = self._addresses
         count = self._library.core_take_records(self._core, other)
         self._addresses = [other, full]
         return ctypes.string_at(full, count * RECORD.itemsize)
 
-    def said(self, sqlstate: str) -> str:
-        words: bytes | None = self._library.core_said(self._core, sqlstate.encode())
-        return (words or b"").decode(errors="replace")
+    def error_message(self, sqlstate: str) -> str:
+        message: bytes | None = self._library.core_said(self._core, sqlstate.encode())
+        return (message or b"").decode(errors="replace")
 
     @property
     def failed(self) -> int:
@@ -166,4 +166,4 @@ class CCore:
         self._fed.clear()
 
 
-assert RECORD.itemsize == 48, "core.c and RECORD must agree on what a record is"
+assert RECORD.itemsize == 48, "the record struct in core.c and RECORD must have the same layout"

@@ -1,4 +1,4 @@
-"""The core in Python: what serves where the compiled one was not built, and where connections are encrypted."""
+"""The core in Python, used when the compiled core was not built and for encrypted connections."""
 
 import errno
 import select
@@ -45,7 +45,7 @@ class _Connection:
 
 
 class PyCore:
-    """Connections driven by this thread."""
+    """Connections driven by Python code in the calling thread."""
 
     def __init__(self, connections: int) -> None:
         self._all: dict[int, _Connection] = {}
@@ -56,8 +56,8 @@ class PyCore:
         self._blocks: deque[MessageBlock] = deque()
         self._messages: deque[tuple[int, list[bytes]]] = deque()
         self._records: list[tuple[int, int, int, int, int, int, int, int, bytes]] = []
-        self._news: list[tuple[int, ConnectionState]] = []
-        self._words: dict[str, str] = {}  #: by SQLSTATE, of the first answer with it
+        self._gone: list[tuple[int, ConnectionState]] = []
+        self._error_messages: dict[str, str] = {}  #: by SQLSTATE, the first message that came with it
         self._limit_ns = self._think_ns = self._next_sweep = 0
         self._hottest_first = False
         self._pace = RateSchedule()
@@ -66,8 +66,8 @@ class PyCore:
         self._in_flight = self._failed = 0
 
     def add(self, index: int, connection: socket) -> None:
-        if index in self._all or any(index == place for place, _ in self._news):
-            raise OSError(errno.EBUSY, f"connection {index} could not be watched")
+        if index in self._all or any(index == slot for slot, _ in self._gone):
+            raise OSError(errno.EBUSY, f"could not add connection {index}")
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._all[index] = _Connection(connection)
         self._by_fd[connection.fileno()] = index
@@ -78,8 +78,8 @@ class PyCore:
             self._all[index].retiring = True
 
     def collect(self) -> Sequence[tuple[int, ConnectionState]]:
-        news, self._news = self._news, []
-        return news
+        gone, self._gone = self._gone, []
+        return gone
 
     def feed(self, block: MessageBlock) -> None:
         if self.blocks() == 2:
@@ -145,10 +145,10 @@ class PyCore:
                 return
             if not self._accepting and not self._in_flight:
                 return
-            for fd, event in self._epoll.poll(self._patience(now, until)):
-                self._attend(fd, event)
+            for fd, event in self._epoll.poll(self._poll_timeout(now, until)):
+                self._handle_event(fd, event)
 
-    def _attend(self, fd: int, event: int) -> None:
+    def _handle_event(self, fd: int, event: int) -> None:
         index = self._by_fd.get(fd)
         if index is None:
             return
@@ -157,7 +157,7 @@ class PyCore:
         if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and index in self._all:
             self._receive(index)
 
-    def _patience(self, now: int, until: int) -> float:
+    def _poll_timeout(self, now: int, until: int) -> float:
         wake = until
         if self._thinking:
             wake = min(wake, self._all[self._thinking[0]].wake)
@@ -191,10 +191,10 @@ class PyCore:
         self._send(index, connection.steps.popleft())
 
     def _send(self, index: int, data: bytes) -> None:
-        """Send this, or, with no data, what the socket would not take before."""
+        """Send data; without data, send what the socket did not accept before."""
         connection = self._all[index]
         pending = connection.unsent + data
-        if connection.unsent and data:  # a server that answered early; the socket tells when it takes more
+        if connection.unsent and data:  # the server answered early; epoll reports when the socket accepts more
             connection.unsent = pending
             return
         try:
@@ -206,8 +206,8 @@ class PyCore:
             return
         was_blocked, connection.unsent = bool(connection.unsent), pending[sent:]
         if bool(connection.unsent) != was_blocked:
-            wanted = select.EPOLLIN | (select.EPOLLOUT if connection.unsent else 0)
-            self._epoll.modify(connection.socket.fileno(), wanted)
+            events = select.EPOLLIN | (select.EPOLLOUT if connection.unsent else 0)
+            self._epoll.modify(connection.socket.fileno(), events)
 
     def _receive(self, index: int) -> None:
         connection = self._all[index]
@@ -250,12 +250,12 @@ class PyCore:
             if connection.state in (ConnectionState.DEAD, ConnectionState.RETIRED):
                 return
 
-    def _note_error(self, connection: _Connection, complaint: pgwire.ServerSaid) -> None:
-        connection.sqlstate = connection.sqlstate or complaint.sqlstate.encode()
-        self._words.setdefault(complaint.sqlstate, complaint.words)
+    def _note_error(self, connection: _Connection, error: pgwire.ServerSaid) -> None:
+        connection.sqlstate = connection.sqlstate or error.sqlstate.encode()
+        self._error_messages.setdefault(error.sqlstate, error.message)
 
-    def said(self, sqlstate: str) -> str:
-        return self._words.get(sqlstate, "")
+    def error_message(self, sqlstate: str) -> str:
+        return self._error_messages.get(sqlstate, "")
 
     def _ready(self, index: int, connection: _Connection, transaction: bytes) -> None:
         if connection.state is not ConnectionState.BUSY:
@@ -325,7 +325,7 @@ class PyCore:
         for queue in (self._idle, self._thinking):
             if index in queue:
                 queue.remove(index)
-        self._news.append((index, state))
+        self._gone.append((index, state))
 
     def _retire_idle(self) -> None:
         for index in [index for index in self._idle if self._all[index].retiring]:

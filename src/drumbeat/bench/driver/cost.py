@@ -1,20 +1,20 @@
-"""What driving costs the client, and whether it kept up: a load must know when it measures itself."""
+"""The client's own CPU cost and lag, so that a run can tell when it measures the client instead of the database."""
 
 import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-_MOST_LAG = timedelta(milliseconds=1)  #: beyond it an open-loop interval is marked: it did not keep its schedule
-_BUSY = 0.9  #: a driving thread that works this share of the time is what limits the load
+_MOST_LAG = timedelta(milliseconds=1)  #: an open-loop interval whose operations are sent later than this missed its schedule
+_BUSY = 0.9  #: a driving thread that is busy for this share of the time limits the load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCost:
-    """What driving cost this process in an interval, and whether it kept up."""
+    """The client's CPU cost and lag in one interval."""
 
     cpu_us_per_operation: float | None
     busy: float | None  #: the driving thread's share of one core
-    loop_lag_ms: float  #: how late the event loop came, at worst
+    loop_lag_ms: float  #: the event loop's longest delay
     send_lag_p99_ms: float | None  #: open loop: how late operations were sent
     backlog: int
 
@@ -29,7 +29,7 @@ class ClientCost:
 
 
 class CpuMeter:
-    """CPU of this process, and of one thread, between two looks."""
+    """CPU time of this process and of one thread between two calls."""
 
     def __init__(self) -> None:
         self._marked = self._last = time.process_time()

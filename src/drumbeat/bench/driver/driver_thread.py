@@ -1,4 +1,4 @@
-"""A thread that runs one thing after the other, for drivers that block. It never keeps the process from ending."""
+"""A daemon thread that runs calls one after the other, for blocking database drivers."""
 
 import asyncio
 import threading
@@ -11,33 +11,33 @@ T = TypeVar("T")
 
 
 class Lane:
-    """One thread of our own. Unlike an executor's, it is a daemon: a driver that never answers does not hang the exit."""
+    """One thread with a queue of calls. Unlike an executor's thread, it does not block the exit if a driver hangs."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do this in the thread and answer with its result. When cancelled, the thread goes on, and nobody waits for it."""
+        """Run this in the thread and return its result. If the caller is cancelled, the thread still finishes the call."""
         future: Future[T] = Future()
         self._queue.put((work, future))
         return await asyncio.wrap_future(future)
 
     def post(self, work: Callable[[], object]) -> None:
-        """Do this after all else; nobody waits for it."""
+        """Queue this call without waiting for it."""
         self._queue.put((work, Future()))
 
     def end(self) -> None:
-        """Let the thread go once it has done what it was given."""
+        """End the thread once its queue is empty."""
         self._queue.put(None)
 
     def _run(self) -> None:
-        while (piece := self._queue.get()) is not None:
-            work, future = piece
+        while (item := self._queue.get()) is not None:
+            work, future = item
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 future.set_result(work())
             except BaseException as exc:
                 future.set_exception(exc)
-            del piece, work, future
+            del item, work, future

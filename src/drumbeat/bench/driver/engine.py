@@ -1,7 +1,7 @@
-"""The PostgreSQL engine: connections opened by a few threads, driven by one, fed by another.
+"""The PostgreSQL engine: a few threads open connections, one thread drives them, another encodes messages.
 
-The driving thread is in the core nearly all the time. It comes back every ``BUDGET`` to be fed, emptied and told, which takes a
-fraction of a percent of it; nothing it does waits for the event loop, for whoever reads records, or for a connection.
+The driving thread runs the core nearly all the time. Every ``BUDGET`` it returns to Python to run commands, feed messages and
+collect records, which takes a fraction of a percent of its time. It never waits for the event loop, a reader or a connect.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pgwire import ServerSaid
-from drumbeat.bench.driver.postgres_terms import classify, together
+from drumbeat.bench.driver.postgres_terms import classify, in_transactions
 from drumbeat.bench.driver.prefetch import Feeder
 from drumbeat.bench.driver.records import RECORD, TIMED_OUT, Records
 from drumbeat.bench.driver.samples import RecordSamples
@@ -38,9 +38,9 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 
 log = logging.getLogger(__name__)
 
-BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
-_ANSWER_WITHIN = 5.0  #: seconds; the driving thread comes by far sooner, unless it has ended
-_BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried again
+BUDGET = 25_000_000  #: nanoseconds in the core between two returns to Python
+_ANSWER_WITHIN = 5.0  #: seconds; the driving thread answers much sooner unless it has ended
+_BACKOFF = (0.1, 5.0)  #: seconds before a lost connection is retried: first and longest pause; doubles each time
 
 
 class PostgresEngine:
@@ -48,15 +48,15 @@ class PostgresEngine:
 
     def __init__(self, address: PostgresAddress, load: Load, draw: Draw, settings: EngineSettings) -> None:
         self._address = address
-        self._load = together(load)
+        self._load = in_transactions(load)
         self._settings = settings
         self._core: Core | None = None
-        self._places = ConnectionSlots()
-        self._arriving: list[PostgresSession] = []  #: opened, and not yet taken over by the driving thread
-        self._orders: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
-        self._taken: deque[bytes] = deque()
+        self._slots = ConnectionSlots()
+        self._new_sessions: list[PostgresSession] = []  #: opened, but not yet added to the core by the driving thread
+        self._commands: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
+        self._record_batches: deque[bytes] = deque()
         self._stop = threading.Event()
-        self._feeder = Feeder(BlockMaker(self._load, draw), self._stop, lambda: self._ended)
+        self._feeder = Feeder(BlockMaker(self._load, draw), self._stop, lambda: self._completed)
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._while_driving = ExitStack()
@@ -64,9 +64,9 @@ class PostgresEngine:
         self._cancels = Cancels(address)
         self._samples = RecordSamples(self._load, statements_of(load), classify)
         self._accepting = False
-        self._ended = 0  #: operations so far
+        self._completed = 0  #: operations that have ended so far
         self._in_flight = self._backlog = self._failed = self._failed_connects = 0
-        self._last_refusal = ""
+        self._last_connect_error = ""
         self.failure: Exception | None = None
 
     async def open(self) -> None:
@@ -75,8 +75,8 @@ class PostgresEngine:
         think = round(self._load.think.total_seconds() * 1e9)
         self._core.configure(round(self._settings.limit.total_seconds() * 1e9), think, self._settings.hottest_first)
         self._core.add(0, first.socket)
-        self._places.open[0] = first
-        self._places.wanted = 1
+        self._slots.open[0] = first
+        self._slots.wanted = 1
         self._connects = ThreadPoolExecutor(self._settings.parallel_connects, thread_name_prefix="connect")
         self._while_driving.enter_context(quick_switching())
         for work, name in ((self._feeder.run, "bench-maker"), (self._drive, "bench-driver")):
@@ -88,7 +88,7 @@ class PostgresEngine:
         try:
             return open_session(self._address, self._load, self._settings.connect_limit)
         except (OSError, ServerSaid) as exc:
-            raise InvalidSettings(f"cannot reach {self._address.location}: {exc}; is it running?") from exc
+            raise InvalidSettings(f"cannot connect to {self._address.location}: {exc}; is it running?") from exc
 
     def _core_for(self, session: PostgresSession) -> Core:
         if isinstance(session.socket, SSLSocket) or library() is None:
@@ -98,45 +98,45 @@ class PostgresEngine:
     def set_target(self, connections: int) -> None:
         most = self._settings.most_connections
         if connections > most:
-            log.warning("asked to hold %d connections; this worker holds at most %d", connections, most)
+            log.warning("%d connections requested, but this worker may open at most %d; opening %d", connections, most, most)
         with self._lock:
-            self._places.wanted = max(0, min(connections, most))
-            self._places.changed = True
-        self._order(lambda core: self._adjust(core))
+            self._slots.wanted = max(0, min(connections, most))
+            self._slots.changed = True
+        self._enqueue(lambda core: self._adjust(core))
 
     def set_rate(self, per_second: float | None) -> None:
         if per_second is not None and per_second < 0:
-            raise InvalidInput(f"expected a rate of at least 0, or none, got {per_second}")
-        self._order(lambda core: core.set_rate(per_second))
+            raise InvalidInput(f"expected a rate of at least 0, or None, got {per_second}")
+        self._enqueue(lambda core: core.set_rate(per_second))
 
     def forgive(self) -> None:
-        self._order(lambda core: core.forgive())
+        self._enqueue(lambda core: core.forgive())
 
     def set_epoch(self, epoch: int) -> None:
-        """At once, not when the driving thread next comes by: what is measured begins and ends with it."""
+        """Takes effect at once, not at the driving thread's next turn, because it marks where measuring begins and ends."""
         if self._core is not None:
             self._core.set_epoch(epoch)
 
     def accept(self, accepting: bool) -> None:
-        """An end takes effect at once; a beginning after the orders given before it."""
+        """False takes effect at once; True only after the commands queued before it."""
         if self._core is not None and not accepting:
             self._core.accept(False)
-        self._order(lambda core: self._let_begin(core, accepting))
+        self._enqueue(lambda core: self._set_accepting(core, accepting))
 
-    def _let_begin(self, core: Core, accepting: bool) -> None:
+    def _set_accepting(self, core: Core, accepting: bool) -> None:
         self._accepting = accepting
         core.accept(accepting)
 
-    def _order(self, order: Callable[[Core], None]) -> None:
-        self._orders.put(order)
+    def _enqueue(self, command: Callable[[Core], None]) -> None:
+        self._commands.put(command)
 
     def take(self) -> Records:
-        taken = [self._taken.popleft() for _ in range(len(self._taken))]
-        return np.frombuffer(bytearray().join(taken), dtype=RECORD)
+        batches = [self._record_batches.popleft() for _ in range(len(self._record_batches))]
+        return np.frombuffer(bytearray().join(batches), dtype=RECORD)
 
     @property
     def held(self) -> int:
-        return len(self._places.open)
+        return len(self._slots.open)
 
     @property
     def in_flight(self) -> int:
@@ -160,7 +160,7 @@ class PostgresEngine:
 
     @property
     def compiled(self) -> bool:
-        """Whether the C core drives."""
+        """Whether the C core is used."""
         return isinstance(self._core, CCore)
 
     async def drain(self, within: timedelta) -> int:
@@ -172,8 +172,8 @@ class PostgresEngine:
             await self._ask(lambda core: core.give_up())
         return running
 
-    async def _ask(self, question: Callable[[Core], int | None]) -> int:
-        """What the driving thread answers when it next comes by; 0 when it has ended."""
+    async def _ask(self, read: Callable[[Core], int | None]) -> int:
+        """Run this in the driving thread and return the result; 0 if that thread has ended."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[int] = loop.create_future()
 
@@ -182,9 +182,9 @@ class PostgresEngine:
                 answer.set_result(value)
 
         def reply(core: Core) -> None:
-            loop.call_soon_threadsafe(settle, question(core) or 0)
+            loop.call_soon_threadsafe(settle, read(core) or 0)
 
-        self._order(reply)
+        self._enqueue(reply)
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
                 return await answer
@@ -194,16 +194,16 @@ class PostgresEngine:
     async def close(self) -> None:
         self._stop.set()
         await asyncio.to_thread(self._join)
-        for session in (*self._places.open.values(), *self._arriving):
+        for session in (*self._slots.open.values(), *self._new_sessions):
             session.close()
-        self._places.open.clear()
-        self._arriving.clear()
+        self._slots.open.clear()
+        self._new_sessions.clear()
         if self._core is not None:
             self._core.close()
             self._core = None
 
     def _join(self) -> None:
-        """Wait until nobody uses the core or its connections any more: only then may they be closed."""
+        """Wait until no thread uses the core or its connections, so that they can be closed."""
         for thread in self._threads:
             thread.join()
         self._while_driving.close()
@@ -211,14 +211,14 @@ class PostgresEngine:
             self._connects.shutdown(wait=True, cancel_futures=True)
         if self._core is not None:
             self._core.give_up()
-            self._empty(self._core)
+            self._collect(self._core)
         self._cancels.close()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as exc:
-            log.exception("the driver failed")
+            log.exception("a driver thread failed; stopping the load")
             self.failure = exc
             self._stop.set()
 
@@ -228,109 +228,109 @@ class PostgresEngine:
         if core is None:
             return
         while not self._stop.is_set():
-            self._obey(core)
+            self._run_commands(core)
             self._feeder.feed(core)
             core.run(BUDGET)
-            self._empty(core)
+            self._collect(core)
             if not self._accepting and not self._in_flight:
-                self._await_order(core)
-        self._empty(core)
+                self._wait_for_command(core)
+        self._collect(core)
 
-    def _await_order(self, core: Core) -> None:
-        """Nothing runs and nothing may begin: there is nothing to drive."""
+    def _wait_for_command(self, core: Core) -> None:
+        """Wait for a command while there is nothing to drive."""
         try:
-            self._orders.get(timeout=BUDGET / 1e9)(core)
+            self._commands.get(timeout=BUDGET / 1e9)(core)
         except queue.Empty:
             return
 
-    def _obey(self, core: Core) -> None:
-        for _ in range(self._orders.qsize()):
-            self._orders.get()(core)
+    def _run_commands(self, core: Core) -> None:
+        for _ in range(self._commands.qsize()):
+            self._commands.get()(core)
         self._adjust(core)
 
-    def _empty(self, core: Core) -> None:
-        """Take its records, and see what it runs and whom it lost. Nothing here that could be done by another thread."""
+    def _collect(self, core: Core) -> None:
+        """Take records, counters and lost connections from the core. All slower work is left to other threads."""
         if records := core.take():
-            self._taken.append(records)
-            self._ended += len(records) // RECORD.itemsize
+            self._record_batches.append(records)
+            self._completed += len(records) // RECORD.itemsize
         given_up: set[int] = set()
         if core.failed > self._failed:
             self._failed = core.failed
-            given_up = self._look_into(core, np.frombuffer(records, dtype=RECORD))
+            given_up = self._sample_failures(core, np.frombuffer(records, dtype=RECORD))
         self._in_flight, self._backlog = core.in_flight, core.backlog
-        for place, state in core.collect():
-            self._let_go(place, state, given_up=place in given_up)
+        for slot, state in core.collect():
+            self._release(slot, state, given_up=slot in given_up)
 
-    def _look_into(self, core: Core, records: Records) -> set[int]:
-        """Keep examples of what failed; answers with the connections whose operation was given up, and may still run."""
-        self._samples.add(records, core.said)
+    def _sample_failures(self, core: Core, records: Records) -> set[int]:
+        """Keep samples of failures; returns the connections whose operation timed out and may still run on the server."""
+        self._samples.add(records, core.error_message)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 
-    def _let_go(self, place: int, state: ConnectionState, *, given_up: bool) -> None:
-        """The place is free at once, or, where an operation was given up, when the server was told."""
+    def _release(self, slot: int, state: ConnectionState, *, given_up: bool) -> None:
+        """Free the slot: at once, or, if its operation timed out, after the server was asked to cancel it."""
         with self._lock:
-            session = self._places.open.pop(place, None)
-            self._places.leaving.discard(place)
-            self._places.changed = True
+            session = self._slots.open.pop(slot, None)
+            self._slots.leaving.discard(slot)
+            self._slots.changed = True
             if given_up and session is not None:
-                self._places.opening.add(place)
+                self._slots.opening.add(slot)
         if state is ConnectionState.DEAD:
-            self._places.tries[place] += 1
+            self._slots.tries[slot] += 1
         if session is not None and given_up:
-            self._cancels.end(session, lambda: self._vacate(place))
+            self._cancels.end(session, lambda: self._free_slot(slot))
         elif session is not None:
             session.close()
 
-    def _vacate(self, place: int) -> None:
+    def _free_slot(self, slot: int) -> None:
         with self._lock:
-            self._places.opening.discard(place)
-            self._places.changed = True
+            self._slots.opening.discard(slot)
+            self._slots.changed = True
 
     def _adjust(self, core: Core) -> None:
-        """Open what is missing, retire what is too many."""
-        if not self._places.changed:
+        """Open missing connections, retire surplus ones."""
+        if not self._slots.changed:
             return
         with self._lock:
-            self._places.changed = False
-            missing, surplus = self._places.missing(), self._places.surplus()
-            self._places.opening.update(missing)
-            self._places.leaving.update(surplus)
-        for place in surplus:
-            core.retire(place)
-        for place in missing:
+            self._slots.changed = False
+            missing, surplus = self._slots.missing(), self._slots.surplus()
+            self._slots.opening.update(missing)
+            self._slots.leaving.update(surplus)
+        for slot in surplus:
+            core.retire(slot)
+        for slot in missing:
             if self._connects is not None and not self._stop.is_set():
-                self._connects.submit(self._connect, place)
+                self._connects.submit(self._connect, slot)
 
-    def _connect(self, place: int) -> None:
-        """In a connecting thread: open one, or give up for a while."""
-        if (tries := self._places.tries[place]) and self._stop.wait(min(_BACKOFF[0] * 2 ** (tries - 1), _BACKOFF[1])):
+    def _connect(self, slot: int) -> None:
+        """Open one connection, after the backoff pause if earlier tries failed. Runs in a connecting thread."""
+        if (tries := self._slots.tries[slot]) and self._stop.wait(min(_BACKOFF[0] * 2 ** (tries - 1), _BACKOFF[1])):
             return
         try:
             session = open_session(self._address, self._load, self._settings.connect_limit)
         except (OSError, ServerSaid, DrumbeatError) as exc:
-            self._note_refusal(place, exc)
+            self._note_failed_connect(slot, exc)
             return
         with self._lock:
-            self._arriving.append(session)
-        self._order(lambda core: self._admit(core, place, session))
+            self._new_sessions.append(session)
+        self._enqueue(lambda core: self._admit(core, slot, session))
 
-    def _note_refusal(self, place: int, exc: Exception) -> None:
+    def _note_failed_connect(self, slot: int, exc: Exception) -> None:
         with self._lock:
             self._failed_connects += 1
-            self._places.tries[place] += 1
-            self._places.opening.discard(place)
-            self._places.changed = True
-        if str(exc) != self._last_refusal:
-            self._last_refusal = str(exc)
-            log.warning("a connection to %s failed: %s", self._address.location, exc)
-        if isinstance(exc, InvalidInput | InvalidSettings) and not self._places.open:
+            self._slots.tries[slot] += 1
+            self._slots.opening.discard(slot)
+            self._slots.changed = True
+        if str(exc) != self._last_connect_error:
+            self._last_connect_error = str(exc)
+            log.warning("failed to connect to %s: %s; retrying", self._address.location, exc)
+        if isinstance(exc, InvalidInput | InvalidSettings) and not self._slots.open:
             self.failure = self.failure or exc
 
-    def _admit(self, core: Core, place: int, session: PostgresSession) -> None:
+    def _admit(self, core: Core, slot: int, session: PostgresSession) -> None:
         with self._lock:
-            self._arriving.remove(session)
-            self._places.opening.discard(place)
-            self._places.tries.pop(place, None)
-            self._places.open[place] = session
-            self._places.changed = True
-        core.add(place, session.socket)
+            self._new_sessions.remove(session)
+            self._slots.opening.discard(slot)
+            self._slots.tries.pop(slot, None)
+            self._slots.open[slot] = session
+            self._slots.changed = True
+        core.add(slot, session.socket)

@@ -1,8 +1,7 @@
-"""Every operation kept: Parquet files, written by a thread of their own, so that a slow disk never slows the load.
+"""Writes every operation to Parquet files, in a separate thread, so that a slow disk never slows the load.
 
-A file is closed every ``FILE_ROWS`` rows or ``FILE_SECONDS`` and only then has its name: what is there under it is whole,
-whatever kills the worker, which then loses the records of the last seconds at most. Rows that could not be written (a full
-disk) or not be kept (a disk too slow) are counted and said.
+A file is closed every ``FILE_ROWS`` rows or ``FILE_SECONDS`` and gets its final name only then, so every ``.parquet`` file is
+complete and a killed worker loses only the last seconds. Rows lost to a full or slow disk are counted and logged.
 """
 
 import logging
@@ -26,12 +25,12 @@ log = logging.getLogger(__name__)
 
 FILE_ROWS = 500_000
 FILE_SECONDS = 5.0
-_MOST_WAITING = 64  #: batches; beyond that the disk is too slow and rows are dropped, not the load
+_MOST_WAITING = 64  #: batches; when more wait, the disk is too slow and rows are dropped, so that the load is not slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedFile:
-    """A closed file."""
+    """A finished Parquet file."""
 
     path: Path
     rows: int
@@ -40,11 +39,11 @@ class ClosedFile:
 
 @dataclass(slots=True)
 class Loss:
-    """What was not kept, and why."""
+    """How many rows were lost, and why."""
 
     rows: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)  #: the load loses rows, and so does the writing thread
+    _lock: threading.Lock = field(default_factory=threading.Lock)  #: the load and the writing thread both add losses
 
     def add(self, rows: int, reason: str) -> None:
         with self._lock:
@@ -52,11 +51,11 @@ class Loss:
             self.rows += rows
             self.reasons[reason] = self.reasons.get(reason, 0) + rows
         if is_new:
-            log.warning("executions are being lost: %s", reason)
+            log.warning("losing execution records: %s; the load continues", reason)
 
 
 class ExecutionWriter:
-    """Takes records, leaves Parquet files in a folder."""
+    """Writes records to Parquet files in a folder."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class ExecutionWriter:
         self._thread.start()
 
     def keep(self, records: Records, *, warmup: bool) -> None:
-        """Hand records over; returns at once."""
+        """Queue records for writing; returns at once."""
         if self._sampling < 1.0:
             records = records[self._chance.random(len(records)) < self._sampling]
         if not len(records):
@@ -93,7 +92,7 @@ class ExecutionWriter:
             self.loss.add(len(records), "the disk is too slow")
 
     def close(self) -> None:
-        """Write what waits and close the last file."""
+        """Write the queued records and close the last file."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -120,7 +119,7 @@ class ExecutionWriter:
             self._give_up(len(records), exc)
 
     def _give_up(self, rows: int, exc: OSError) -> None:
-        """Nothing can be written: count it, throw the broken file away, and try anew with the next rows."""
+        """Count the rows as lost and discard the broken file; the next rows start a new file."""
         lost, self._open = self._open, None
         self.loss.add(rows + (lost.rows if lost else 0), exc.strerror or str(exc))
         if lost is not None:
@@ -164,13 +163,13 @@ class ExecutionWriter:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder for this user alone, and those above it that are missing: what was executed is in its files."""
+    """Create a folder and its missing parents, readable only by this user, because the files show what was executed."""
     for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
 class _OpenFile:
-    """A file on its way: it has its name only once it is whole."""
+    """A file being written; it gets its final name when it is complete."""
 
     def __init__(self, folder: Path, number: int) -> None:
         _make_private(folder)

@@ -1,4 +1,4 @@
-"""An engine for any database that has sessions: coroutines where its driver knows them, else a thread for each connection."""
+"""An engine for any database: coroutines if its Python driver is async, otherwise one thread per connection."""
 
 import asyncio
 import heapq
@@ -22,15 +22,15 @@ from drumbeat.bench.model import Load
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is replaced
-_DATABASE_GRACE = 500_000_000  #: nanoseconds a database that keeps the limit itself is given to say so
-_LAST_GRACE = 1_000_000_000  #: nanoseconds an interrupted operation is given to end
-_CONNECT_GRACE = 1.0  #: seconds a connect is given to end when all is closed
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is retried; doubles each time
+_DATABASE_GRACE = 500_000_000  #: extra nanoseconds for a database that enforces the timeout itself
+_LAST_GRACE = 1_000_000_000  #: nanoseconds that an interrupted operation has to end
+_CONNECT_GRACE = 1.0  #: seconds that a pending connect has to end on close
 _POLL_SECONDS = 0.002
 
 
 class GenericEngine:
-    """Drives sessions. ``classify`` and ``timestamp`` are the target's."""
+    """Runs operations on a target's sessions. ``classify`` and ``timestamp`` come from the target."""
 
     def __init__(
         self, *, load: Load, draw: Draw, settings: EngineSettings, sessions: Sessions, classify: Classify, timestamp: Timestamp
@@ -38,10 +38,10 @@ class GenericEngine:
         self._settings = settings
         self._sessions = sessions
         self._gate = PacingGate(hottest_first=settings.hottest_first)
-        self._ledger = RecorderSet()
+        self._recorders = RecorderSet()
         self._samples = ErrorSamples(load, classify)
-        supply = OperationSource(load, draw, timestamp)
-        self._shared = Shared(self._gate, supply, load.think.total_seconds(), self._samples.add)
+        source = OperationSource(load, draw, timestamp)
+        self._shared = Shared(self._gate, source, load.think.total_seconds(), self._samples.add)
         limit = int(settings.limit.total_seconds() * 1e9)
         self._interrupt_after = limit + (_DATABASE_GRACE if sessions.keeps_limit else 0)
         self._connecting = asyncio.Semaphore(settings.parallel_connects)
@@ -58,7 +58,7 @@ class GenericEngine:
         self._pacer: Pacer | None = None
         self._closing = asyncio.Event()
 
-    # Life
+    # Open, drain, close
 
     async def open(self) -> None:
         await self._try_connection()
@@ -79,7 +79,7 @@ class GenericEngine:
                 while self.in_flight:
                     await rest(self._closing, _POLL_SECONDS)
         except TimeoutError:
-            return self._give_up("still running when the time to drain was over")
+            return self._give_up("still running at the end of the drain timeout")
         return 0
 
     async def close(self) -> None:
@@ -90,13 +90,13 @@ class GenericEngine:
         for connection in list(self._connections.values()):
             connection.stop()
             if connection.is_connecting:
-                connection.place.cut(after=_CONNECT_GRACE)
+                connection.slot.end_wait(after=_CONNECT_GRACE)
         await self._exit.aclose()
         self._group = None
         if self._pacer is not None:
             await asyncio.to_thread(self._pacer.end)
 
-    # Orders
+    # Commands
 
     def set_target(self, connections: int) -> None:
         self._target = min(max(connections, 0), self._settings.most_connections)
@@ -104,7 +104,7 @@ class GenericEngine:
 
     def set_rate(self, per_second: float | None) -> None:
         if per_second is not None and per_second < 0:
-            raise InvalidInput(f"expected a rate of at least 0, or none, got {per_second}")
+            raise InvalidInput(f"expected a rate of at least 0, or None, got {per_second}")
         self._gate.set_rate(per_second)
         self._wake_pacer()
 
@@ -118,10 +118,10 @@ class GenericEngine:
         self._gate.accept(accepting and self._failure is None)
         self._wake_pacer()
 
-    # What is so
+    # Results and state
 
     def take(self) -> Records:
-        return self._ledger.take()
+        return self._recorders.take()
 
     @property
     def held(self) -> int:
@@ -129,7 +129,7 @@ class GenericEngine:
 
     @property
     def in_flight(self) -> int:
-        return sum(connection.place.busy for connection in list(self._connections.values()))
+        return sum(connection.slot.busy for connection in list(self._connections.values()))
 
     @property
     def backlog(self) -> int:
@@ -151,39 +151,39 @@ class GenericEngine:
     def failure(self) -> Exception | None:
         return self._failure
 
-    # Connections come and go
+    # Opening and closing connections
 
     def _reconcile(self) -> None:
         if self._group is None:
             return
-        wanted = [connection for connection in self._connections.values() if connection.place.wanted]
+        wanted = [connection for connection in self._connections.values() if connection.slot.wanted]
         for connection in wanted[self._target :]:
             connection.stop()
         for _ in range(self._target - len(wanted)):
             connection = self._new_connection()
-            self._connections[connection.place.number] = connection
+            self._connections[connection.slot.number] = connection
             self._group.create_task(self._hold(connection))
 
     def _new_connection(self) -> DriverConnection:
         number = heapq.heappop(self._free_numbers) if self._free_numbers else next(self._numbers)
         if isinstance(self._sessions, AsyncSessions):
-            return AsyncConnection(ConnectionSlot(number, self._shared, self._ledger.own), self._sessions)
-        return ThreadConnection(ConnectionSlot(number, self._shared, self._ledger.add()), self._sessions)
+            return AsyncConnection(ConnectionSlot(number, self._shared, self._recorders.own), self._sessions)
+        return ThreadConnection(ConnectionSlot(number, self._shared, self._recorders.add()), self._sessions)
 
     def _forget(self, connection: DriverConnection) -> None:
-        place = connection.place
-        self._connections.pop(place.number, None)
-        heapq.heappush(self._free_numbers, place.number)
-        if place.recorder is not self._ledger.own:
-            self._ledger.retire(place.recorder)
+        slot = connection.slot
+        self._connections.pop(slot.number, None)
+        heapq.heappush(self._free_numbers, slot.number)
+        if slot.recorder is not self._recorders.own:
+            self._recorders.retire(slot.recorder)
 
     async def _hold(self, connection: DriverConnection) -> None:
-        """One connection's life: connect, work, and again when it was lost. Never raises: that would end all others.
+        """Run one connection until it is stopped. Never raises, because that would end all other connections.
 
-        One that does not answer is not used again, since its thread may come back any time; another takes its place.
+        A connection that does not respond is not reused, since its thread may wake up at any time; a new one replaces it.
         """
         try:
-            await self._keep(connection)
+            await self._connect_and_drive(connection)
         except Exception as error:
             self._failure = self._failure or error
             self._gate.accept(False)
@@ -192,25 +192,25 @@ class GenericEngine:
             if not self._failure:
                 self._reconcile()
 
-    async def _keep(self, connection: DriverConnection) -> None:
-        place, pause = connection.place, _FIRST_PAUSE / 2
-        while place.wanted:
-            place.served = False
+    async def _connect_and_drive(self, connection: DriverConnection) -> None:
+        slot, pause = connection.slot, _FIRST_PAUSE / 2
+        while slot.wanted:
+            slot.served = False
             if await self._connect(connection):
                 await self._drive(connection)
-            pause = _FIRST_PAUSE if place.served else min(2 * pause, _LONGEST_PAUSE)
-            await place.rest(pause)
+            pause = _FIRST_PAUSE if slot.served else min(2 * pause, _LONGEST_PAUSE)
+            await slot.rest(pause)
 
     async def _connect(self, connection: DriverConnection) -> bool:
         async with self._connecting:
-            if not connection.place.wanted:
+            if not connection.slot.wanted:
                 return False
             try:
-                async with connection.place.within(self._settings.connect_limit.total_seconds()):
+                async with connection.slot.within(self._settings.connect_limit.total_seconds()):
                     await connection.connect()
             except Exception as error:
                 connection.discard()
-                self._count_failed_connect(connection.place, error)
+                self._count_failed_connect(connection.slot, error)
                 if isinstance(error, TimeoutError):
                     connection.stop()
                 return False
@@ -218,14 +218,14 @@ class GenericEngine:
 
     async def _drive(self, connection: DriverConnection) -> None:
         self._held += 1
-        answers = True
+        responds = True
         try:
-            async with connection.place.within(None):
+            async with connection.slot.within(None):
                 await connection.drive()
         except TimeoutError:
-            answers = False
+            responds = False
         finally:
-            if answers:
+            if responds:
                 await connection.close()
             else:
                 connection.discard()
@@ -236,7 +236,7 @@ class GenericEngine:
         connection = self._new_connection()
         limit = self._settings.connect_limit.total_seconds()
         try:
-            async with connection.place.within(limit):
+            async with connection.slot.within(limit):
                 await connection.connect()
         except BaseException as error:
             connection.discard()
@@ -247,8 +247,8 @@ class GenericEngine:
             self._forget(connection)
         await connection.close()
 
-    def _count_failed_connect(self, place: ConnectionSlot, error: Exception) -> None:
-        if place.wanted:
+    def _count_failed_connect(self, slot: ConnectionSlot, error: Exception) -> None:
+        if slot.wanted:
             self._failed_connects += 1
             message = str(error) or f"no answer within {self._settings.connect_limit.total_seconds():g} s"
             self._samples.add_connect(error if isinstance(error, OperationFailure) else OperationFailure(LOST, "", message))
@@ -256,7 +256,7 @@ class GenericEngine:
     # Operations that take too long
 
     async def _watch(self) -> None:
-        """Interrupt what runs longer than the limit; what cannot be interrupted is given up, and its connection replaced."""
+        """Interrupt operations that exceed the limit; one that does not end then is given up and its connection replaced."""
         pause = min(max(self._settings.limit.total_seconds() / 20, 0.01), 0.25)
         while not self._closing.is_set():
             now = time.monotonic_ns()
@@ -265,25 +265,25 @@ class GenericEngine:
             await rest(self._closing, pause)
 
     def _check(self, connection: DriverConnection, now: int) -> None:
-        place = connection.place
-        if not (running := list(place.running)):
+        slot = connection.slot
+        if not (running := list(slot.running)):
             return
         age = now - running[0][-1]
         if age > self._interrupt_after + _LAST_GRACE:
-            if place.give_up(running[0], self._ledger.own, f"no answer within {self._settings.limit.total_seconds():g} s"):
-                place.cut()
-        elif age > self._interrupt_after and place.expired is not running[0]:
-            place.expired = running[0]
+            if slot.give_up(running[0], self._recorders.own, f"no answer within {self._settings.limit.total_seconds():g} s"):
+                slot.end_wait()
+        elif age > self._interrupt_after and slot.expired is not running[0]:
+            slot.expired = running[0]
             connection.interrupt()
 
-    def _give_up(self, why: str) -> int:
-        """Cut off whatever runs; answers with how many operations that was."""
+    def _give_up(self, reason: str) -> int:
+        """Record all running operations as timed out; returns how many there were."""
         given_up = 0
         for connection in list(self._connections.values()):
-            for turn in list(connection.place.running):
-                if connection.place.give_up(turn, self._ledger.own, why):
+            for turn in list(connection.slot.running):
+                if connection.slot.give_up(turn, self._recorders.own, reason):
                     given_up += 1
-                    connection.place.cut()
+                    connection.slot.end_wait()
         return given_up
 
     def _wake_pacer(self) -> None:

@@ -1,4 +1,4 @@
-"""What every engine promises: hold connections, keep them busy, record every operation."""
+"""The interface of every engine: hold connections, keep them busy, record every operation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from drumbeat.bench.model import ErrorClass
 class EngineSettings:
     """How operations are issued."""
 
-    limit: timedelta = timedelta(seconds=30)  #: an operation that takes longer is given up
+    limit: timedelta = timedelta(seconds=30)  #: an operation that takes longer counts as timed out
     parallel_connects: int = 32
     connect_limit: timedelta = timedelta(seconds=30)
     most_connections: int = 1000
-    cached_results: bool = True  #: whether the server may answer from its query cache, where it has one
-    hottest_first: bool = False  #: open loop: the connection that came free last, instead of the one that has waited longest
+    cached_results: bool = True  #: whether the server may use its query cache, if it has one
+    hottest_first: bool = False  #: open loop: use the connection that became free last, not the one idle longest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,38 +35,38 @@ class ErrorSample:
 class Engine(Protocol):
     """One worker's connections to the database under test.
 
-    Operations are issued as fast as connections come free (closed loop), or at a rate of their own (open loop), each recorded
-    once, whatever became of it. A lost connection is replaced with backoff. None of this ever waits for whoever reads records.
+    Operations are sent as fast as connections become free (closed loop) or at a fixed rate (open loop). Each is recorded once,
+    also when it fails. A lost connection is replaced with backoff. The engine never waits for the reader of its records.
     """
 
     async def open(self) -> None:
-        """Get ready; one connection is made, so that a wrong address, password or statement is known before load begins.
+        """Open one connection, so that a wrong address, password or statement is found before the load begins.
 
-        Raises InvalidInput or InvalidSettings, naming what is wrong.
+        Raises InvalidInput or InvalidSettings with the cause.
         """
         ...
 
     def set_target(self, connections: int) -> None:
-        """Hold this many from now on: more are opened, too many let their operation finish and are closed."""
+        """Hold this many connections from now on. Opens missing ones; surplus ones finish their operation and are closed."""
         ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """Issue this many operations a second from now on, whatever the database does; 0: none; None: as fast as possible.
+        """Send this many operations a second from now on, however slow the database is; 0: none; None: as fast as possible.
 
-        What was due before and had no connection stays due, from when it was, until it is sent or forgiven.
+        Operations that are due and wait for a connection keep their due times until they are sent or dropped by ``forgive``.
         """
         ...
 
     def forgive(self) -> None:
-        """Open loop: what is due and waits for a connection is owed no more; the rate goes on."""
+        """Open loop: drop the operations that are due and wait for a connection; the rate stays."""
         ...
 
     def set_epoch(self, epoch: int) -> None:
-        """Mark operations that begin from now on; how a phase's operations are told from the one before."""
+        """Mark operations that begin from now on, to tell the operations of one phase from those of another."""
         ...
 
     def accept(self, accepting: bool) -> None:
-        """Whether new operations may begin."""
+        """Allow or stop new operations."""
         ...
 
     def take(self) -> Records:
@@ -98,16 +98,16 @@ class Engine(Protocol):
 
     @property
     def driving_thread(self) -> int | None:
-        """The thread that issues operations, where there is one; if it is always busy, it limits the load."""
+        """The thread that sends operations, if there is a single one; if it is always busy, it limits the load."""
         ...
 
     @property
     def failure(self) -> Exception | None:
-        """What made going on impossible, if something did."""
+        """The error that stopped the engine, if any."""
         ...
 
     async def drain(self, within: timedelta) -> int:
-        """Begin nothing new, let what runs finish. Answers with how many operations were cut off at the limit."""
+        """Stop new operations and let running ones finish. Returns how many were still running at the limit and given up."""
         ...
 
     async def close(self) -> None:

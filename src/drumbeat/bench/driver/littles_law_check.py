@@ -1,4 +1,4 @@
-"""Little's law as the measurement's own check: throughput × latency = connections."""
+"""Checks the measurement with Little's law: throughput × latency = connections."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from drumbeat.bench.driver.records import LOST, TIMED_OUT, Records
 
-_ANOTHER_LIFE = 1_000_000_000  #: nanoseconds; who was away for longer was closed meanwhile, or had nothing to do
+_LONGEST_GAP = 1_000_000_000  #: nanoseconds; after a longer gap the connection had been closed or had nothing to do
 
 
 class LittlesLawCheck:
-    """Sums up what connections did with their time, in a closed loop without think time.
+    """Sums up how connections spent their time, in a closed loop without think time.
 
-    All operations count, those that failed too. What is missing is the time connections waited for the client between two
-    operations (``client_share``, measured by itself); what is missing even so is ``unexplained``.
+    All operations count, including failed ones. The time that connections waited for the client between two operations is
+    measured separately (``client_share``); the rest of the difference is ``unexplained``.
     """
 
     def __init__(self) -> None:
@@ -22,8 +22,8 @@ class LittlesLawCheck:
         self._gaps = _Gaps()
         self._held: list[int] = []
 
-    def look(self, held: int) -> None:
-        """Called evenly over the time that is measured."""
+    def sample(self, held: int) -> None:
+        """Note how many connections are open. Call at even intervals while measuring."""
         self._held.append(held)
 
     def absorb(self, records: Records) -> None:
@@ -31,7 +31,7 @@ class LittlesLawCheck:
         self._gaps.absorb(records)
 
     def check(self, seconds: float) -> Mapping[str, float] | None:
-        """None before there is anything to check."""
+        """The figures of the check; None if there are no measurements yet."""
         if not self._busy or not seconds or not sum(self._held):
             return None
         held = sum(self._held) / len(self._held)
@@ -46,14 +46,14 @@ class LittlesLawCheck:
 
 
 class _Gaps:
-    """Time from the end of an operation to the start of the next one on the same connection, summed up."""
+    """The sum of the times from the end of an operation to the start of the next one on the same connection."""
 
     def __init__(self) -> None:
         self.total = 0  #: nanoseconds
-        self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: of each connection's last operation; 0: none
+        self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: when each connection's last operation ended; 0: none
 
     def absorb(self, records: Records) -> None:
-        """Records in any order, but none that ended before one absorbed earlier on its connection."""
+        """Records may come in any order within a call; for each connection, later calls must hold later records."""
         if not len(records):
             return
         ordered = records[np.lexsort((records["start"], records["connection"]))]
@@ -64,7 +64,7 @@ class _Gaps:
         first = np.concatenate(([True], connections[1:] != connections[:-1]))
         before[first] = self._ends[connections[first]]
         gaps = np.where(before > 0, starts - before, 0)
-        self.total += int(gaps[(gaps > 0) & (gaps < _ANOTHER_LIFE)].sum())
+        self.total += int(gaps[(gaps > 0) & (gaps < _LONGEST_GAP)].sum())
         self._ends[connections] = ends
 
     def _make_room(self, connections: int) -> None:

@@ -1,4 +1,4 @@
-"""Operations ahead of time: drawn in the mix's order a few hundred at once, then handed out one by one."""
+"""Operations drawn in advance, a few hundred at once in the order of the mix, and handed out one by one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +13,13 @@ from drumbeat.bench.model import Load, Operation, ValueType
 from drumbeat.bench.values.draw import Draw, Drawn, ValueStream
 from drumbeat.bench.values.mix import cycle
 
-_AHEAD = 256  #: enough to make numpy worth it, few enough that drawing them (a quarter of a millisecond) delays nobody much
+_AHEAD = 256  #: enough to make numpy pay off; few enough that drawing them takes only 0.25 ms
 
-Timestamp = Callable[[int], Any]  #: microseconds since 1970 as the database's driver takes them
+Timestamp = Callable[[int], Any]  #: converts microseconds since 1970 to the type that the database driver expects
 
 
 class OperationSource:
-    """One worker's operations. Any thread may ask for the next one; drawing happens before its clock starts."""
+    """One worker's operations, for any number of threads. The time to draw them is not part of any latency."""
 
     def __init__(self, load: Load, draw: Draw, timestamp: Timestamp) -> None:
         order = cycle([operation.weight for operation in load.used])
@@ -30,14 +30,14 @@ class OperationSource:
         self._lock = Lock()
 
     def next(self) -> tuple[int, Values]:
-        """An operation's index among those the load uses, and its values. Raises InvalidInput when new keys run out."""
+        """The next operation: its index in ``load.used``, and its values. Raises InvalidInput when new keys run out."""
         try:
             return self._ready.popleft()
         except IndexError:
             return self._drawn()
 
     def put_back(self, drawn: tuple[int, Values]) -> None:
-        """Hand this one out next: nothing came of it."""
+        """Return an operation that was not started; it is handed out next."""
         self._ready.appendleft(drawn)
 
     def _drawn(self) -> tuple[int, Values]:
@@ -73,7 +73,7 @@ class _Maker:
         return zip(*statements, strict=True)
 
     def _column(self, kind: ValueType, drawn: Drawn) -> Sequence[Any]:
-        """Values as drivers take them."""
+        """Values in the types that database drivers expect."""
         values: list[Any] = drawn.tolist()
         match kind:
             case ValueType.TEXT:

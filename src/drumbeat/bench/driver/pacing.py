@@ -1,4 +1,4 @@
-"""When operations may begin: at once, each when it is due, or not at all."""
+"""Pacing: decides when operations may begin (at once, when they are due, or not at all)."""
 
 import threading
 import time
@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-AT_ONCE = 0  #: a turn that has no due time: it begins when it is taken
-STOP = -1  #: not a turn: the connection is no longer wanted
-_TICK_NS = 200_000  #: a pacer that wakes more often costs more than it gains
-_IDLE_TICK_NS = 1_000_000  #: when every connection is busy, they look for what is due themselves
+AT_ONCE = 0  #: a turn without a due time: it begins when it is taken
+STOP = -1  #: instead of a turn: the connection must stop
+_TICK_NS = 200_000  #: the pacer wakes no more often than this; more would cost CPU and gain nothing
+_IDLE_TICK_NS = 1_000_000  #: while every connection is busy, each takes the next due operation by itself
 _LONG_NS = 5_000_000
 
 
@@ -17,12 +17,12 @@ class Waiter(Protocol):
     """A connection that waits for its turn."""
 
     def wake(self, due: int) -> None:
-        """It is your turn, with an operation that is due then; or ``STOP``."""
+        """Give the connection its turn: the due time of an operation, or ``STOP``."""
         ...
 
 
 class FixedSchedule:
-    """The i-th operation is due at ``start + i / rate``, however late those before it were."""
+    """The i-th operation is due at ``start + i / rate``, even if earlier operations were late."""
 
     def __init__(self, start: int, per_second: float) -> None:
         self._start = start
@@ -32,11 +32,11 @@ class FixedSchedule:
 
     @property
     def due(self) -> int | None:
-        """When the next one is due, monotonic nanoseconds; None when there is none left."""
+        """When the next operation is due, in monotonic nanoseconds; None when there is none left."""
         return None if self._next == self._end else self._start + int(self._next * self._interval)
 
     def take(self, now: int) -> int | None:
-        """The next one's due time, if that has come."""
+        """Take the next operation if it is due: its due time, or None."""
         due = self.due
         if due is None or due > now:
             return None
@@ -48,24 +48,24 @@ class FixedSchedule:
         return max(0, (begun if self._end is None else self._end) - self._next)
 
     def end(self, now: int) -> int:
-        """Nothing more becomes due from now on; what is due stays so. Answers with when the next one would have been."""
+        """Let nothing more become due; operations already due stay. Returns when the next one would have been due."""
         self._end = self._next + self.overdue(now)
         return self._start + int(self._end * self._interval)
 
     def forgive(self, now: int) -> None:
-        """What is due is owed no more."""
+        """Drop the operations that are due."""
         self._next += self.overdue(now)
 
 
 class RateSchedule:
-    """What is due at a rate that may change: what fell due before a change stays so, each at its own time."""
+    """A schedule whose rate may change. Operations due before a change keep their due times."""
 
     def __init__(self) -> None:
-        self.per_second: float | None = None  #: None: nothing has a time of its own; 0: nothing becomes due
+        self.per_second: float | None = None  #: None: operations have no due times; 0: nothing becomes due
         self._schedules: deque[FixedSchedule] = deque()
 
     def set(self, per_second: float | None, now: int) -> None:
-        """From now on. A rate that stays the same changes nothing."""
+        """Change the rate from now on. Setting the same rate again has no effect."""
         if per_second == self.per_second:
             return
         upcoming = self._schedules[-1].end(now) if self._schedules and self.per_second else now
@@ -76,23 +76,23 @@ class RateSchedule:
             self._schedules.append(FixedSchedule(min(upcoming, now + int(1e9 / per_second)), per_second))
 
     def restart(self, now: int) -> None:
-        """Nothing is owed for the time before."""
+        """Start from now, without the operations that were due before."""
         self._schedules.clear()
         if self.per_second:
             self._schedules.append(FixedSchedule(now, self.per_second))
 
     def stop(self) -> None:
-        """Nothing is due until it is restarted."""
+        """Let nothing be due until ``restart``."""
         self._schedules.clear()
 
     def take(self, now: int) -> int | None:
-        """The due time of the next one, if that has come."""
+        """Take the next operation if it is due: its due time, or None."""
         due = self.due
         return None if due is None or due > now else self._schedules[0].take(now)
 
     @property
     def due(self) -> int | None:
-        """When the next one is due; None: nothing ever is, as it stands."""
+        """When the next operation is due; None: nothing becomes due at the current rate."""
         while self._schedules and (self._schedules[0].due is None):
             self._schedules.popleft()
         return self._schedules[0].due if self._schedules else None
@@ -106,7 +106,7 @@ class RateSchedule:
 
 
 class PacingGate:
-    """Where connections ask for their turn. Any thread may call any of it; ``wake`` is called by whoever gives the turn."""
+    """Gives connections their turns. Thread-safe; a waiter's ``wake`` runs in the thread that gives the turn."""
 
     def __init__(self, *, hottest_first: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
         self._now = now
@@ -115,10 +115,10 @@ class PacingGate:
         self._next = self._idle.pop if hottest_first else self._idle.popleft
         self._pace = RateSchedule()
         self.accepting = False
-        self.free = False  #: operations may begin at any time: no need to ask
+        self.free = False  #: operations may begin at any time, without asking for a turn
 
     def turn(self, waiter: Waiter) -> int | None:
-        """The due time of an operation that may begin now, or ``AT_ONCE``; None: the waiter will be woken with one."""
+        """The due time of an operation that may begin now, or ``AT_ONCE``; None: the waiter is woken later with one."""
         with self._lock:
             if self.free:
                 return AT_ONCE
@@ -128,7 +128,7 @@ class PacingGate:
             return due
 
     def leave(self, waiter: Waiter) -> None:
-        """Wake a waiter that is no longer wanted; one that is not waiting is left alone."""
+        """Wake a waiter with ``STOP``. Does nothing if it is not waiting."""
         with self._lock:
             try:
                 self._idle.remove(waiter)
@@ -137,7 +137,7 @@ class PacingGate:
         waiter.wake(STOP)
 
     def fire(self) -> None:
-        """Give what is due to those who wait."""
+        """Give due operations to waiting connections."""
         with self._lock:
             now = self._now()
             while self._idle and (due := self._pace.take(now)) is not None:
@@ -151,7 +151,7 @@ class PacingGate:
             self._open()
 
     def forgive(self) -> None:
-        """What is due is owed no more."""
+        """Drop the operations that are due."""
         with self._lock:
             self._pace.forgive(self._now())
 
@@ -167,7 +167,7 @@ class PacingGate:
             self._open()
 
     def next_fire(self, now: int) -> int | None:
-        """When ``fire`` should be called next; None: not before something is set anew."""
+        """When ``fire`` should be called next; None: not before the rate or ``accepting`` changes."""
         with self._lock:
             due = self._pace.due
             return due if due is None or self._idle else now + _IDLE_TICK_NS
@@ -179,14 +179,14 @@ class PacingGate:
             return 0 if self._idle else self._pace.overdue(self._now())
 
     def _open(self) -> None:
-        """Let those who wait begin, where operations have no time of their own."""
+        """Let all waiting connections begin if operations have no due times."""
         self.free = self.accepting and self._pace.per_second is None
         while self.free and self._idle:
             self._next().wake(AT_ONCE)
 
 
 class Pacer:
-    """A thread that calls when something is due. Sleeping in a thread is the most exact way there is short of spinning."""
+    """A thread that calls ``fire`` when an operation is due. Sleeping in a thread is the most exact way without spinning."""
 
     def __init__(self, gate: PacingGate, fire: Callable[[], object]) -> None:
         self._gate = gate
@@ -197,7 +197,7 @@ class Pacer:
         self._thread.start()
 
     def wake(self) -> None:
-        """Something was set anew."""
+        """Call after the rate or ``accepting`` has changed."""
         self._changed.set()
 
     def end(self) -> None:
@@ -220,7 +220,7 @@ class Pacer:
                 self._sleep(at - now)
 
     def _sleep(self, nanoseconds: int) -> None:
-        """A long sleep ends when something is set anew; a short one is exact."""
+        """A long sleep ends early on ``wake``; a short one is exact."""
         if nanoseconds <= _LONG_NS:
             time.sleep(nanoseconds / 1e9)
         elif self._changed.wait((nanoseconds - _LONG_NS / 2) / 1e9):

@@ -1,4 +1,4 @@
-"""PostgreSQL's protocol, as much of it as a load driver needs: greet, authenticate, prepare, and encode binds in advance."""
+"""The parts of PostgreSQL's wire protocol that a load driver needs: startup, authentication, prepare, bind."""
 
 import base64
 import hashlib
@@ -19,12 +19,12 @@ _MOST_ITERATIONS = 1_000_000
 
 
 class ServerSaid(Exception):
-    """An ErrorResponse: its SQLSTATE and its words."""
+    """PostgreSQL's ErrorResponse: its SQLSTATE and its message."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.sqlstate = fields.get("C", "XX000")
-        self.words = fields.get("M", "unknown error")
-        super().__init__(f"{self.words} (SQLSTATE {self.sqlstate})")
+        self.message = fields.get("M", "unknown error")
+        super().__init__(f"{self.message} (SQLSTATE {self.sqlstate})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def startup(user: str, database: str, options: Mapping[str, str]) -> bytes:
 
 
 def parse(name: str, sql: str, types: Sequence[int]) -> bytes:
-    """Prepare a statement under a name, its parameters' types given."""
+    """Prepare a named statement with the given parameter types."""
     body = _text(name) + _text(sql) + struct.pack(f"!h{len(types)}I", len(types), *types)
     return message(b"P", body)
 
@@ -62,11 +62,11 @@ def execute() -> bytes:
 
 
 def bind_head(name: str, values: int) -> bytes:
-    """A Bind up to its values: unnamed portal, every value binary."""
+    """The part of a Bind message before its values: unnamed portal, all values binary."""
     return b"\0" + _text(name) + struct.pack("!hhh", 1, 1, values)
 
 
-BIND_TAIL = struct.pack("!hh", 1, 1)  #: results binary too: the server need not print them
+BIND_TAIL = struct.pack("!hh", 1, 1)  #: binary results, so that the server does not format them as text
 
 
 def cancel(pid: int, key: int) -> bytes:
@@ -74,11 +74,11 @@ def cancel(pid: int, key: int) -> bytes:
 
 
 def split(buffer: bytearray) -> Iterator[Message]:
-    """The whole messages in a buffer; what remains is left in it. Raises ConnectionError for what cannot be one."""
+    """Take the complete messages out of a buffer; an incomplete one stays. Raises ConnectionError if the data is invalid."""
     while len(buffer) >= 5:
         length = int.from_bytes(buffer[1:5]) + 1
         if length < 5:
-            raise ConnectionError(f"expected a message of PostgreSQL's protocol, got one of {length - 1} bytes")
+            raise ConnectionError(f"expected a PostgreSQL protocol message, got a length of {length - 1} bytes")
         if len(buffer) < length:
             return
         yield Message(bytes(buffer[:1]), bytes(buffer[5:length]))
@@ -101,7 +101,7 @@ def clear_password(password: str) -> bytes:
 
 
 class Scram:
-    """SCRAM-SHA-256, the client's side: prove the password without sending it, and see that the server knows it too."""
+    """The client side of SCRAM-SHA-256: prove the password without sending it, and check that the server knows it too."""
 
     def __init__(self, password: str) -> None:
         self._password = password.encode()
@@ -114,12 +114,12 @@ class Scram:
         return message(b"p", _text("SCRAM-SHA-256") + struct.pack("!i", len(opening)) + opening)
 
     def answer(self, challenge: bytes) -> bytes:
-        said = dict(part.split("=", 1) for part in challenge.decode().split(","))
-        iterations = int(said["i"])
-        if not said["r"].startswith(self._nonce) or not 1 <= iterations <= _MOST_ITERATIONS:
-            raise InvalidSettings("the server's SCRAM challenge does not fit ours; is something between us and the server?")
-        salted = hashlib.pbkdf2_hmac("sha256", self._password, base64.b64decode(said["s"]), iterations)
-        unproved = f"c=biws,r={said['r']}"
+        fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
+        iterations = int(fields["i"])
+        if not fields["r"].startswith(self._nonce) or not 1 <= iterations <= _MOST_ITERATIONS:
+            raise InvalidSettings("the server's SCRAM challenge does not match this login; is there a proxy in between?")
+        salted = hashlib.pbkdf2_hmac("sha256", self._password, base64.b64decode(fields["s"]), iterations)
+        unproved = f"c=biws,r={fields['r']}"
         signed = f"{self._first},{challenge.decode()},{unproved}".encode()
         key = hmac.digest(salted, b"Client Key", "sha256")
         signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
@@ -129,9 +129,9 @@ class Scram:
 
     def check(self, final: bytes) -> None:
         """Raise InvalidSettings unless the server proved that it knows the password."""
-        said = dict(part.split("=", 1) for part in final.decode().split(","))
-        if not hmac.compare_digest(base64.b64decode(said.get("v", "")), self._server_signature):
-            raise InvalidSettings("the server could not prove that it knows the password; is something between us and it?")
+        fields = dict(part.split("=", 1) for part in final.decode().split(","))
+        if not hmac.compare_digest(base64.b64decode(fields.get("v", "")), self._server_signature):
+            raise InvalidSettings("the server did not prove that it knows the password; is there a proxy in between?")
 
 
 def _text(value: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Records of one writer, for a reader in any other thread; neither ever waits for the other."""
+"""Lock-free buffers of records: written by one thread, read by another."""
 
 import struct
 from collections import deque
@@ -8,9 +8,8 @@ import numpy as np
 
 from drumbeat.bench.driver.records import RECORD, Records
 
-_LAYOUT = struct.Struct(
-    "@qqqiihBB8s4x"
-)  #: RECORD, byte for byte (a test sees to it); numpy's own assignment costs three times this
+#: The same layout as RECORD (a test checks it); assigning through numpy takes three times as long.
+_LAYOUT = struct.Struct("@qqqiihBB8s4x")
 _SIZE = _LAYOUT.size
 _CHUNK_BYTES = 1024 * _SIZE
 _pack_into = _LAYOUT.pack_into
@@ -26,7 +25,7 @@ class _Chunk:
 
 
 class Recorder:
-    """What one thread has recorded. Memory is taken a thousand records at a time, and given back once they are read."""
+    """One thread's records. Memory is allocated for about a thousand records at a time and freed once they are read."""
 
     __slots__ = ("_chunks", "_current")
 
@@ -47,7 +46,7 @@ class Recorder:
         chunk.end = end + _SIZE
 
     def take(self) -> bytes:
-        """What was added since the last call, as the bytes of an array of RECORD. For one reader only."""
+        """The records added since the last call, as the bytes of a RECORD array. For one reader only."""
         pieces = []
         while True:
             chunk = self._chunks[0]
@@ -60,13 +59,13 @@ class Recorder:
 
 
 class RecorderSet:
-    """The recorders of several writers, read as one. Writers never wait for it."""
+    """The recorders of several writers, read as one. Writers never wait for the reader."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._recorders: list[Recorder] = []
         self._left: list[bytes] = []
-        self.own = self.add()  #: for whoever the ledger belongs to
+        self.own = self.add()  #: for the owner of this set
 
     def add(self) -> Recorder:
         """A recorder for one more writer."""
@@ -76,13 +75,13 @@ class RecorderSet:
         return recorder
 
     def retire(self, recorder: Recorder) -> None:
-        """Its writer is gone; what it wrote is kept until it is taken."""
+        """Remove the recorder of a writer that has ended; its records are kept until ``take``."""
         with self._lock:
             self._recorders.remove(recorder)
             self._left.append(recorder.take())
 
     def take(self) -> Records:
-        """What was recorded since the last call, writer by writer."""
+        """The records of all writers since the last call, writer by writer."""
         with self._lock:
             left, self._left = self._left, []
             data = bytearray().join([*left, *(recorder.take() for recorder in self._recorders)])

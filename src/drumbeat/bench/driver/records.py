@@ -1,18 +1,18 @@
-"""What is kept of every operation: one fixed-size record, the same from every engine."""
+"""The record of one operation: fixed size, the same for every engine."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 RECORD = np.dtype(
     [
-        ("due", "i8"),  # when it should have begun, monotonic nanoseconds
+        ("due", "i8"),  # when it should have started, in monotonic nanoseconds
         ("start", "i8"),  # when it was sent
-        ("duration", "i8"),  # from there to the last byte of its answer
+        ("duration", "i8"),  # from start to the last byte of the answer
         ("connection", "i4"),
         ("rows", "i4"),
         ("kind", "i2"),
         ("outcome", "u1"),
-        ("epoch", "u1"),  # the phase it began in
+        ("epoch", "u1"),  # the phase it started in
         ("sqlstate", "S8"),
     ],
     align=True,

@@ -1,4 +1,4 @@
-"""One worker's load, from its first connection to its last: phases, ramps, intervals, and what the client itself cost."""
+"""Runs one worker's load: phases, ramps, intervals, and the client's own cost."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ TICK = timedelta(milliseconds=100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """A number on its way to another, in even steps."""
+    """A linear change of a number over time."""
 
     begin: int = 0
     end: int = 0
@@ -39,7 +39,7 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterval:
-    """What happened since the last one."""
+    """What happened since the previous interval."""
 
     seconds: float
     phase: str | None
@@ -52,7 +52,7 @@ class DriverInterval:
 
 @dataclass(slots=True)
 class _Phases:
-    """Which epoch is which phase. An operation belongs to the phase it began in."""
+    """Maps epochs to phases. An operation belongs to the phase in which it began."""
 
     current: int = 0
     names: dict[int, str | None] = field(default_factory=lambda: {0: None})
@@ -67,7 +67,7 @@ class _Phases:
         return self.names[self.current]
 
     def is_measured(self, phase: str | None) -> bool:
-        """Whether its operations count. Those of no phase do until MEASUREMENT is first entered."""
+        """Whether the phase's operations count. Before MEASUREMENT is first entered, operations without a phase count."""
         return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
 
     @property
@@ -77,23 +77,23 @@ class _Phases:
 
 
 class LoadRunner:
-    """Drives an engine and counts what it does. ``tick`` must be called often, or ``run`` be running."""
+    """Drives an engine and counts its operations. Call ``tick`` often, or keep ``run`` running."""
 
     def __init__(
         self, engine: Engine, load: Load, clock: Clock, executions: ExecutionWriter | None = None, *, is_paced: bool = False
     ) -> None:
         self.engine = engine
-        self.is_paced = is_paced  #: nothing may begin before a rate is known
+        self.is_paced = is_paced  #: whether operations must wait until a rate is set
         self._load = load
         self._clock = clock
         self._executions = executions
         self._phases = _Phases()
         self._ramp = Ramp()
         self._rate: float | None = None
-        self._pace = 1.0  #: the last rate at which anything fell due
+        self._pace = 1.0  #: the last rate above 0
         self._interval = LoadTally(load)
-        self.measured = LoadTally(load)  #: what began in MEASUREMENT, or since the start where no phase was ever named
-        self.drained = LoadTally(load)  #: what ended while draining
+        self.measured = LoadTally(load)  #: operations begun in MEASUREMENT, or since the start if no phase was set
+        self.drained = LoadTally(load)  #: operations that ended while draining
         self._draining = False
         self._measuring_since: timedelta | None = None
         self._measured_for = timedelta()
@@ -101,7 +101,7 @@ class LoadRunner:
         self._cpu = CpuMeter()
         self._lag = timedelta()
         self._little = LittlesLawCheck()
-        self.unsent = 0  #: operations that were due while measuring, and were not sent by its end
+        self.unsent = 0  #: operations that were due while measuring but were not sent before its end
 
     async def open(self) -> None:
         await self.engine.open()
@@ -112,7 +112,7 @@ class LoadRunner:
         self.engine.accept(True)
 
     def set_phase(self, phase: str | None) -> None:
-        """Operations that begin from now on belong to this phase. Totals begin anew at the first entry to MEASUREMENT."""
+        """Let operations that begin from now on belong to this phase. Totals restart when MEASUREMENT is first entered."""
         if self._phases.name == phase and self._phases.current:
             return
         self._absorb(self.engine.take())
@@ -138,7 +138,7 @@ class LoadRunner:
             self._note_unsent(self.engine.backlog)
 
     def _note_unsent(self, count: int) -> None:
-        """What waits now fell due last, one after the other at the pace."""
+        """Count operations that are due but unsent. They were the last to fall due, one per interval of the rate."""
         self.unsent += count
         if count:
             self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))
@@ -158,7 +158,7 @@ class LoadRunner:
         self.engine.set_rate(per_second)
 
     def forgive(self, most: float) -> None:
-        """Let what is overdue be, if it is more than this. Nothing that was due while measuring is ever let be."""
+        """Drop overdue operations if there are more than ``most``. Never drops operations while measuring."""
         if not self.is_measuring and self.engine.backlog > most:
             self.engine.forgive()
 
@@ -169,11 +169,11 @@ class LoadRunner:
     @property
     def measured_seconds(self) -> float:
         """How long operations have been measured."""
-        going = self._clock.elapsed() - self._measuring_since if self._measuring_since is not None else timedelta()
-        return (self._measured_for + going).total_seconds()
+        current = self._clock.elapsed() - self._measuring_since if self._measuring_since is not None else timedelta()
+        return (self._measured_for + current).total_seconds()
 
     async def run(self) -> None:
-        """Tick until cancelled; raises what made the load impossible."""
+        """Tick until cancelled. Raises the error that stopped the engine."""
         while True:
             due = self._clock.elapsed() + TICK
             await self._clock.sleep(TICK)
@@ -183,18 +183,18 @@ class LoadRunner:
                 raise self.engine.failure
 
     def tick(self) -> None:
-        """Follow the ramp, and take what was recorded."""
+        """Follow the ramp and take new records."""
         target = self.target
         self.engine.set_target(target)
         if self._measuring_since is not None:
-            self._little.look(self.engine.held)
+            self._little.sample(self.engine.held)
         self._absorb(self.engine.take())
 
     def _absorb(self, records: Records) -> None:
         if not len(records):
             return
         self._interval.absorb(records)
-        is_measured = _among(records, self._phases.measured)
+        is_measured = _in_epochs(records, self._phases.measured)
         if self._draining:
             self.drained.absorb(records)
         self.measured.absorb(records[is_measured])
@@ -235,14 +235,14 @@ class LoadRunner:
         )
 
     def begin_drain(self) -> None:
-        """Measuring ends here, and nothing begins any more."""
+        """End measuring and stop new operations."""
         self._note_measuring(False)
         self.engine.accept(False)
         self._absorb(self.engine.take())
         self._draining = True
 
     async def drain(self, within: timedelta) -> int:
-        """Finish what runs; what ends from now on is counted apart. Answers with how much was cut off."""
+        """Let running operations finish, counted separately from now on. Returns how many were given up at the limit."""
         if not self._draining:
             self.begin_drain()
         abandoned = await self.engine.drain(within)
@@ -257,20 +257,20 @@ class LoadRunner:
 
     @property
     def _is_closed(self) -> bool:
-        """Whether a connection begins its next operation as soon as it can."""
+        """Whether this is a closed loop without think time."""
         return self._rate is None and not self._load.think
 
     def little(self) -> Mapping[str, float] | None:
-        """The measurement's own check, where it applies: in a closed loop without think time."""
+        """The result of the check by Little's law; None unless this is a closed loop without think time."""
         return self._little.check(self.measured_seconds) if self._is_closed else None
 
     @property
     def files(self) -> Sequence[ClosedFile]:
-        """The files of executions that are closed."""
+        """The finished files of execution records."""
         return self._executions.files if self._executions is not None else []
 
     def kept(self) -> Mapping[str, float | str]:
-        """How many executions are on disk, and how many were lost."""
+        """How many execution records were written and how many were lost."""
         if self._executions is None:
             return {}
         files, loss = self._executions.files, self._executions.loss
@@ -278,12 +278,12 @@ class LoadRunner:
         return {"files": len(files), "rows": rows, "lost": loss.rows, "why": "; ".join(loss.reasons)}
 
     def cpu_us_per_operation(self) -> float | None:
-        """This process's CPU for each measured operation."""
+        """This process's CPU time per measured operation."""
         operations = self.measured.operations
         return self._cpu.since_mark() * 1e6 / operations if operations else None
 
 
-def _among(records: Records, epochs: list[int]) -> NDArray[np.bool_]:
+def _in_epochs(records: Records, epochs: list[int]) -> NDArray[np.bool_]:
     return np.isin(records["epoch"], epochs)
 
 

@@ -1,4 +1,4 @@
-"""The first failures of each class, as examples: SQL, never parameters."""
+"""Samples of failed operations: the first few of each error class, with SQL but never with parameters."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load
 
 _EACH = 10
-_ABOUT_VALUES = ("22", "P0")  #: data exceptions, and what PL/pgSQL raises
+_ABOUT_VALUES = ("22", "P0")  #: SQLSTATE classes: data exceptions, and errors raised by PL/pgSQL
 _QUOTED = re.compile(r'"[^"]*("|$)')
 
 Classify = Callable[[int, str], ErrorClass | None]
 
 
 class ErrorSamples:
-    """Keeps ten of each class. Any thread may add."""
+    """Keeps ten samples of each error class. Any thread may add."""
 
     def __init__(self, load: Load, classify: Classify) -> None:
         self._operations = load.used
@@ -31,13 +31,13 @@ class ErrorSamples:
             return [sample for samples in self._samples.values() for sample in samples]
 
     def add(self, kind: int, failure: OperationFailure, values: Values) -> None:
-        """An operation that failed."""
+        """Add a failed operation."""
         operation = self._operations[kind]
         sql = operation.statements[failure.statement].sql
         self._keep(operation.kind, failure, without_values(str(failure), values), sql)
 
     def add_connect(self, failure: OperationFailure) -> None:
-        """A connection that could not be made."""
+        """Add a failed connect."""
         self._keep("", failure, str(failure), "")
 
     def _keep(self, kind: str, failure: OperationFailure, message: str, sql: str) -> None:
@@ -45,13 +45,13 @@ class ErrorSamples:
         if error_class is None:
             return
         with self._lock:
-            kept = self._samples.setdefault(error_class, [])
-            if len(kept) < _EACH:
-                kept.append(ErrorSample(kind=kind, error_class=error_class, sqlstate=failure.code, message=message, sql=sql))
+            samples = self._samples.setdefault(error_class, [])
+            if len(samples) < _EACH:
+                samples.append(ErrorSample(kind=kind, error_class=error_class, sqlstate=failure.code, message=message, sql=sql))
 
 
 class RecordSamples:
-    """Keeps ten of each class and code, from records alone. For one thread to add."""
+    """Keeps ten samples of each error class and SQLSTATE, made from records. Only one thread may add."""
 
     def __init__(self, load: Load, sql: Sequence[str], classify: Classify) -> None:
         self._kinds = [operation.kind for operation in load.used]
@@ -63,33 +63,33 @@ class RecordSamples:
     def all(self) -> Sequence[ErrorSample]:
         return [sample for samples in list(self._samples.values()) for sample in samples]
 
-    def add(self, records: Records, said: Callable[[str], str]) -> None:
-        """``said`` tells the words that came with an SQLSTATE."""
+    def add(self, records: Records, message_of: Callable[[str], str]) -> None:
+        """Add failed operations; ``message_of`` returns the server's message for an SQLSTATE."""
         for record in records[records["outcome"] != OK][:_EACH]:
             sqlstate = bytes(record["sqlstate"]).decode()
-            self._keep(int(record["kind"]), int(record["outcome"]), sqlstate, unquoted(sqlstate, said(sqlstate)))
+            self._keep(int(record["kind"]), int(record["outcome"]), sqlstate, unquoted(sqlstate, message_of(sqlstate)))
 
-    def _keep(self, kind: int, outcome: int, sqlstate: str, words: str) -> None:
+    def _keep(self, kind: int, outcome: int, sqlstate: str, message: str) -> None:
         error_class = self._classify(outcome, sqlstate) or ErrorClass.FATAL
-        kept = self._samples.setdefault((error_class, sqlstate), [])
-        if len(kept) < _EACH:
+        samples = self._samples.setdefault((error_class, sqlstate), [])
+        if len(samples) < _EACH:
             sample = ErrorSample(
                 kind=self._kinds[kind],
                 error_class=error_class,
                 sqlstate=sqlstate,
-                message=f"{words} (SQLSTATE {sqlstate})" if words else sqlstate or error_class,
+                message=f"{message} (SQLSTATE {sqlstate})" if message else sqlstate or error_class,
                 sql=self._sql[kind],
             )
-            kept.append(sample)
+            samples.append(sample)
 
 
-def unquoted(sqlstate: str, words: str) -> str:
-    """PostgreSQL quotes names and values alike; in complaints about data, and in a function's own, they may be values."""
-    return _QUOTED.sub("?", words) if sqlstate.startswith(_ABOUT_VALUES) else words
+def unquoted(sqlstate: str, message: str) -> str:
+    """Hide quoted text in errors about data and from PL/pgSQL functions: there it may be a value, not a name."""
+    return _QUOTED.sub("?", message) if sqlstate.startswith(_ABOUT_VALUES) else message
 
 
 def without_values(message: str, values: Values) -> str:
-    """A database may repeat what it was given; here it becomes a question mark."""
+    """Replace parameter values that the database repeats in its message by question marks."""
     given = {str(value) for statement in values for value in statement} - {""}
     for text in sorted(given, key=len, reverse=True):
         message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "?", message)

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL, made ready for load: connected, encrypted if asked, authenticated, every statement prepared."""
+"""Opens connections to PostgreSQL for a load: connect, encrypt if asked, authenticate, prepare every statement."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _REFUSED_LOGIN = ("28", "3D")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresAddress:
-    """Where a PostgreSQL server is and who we are there. Never shows the password."""
+    """The address of a PostgreSQL server and the login. Its ``repr`` never shows the password."""
 
     host: str
     port: int
@@ -83,17 +83,17 @@ class PostgresSession:
 
 
 def open_session(address: PostgresAddress, load: Load, limit: timedelta) -> PostgresSession:
-    """Connect and prepare; blocks, so it is called in threads.
+    """Connect, log in and prepare the load's statements. Blocks, so call it in a thread.
 
-    Raises OSError when the server cannot be reached, InvalidSettings when it will not have us, InvalidInput for a statement it
-    does not understand, ServerSaid for what may pass (too many connections).
+    Raises OSError when the server cannot be reached, InvalidSettings when it refuses the login, InvalidInput for a statement
+    that it rejects, ServerSaid for temporary errors such as too many connections.
     """
     connection = _connect(address, limit)
     try:
-        talk = _Talk(connection)
+        messages = _MessageSocket(connection)
         session = PostgresSession(connection)
-        _log_in(talk, address, session)
-        _prepare_all(talk, load)
+        _log_in(messages, address, session)
+        _prepare_all(messages, load)
         connection.setblocking(False)
         session.socket = connection
     except BaseException:
@@ -103,9 +103,9 @@ def open_session(address: PostgresAddress, load: Load, limit: timedelta) -> Post
 
 
 def cancel(address: PostgresAddress, session: PostgresSession, limit: timedelta) -> None:
-    """Ask the server to stop what a session runs; blocks until it has heard. Raises OSError when it does not.
+    """Ask the server to cancel a session's operation; blocks until it has taken the request. Raises OSError on failure.
 
-    A server that gave the session no key cannot be asked.
+    Does nothing if the server gave the session no cancel key.
     """
     if not session.server_pid:
         return
@@ -114,18 +114,18 @@ def cancel(address: PostgresAddress, session: PostgresSession, limit: timedelta)
         connection.recv(1)
 
 
-class _Talk:
-    """A blocking conversation, message by message."""
+class _MessageSocket:
+    """Sends and receives messages on a blocking socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._buffer = bytearray()
         self._messages: list[Message] = []
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         while not self._messages:
             data = self._socket.recv(65536)
             if not data:
@@ -135,17 +135,17 @@ class _Talk:
         return self._messages.pop(0)
 
     def until_ready(self) -> Iterator[Message]:
-        """Every message up to ReadyForQuery. Raises ServerSaid after it, if the server complained."""
-        complaint: ServerSaid | None = None
-        while (message := self.hear()).type != b"Z":
+        """Every message up to ReadyForQuery. Raises ServerSaid afterwards if one was an error."""
+        error: ServerSaid | None = None
+        while (message := self.receive()).type != b"Z":
             if message.type == b"E":
-                complaint = complaint or pgwire.error_of(message.body)
-                if complaint.sqlstate[:2] in (*_REFUSED_LOGIN, "53", "57"):
-                    raise complaint
+                error = error or pgwire.error_of(message.body)
+                if error.sqlstate[:2] in (*_REFUSED_LOGIN, "53", "57"):
+                    raise error
             else:
                 yield message
-        if complaint:
-            raise complaint
+        if error:
+            raise error
 
 
 def _connect(address: PostgresAddress, limit: timedelta) -> socket.socket:
@@ -165,12 +165,12 @@ def _connect(address: PostgresAddress, limit: timedelta) -> socket.socket:
 
 
 def _encrypted(connection: socket.socket, address: PostgresAddress) -> socket.socket:
-    """Over to TLS if the server has it. Raises InvalidSettings when it was required and there is none, or is not trusted."""
+    """Switch to TLS if the server supports it. Raises InvalidSettings if TLS is required but missing or not trusted."""
     connection.sendall(pgwire.SSL_REQUEST)
     if connection.recv(1) != b"S":
         if address.tls == "prefer":
             return connection
-        raise InvalidSettings(f"{address.location} has no TLS, and sslmode={address.tls} was asked for")
+        raise InvalidSettings(f"{address.location} does not support TLS, but sslmode={address.tls} requires it")
     try:
         return tls_context(address).wrap_socket(connection, server_hostname=address.host)
     except ssl.SSLCertVerificationError as exc:
@@ -180,17 +180,17 @@ def _encrypted(connection: socket.socket, address: PostgresAddress) -> socket.so
 def not_trusted(address: PostgresAddress, exc: ssl.SSLCertVerificationError) -> str:
     root = f"the certificates in {address.tls_root}" if address.tls_root else "the system's certificates"
     return (
-        f"{address.location} shows a certificate that {root} do not vouch for ({exc.verify_message}), "
-        f"and sslmode={address.tls} was asked for; name the right root in sslrootcert"
+        f"{address.location} has a certificate that {root} do not verify ({exc.verify_message}), "
+        f"but sslmode={address.tls} requires it; set sslrootcert to the right root certificate"
     )
 
 
 def tls_context(address: PostgresAddress) -> ssl.SSLContext:
-    """How the server must prove who it is, by sslmode and sslrootcert. Raises InvalidSettings when there is no such root."""
+    """How the server's certificate is checked, by sslmode and sslrootcert. Raises InvalidSettings if the file is missing."""
     try:
         context = ssl.create_default_context(cafile=address.tls_root)
     except OSError as exc:
-        raise InvalidSettings(f"sslrootcert: expected a file of certificates at {address.tls_root}: {exc}") from exc
+        raise InvalidSettings(f"sslrootcert: expected a certificate file at {address.tls_root}: {exc}") from exc
     if address.tls != "verify-full":
         context.check_hostname = False
     if address.tls in ("prefer", "require") and address.tls_root is None:
@@ -198,13 +198,13 @@ def tls_context(address: PostgresAddress) -> ssl.SSLContext:
     return context
 
 
-def _log_in(talk: _Talk, address: PostgresAddress, session: PostgresSession) -> None:
-    talk.say(pgwire.startup(address.user, address.database, {"application_name": "drumbeat", **address.options}))
+def _log_in(messages: _MessageSocket, address: PostgresAddress, session: PostgresSession) -> None:
+    messages.send(pgwire.startup(address.user, address.database, {"application_name": "drumbeat", **address.options}))
     scram = Scram(address.password)
     try:
-        for message in talk.until_ready():
+        for message in messages.until_ready():
             if message.type == b"R":
-                _authenticate(talk, message.body, address, scram)
+                _authenticate(messages, message.body, address, scram)
             elif message.type == b"K":
                 session.server_pid, session.server_key = struct.unpack("!ii", message.body[:8])
             elif message.type == b"S":
@@ -212,39 +212,39 @@ def _log_in(talk: _Talk, address: PostgresAddress, session: PostgresSession) -> 
                 session.server_version = value.decode() if name == b"server_version" else session.server_version
     except ServerSaid as exc:
         if exc.sqlstate[:2] in _REFUSED_LOGIN:
-            raise InvalidSettings(f"{address.location} will not have user {address.user!r}: {exc}") from exc
+            raise InvalidSettings(f"{address.location} refused user {address.user!r}: {exc}") from exc
         raise
 
 
-def _authenticate(talk: _Talk, body: bytes, address: PostgresAddress, scram: Scram) -> None:
-    (way,) = struct.unpack_from("!i", body)
-    if way == 0:
+def _authenticate(messages: _MessageSocket, body: bytes, address: PostgresAddress, scram: Scram) -> None:
+    (method,) = struct.unpack_from("!i", body)
+    if method == 0:
         return
-    if way != 12 and not address.password:
+    if method != 12 and not address.password:
         raise InvalidSettings(f"{address.location} asks for a password; give it in {PASSWORD_VARIABLE}")
-    match way:
+    match method:
         case 3:
-            talk.say(pgwire.clear_password(address.password))
+            messages.send(pgwire.clear_password(address.password))
         case 5:
-            talk.say(pgwire.md5_password(address.user, address.password, body[4:8]))
+            messages.send(pgwire.md5_password(address.user, address.password, body[4:8]))
         case 10:
-            talk.say(scram.first())
+            messages.send(scram.first())
         case 11:
-            talk.say(scram.answer(body[4:]))
+            messages.send(scram.answer(body[4:]))
         case 12:
             scram.check(body[4:])
         case _:
-            raise InvalidSettings(f"{address.location} asks for a way to log in that Drumbeat does not know ({way})")
+            raise InvalidSettings(f"{address.location} asks for an unsupported authentication method ({method}); use SCRAM")
 
 
-def _prepare_all(talk: _Talk, load: Load) -> None:
-    """Prepare every statement with the types its values are sent in. One that fails is named."""
+def _prepare_all(messages: _MessageSocket, load: Load) -> None:
+    """Prepare every statement with the types of its values. Raises InvalidInput that names a statement that fails."""
     for number, operation in enumerate(load.used):
         for n, statement in enumerate(operation.statements):
             name = statement_name(number, n)
-            talk.say(pgwire.parse(name, statement.sql, [OIDS[value.type] for value in statement.values]) + pgwire.SYNC)
+            messages.send(pgwire.parse(name, statement.sql, [OIDS[value.type] for value in statement.values]) + pgwire.SYNC)
             try:
-                for _ in talk.until_ready():
+                for _ in messages.until_ready():
                     pass
             except ServerSaid as exc:
                 raise InvalidInput(f"{operation.kind}: {exc}; its SQL is: {one_line(statement.sql)}") from exc

@@ -1,4 +1,4 @@
-"""What a database must offer for the general engine: sessions that run one operation at a time, of two kinds."""
+"""What a database provides for the generic engine: blocking or async sessions that run one operation at a time."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 from drumbeat.bench.driver.records import LOST
 
-Values = Sequence[Sequence[Any]]  #: for each statement of an operation, its values in the order of $1, $2 …
+Values = Sequence[Sequence[Any]]  #: for each statement of an operation, its values for $1, $2 …
 
 
 class OperationFailure(Exception):
-    """An operation that did not succeed, in words every target shares."""
+    """A failed operation, described in the same way for every target."""
 
     def __init__(self, outcome: int, code: str, message: str, *, statement: int = 0, lost: bool | None = None) -> None:
         super().__init__(message)
@@ -21,31 +21,31 @@ class OperationFailure(Exception):
 
 
 class BlockingSession(Protocol):
-    """A connection that lives in a thread of its own."""
+    """A connection used by one thread."""
 
     def execute(self, operation: int, values: Values) -> int:
-        """Run an operation, in a transaction if it has several statements; answers with the rows read or changed.
+        """Run an operation, in a transaction if it has several statements; returns the number of rows read or changed.
 
-        Raises Failure; the transaction is then rolled back.
+        Raises OperationFailure; the transaction is then rolled back.
         """
         ...
 
     def interrupt(self) -> None:
-        """Make what runs now fail soon. Called from another thread."""
+        """Make the running operation fail soon. Called from another thread."""
         ...
 
     def close(self) -> None: ...
 
 
 class AsyncSession(Protocol):
-    """A connection that many others share a thread with."""
+    """A connection that shares the event loop's thread with others."""
 
     async def execute(self, operation: int, values: Values) -> int:
-        """As ``BlockingSession.execute``."""
+        """Like ``BlockingSession.execute``."""
         ...
 
     def interrupt(self) -> None:
-        """Break it off: what runs now fails soon, and the session is closed."""
+        """Make the running operation fail soon, and close the session."""
         ...
 
     async def close(self) -> None: ...
@@ -53,15 +53,15 @@ class AsyncSession(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockingSessions:
-    """Makes sessions, each in its thread. ``connect`` raises Failure, or InvalidInput when it can never work."""
+    """Opens sessions, each in its own thread. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
 
     connect: Callable[[], BlockingSession]
-    keeps_limit: bool = False  #: whether the database itself gives up an operation that takes too long
+    keeps_limit: bool = False  #: whether the database enforces the timeout of operations itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncSessions:
-    """Makes sessions that share the event loop. ``connect`` raises Failure, or InvalidInput when it can never work."""
+    """Opens sessions in the event loop. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
 
     connect: Callable[[], Awaitable[AsyncSession]]
     keeps_limit: bool = False

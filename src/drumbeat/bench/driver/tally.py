@@ -1,4 +1,4 @@
-"""Counting what was recorded: exact figures and mergeable histograms, by kind, a million operations in a few milliseconds."""
+"""Counts recorded operations by kind, with exact totals and mergeable latency histograms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ _LONGEST = (1 << 42) - 1
 
 
 def buckets_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same buckets as core.histogram.bucket_of, for many durations at once."""
+    """core.histogram.bucket_of for many durations at once."""
     clipped = np.clip(nanoseconds, 0, _LONGEST)
     shift = np.maximum(np.frexp(clipped.astype(np.float64))[1] - (_SUB_BITS + 1), 0).astype(np.int64)
     return np.where(clipped < _EXACT, clipped, (shift << _SUB_BITS) + (clipped >> shift))
 
 
 def count_into(histogram: Histogram, nanoseconds: NDArray[np.int64]) -> None:
-    """Count many durations."""
+    """Add many durations to a histogram."""
     if not len(nanoseconds):
         return
     durations = np.maximum(nanoseconds, 0)
@@ -37,22 +37,22 @@ def count_into(histogram: Histogram, nanoseconds: NDArray[np.int64]) -> None:
 
 @dataclass(slots=True)
 class KindTally:
-    """One kind's operations."""
+    """Totals for one kind of operation."""
 
     operations: int = 0
     errors: int = 0
     rows: int = 0
-    response: Histogram = field(default_factory=Histogram)  #: from when it was due: what a user would have waited
-    service: Histogram = field(default_factory=Histogram)  #: from when it was sent: what the database took
+    response: Histogram = field(default_factory=Histogram)  #: from due to answered: how long a user would have waited
+    service: Histogram = field(default_factory=Histogram)  #: from sent to answered: how long the database took
 
     def absorb(self, records: Records) -> None:
-        """Failed operations count as operations; latencies are of those that went well."""
-        well = records[records["outcome"] == OK]
+        """Count records. Failed operations count as operations, but only successful ones have latencies."""
+        succeeded = records[records["outcome"] == OK]
         self.operations += len(records)
-        self.errors += len(records) - len(well)
-        self.rows += int(well["rows"].sum())
-        count_into(self.service, well["duration"])
-        count_into(self.response, well["start"] - well["due"] + well["duration"])
+        self.errors += len(records) - len(succeeded)
+        self.rows += int(succeeded["rows"].sum())
+        count_into(self.service, succeeded["duration"])
+        count_into(self.response, succeeded["start"] - succeeded["due"] + succeeded["duration"])
 
     def merge(self, other: "KindTally") -> None:
         self.operations += other.operations
@@ -63,7 +63,7 @@ class KindTally:
 
 
 class LoadTally:
-    """All kinds of one load."""
+    """Totals for all kinds of operation in a load."""
 
     def __init__(self, load: Load) -> None:
         self.names = [operation.kind for operation in load.used]
@@ -81,17 +81,17 @@ class LoadTally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Operations that were due and never sent, by how long they had waited: no operations, but part of what users saw.
+        """Add the waits of operations that were due but never sent: they count in response times, not as operations.
 
-        None would have been quicker than the quickest that was sent.
+        Each counts as at least as slow as the fastest operation that was sent.
         """
         kinds = np.resize(self._order, len(waits))
         for number, tally in enumerate(self.kinds):
             count_into(tally.response, np.maximum(waits[kinds == number], tally.service.least or 0))
 
     def merge(self, other: "LoadTally") -> None:
-        for mine, theirs in zip(self.kinds, other.kinds, strict=True):
-            mine.merge(theirs)
+        for own, added in zip(self.kinds, other.kinds, strict=True):
+            own.merge(added)
         self.lag.merge(other.lag)
         for failure, count in other.errors_by_state.items():
             self.errors_by_state[failure] = self.errors_by_state.get(failure, 0) + count
@@ -110,18 +110,18 @@ class LoadTally:
 
     @property
     def response(self) -> Histogram:
-        return _whole(kind.response for kind in self.kinds)
+        return _merged(kind.response for kind in self.kinds)
 
     @property
     def service(self) -> Histogram:
-        return _whole(kind.service for kind in self.kinds)
+        return _merged(kind.service for kind in self.kinds)
 
     def by_kind(self) -> Mapping[str, KindTally]:
         return dict(zip(self.names, self.kinds, strict=True))
 
 
 def figures(histogram: Histogram, percents: Sequence[float] = (50, 90, 95, 99, 99.9)) -> dict[str, Any]:
-    """A histogram in milliseconds, for people and JSON."""
+    """A histogram's percentiles, mean, minimum and maximum in milliseconds."""
     named = {f"p{percent:g}_ms": value for percent, value in zip(percents, histogram.percentiles_ns(percents), strict=True)}
     count = histogram.count
     named |= {
@@ -137,8 +137,8 @@ def _failures(records: Records) -> list[tuple[int, str]]:
     return [(int(each["outcome"]), bytes(each["sqlstate"]).decode()) for each in failed]
 
 
-def _whole(histograms: Any) -> Histogram:
-    whole = Histogram()
+def _merged(histograms: Any) -> Histogram:
+    merged = Histogram()
     for histogram in histograms:
-        whole.merge(histogram)
-    return whole
+        merged.merge(histogram)
+    return merged

@@ -1,4 +1,4 @@
-"""The bench's values: loads, drives, plans, views and actions. Nothing in here does anything."""
+"""The data classes of the bench: loads, plans, run views, actions, records. They only hold data."""
 
 from drumbeat.bench.model.best import STABLE, Best, best_of, find_max_steps, knee_of
 from drumbeat.bench.model.drive import DriveOutcome, DriveProgress, DriveRequest

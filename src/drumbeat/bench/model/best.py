@@ -1,4 +1,4 @@
-"""The best level a find-max run found, as its result and its steps tell."""
+"""The best level of a find-max run, from its result and its steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,44 +13,44 @@ STABLE = "STABLE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The highest stable level, and what it did."""
+    """The highest stable level and its throughput."""
 
     connections: float
     qps: float | None = None
-    step: Step | None = None  #: the last stable one at that level
+    step: Step | None = None  #: the last stable step at that level
 
 
 def best_of(record: RunRecord) -> Best | None:
-    """What the result says, else the highest stable step; None: no stable level."""
-    told = record.find_max_result
+    """The best level in the result, else the highest stable step; None if no level was stable."""
+    result = record.find_max_result
     stable = [step for step in find_max_steps(record) if step.outcome == STABLE]
     highest = max((step.to_target for step in stable), default=None)
-    level = _number(told["best_connections"]) if "best_connections" in told else highest
+    level = _number(result["best_connections"]) if "best_connections" in result else highest
     if level is None:
         return None
     step = next((step for step in reversed(stable) if step.to_target == level), None)
-    return Best(connections=level, qps=_number(told.get("best_qps")) or (step.qps if step else None), step=step)
+    return Best(connections=level, qps=_number(result.get("best_qps")) or (step.qps if step else None), step=step)
 
 
 def measured_at_best(record: RunRecord) -> Mapping[str, Measured]:
-    """What the last stable look at the best level measured, by kind; nothing where no level was stable."""
+    """The measurements of the last stable step at the best level, by kind; empty if no level was stable."""
     best = best_of(record)
     if best is None or best.step is None:
         return {}
     step, kinds = best.step, record.find_max_result.get("best_kinds") or {}
-    whole = Measured(
+    overall = Measured(
         operations=step.operations,
         errors=step.errors,
         latency=Latency(p50_ms=step.p50_ms, p95_ms=step.p95_ms, p99_ms=step.p99_ms),
     )
-    return {ALL_KINDS: whole, **{str(kind): _kind(told) for kind, told in kinds.items()}}
+    return {ALL_KINDS: overall, **{str(kind): _kind(figures) for kind, figures in kinds.items()}}
 
 
-def _kind(told: Mapping[str, Any]) -> Measured:
-    p50, p95, p99 = (_number(told.get(name)) for name in ("p50_ms", "p95_ms", "p99_ms"))
+def _kind(figures: Mapping[str, Any]) -> Measured:
+    p50, p95, p99 = (_number(figures.get(name)) for name in ("p50_ms", "p95_ms", "p99_ms"))
     return Measured(
-        operations=int(told.get("operations") or 0),
-        errors=int(told.get("errors") or 0),
+        operations=int(figures.get("operations") or 0),
+        errors=int(figures.get("errors") or 0),
         latency=Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99),
     )
 
@@ -60,7 +60,7 @@ def find_max_steps(record: RunRecord) -> list[Step]:
 
 
 def knee_of(record: RunRecord) -> float | None:
-    """Where throughput peaks by the fitted scalability law."""
+    """The connections at which throughput peaks, by the fitted Universal Scalability Law."""
     usl = record.find_max_result.get("usl") or {}
     return _number(usl.get("peak_connections"))
 

@@ -1,4 +1,4 @@
-"""How many connections one worker may hold, by what its host has (B04)."""
+"""How many connections one worker may hold, by the capacity of its host."""
 
 from dataclasses import dataclass
 from math import floor
@@ -6,13 +6,13 @@ from math import floor
 from drumbeat.core.errors import InvalidInput
 
 CONNECTIONS_PER_CORE = 200
-MEMORY_PER_CONNECTION_GB = 0.001  #: 25 times what the client was measured to take; the rest is the host's own
+MEMORY_PER_CONNECTION_GB = 0.001  #: 25 times the measured use of the client; the rest is for the host
 MAX_PER_WORKER = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCapacity:
-    """What a worker's host has to give: its own, or what its container is limited to."""
+    """The CPU and memory of a worker's host, or the limits of its container."""
 
     cpu_cores: float
     memory_gb: float
@@ -28,7 +28,7 @@ def per_worker_cap(
     memory_per_connection_gb: float = MEMORY_PER_CONNECTION_GB,
     max_per_worker: int = MAX_PER_WORKER,
 ) -> int:
-    """The least of what the processors, the memory and the limit allow; at least one."""
+    """The lowest of the limits by CPU, by memory and ``max_per_worker``; at least one."""
     if memory_per_connection_gb <= 0:
         raise InvalidInput(f"expected memory_per_connection_gb above 0, got {memory_per_connection_gb}")
     by_cpu = floor(host.cpu_cores * connections_per_core)

@@ -1,4 +1,4 @@
-"""Driving a database from one process: what is asked for, how it goes and how it went."""
+"""Load from a single process (``bench drive``): request, progress and outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveRequest:
-    """One process's load: what to drive with, how hard and for how long."""
+    """The load of one process: workload, connections, rate and duration."""
 
     workload: str = "mixed"
     scale: float = 1
     connections: int = 8
     duration: timedelta = timedelta(seconds=30)
     warmup: timedelta = timedelta(seconds=2)
-    rate: float | None = None  #: operations a second, open loop; None: as fast as possible
+    rate: float | None = None  #: operations per second (open loop); None: as fast as possible
     seed: int | None = None
-    record: str | None = None  #: a folder for every operation, as Parquet files
-    limit: timedelta = timedelta(seconds=30)  #: an operation that takes longer is given up
+    record: str | None = None  #: folder in which every operation is recorded, as Parquet files
+    limit: timedelta = timedelta(seconds=30)  #: timeout of an operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveProgress:
-    """How it goes, once a second."""
+    """The current figures, once a second."""
 
     phase: str | None
     operations_per_second: float
@@ -36,7 +36,7 @@ class DriveProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveOutcome:
-    """How it went: figures by name, as ``--json`` prints them, and what the reader should know about them."""
+    """The final figures by name, as ``--json`` prints them, with warnings about them."""
 
     figures: Mapping[str, Any]
     warnings: tuple[str, ...]

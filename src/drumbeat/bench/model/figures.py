@@ -1,4 +1,4 @@
-"""What was measured between two moments, over all workers of a run."""
+"""Measurements in a time window, over all workers of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindFigures:
-    """One kind of operation. Latencies are of exact, merged histograms, in milliseconds; None: nothing was measured."""
+    """Measurements of one kind of operation. Latencies come from merged histograms, in milliseconds; None: no data."""
 
     operations: int = 0
     errors: int = 0
@@ -18,26 +18,26 @@ class KindFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All of it. Counts are operations that ended in the window; failed ones are among ``operations``."""
+    """Measurements of all kinds. Counts operations that ended in the window; ``operations`` includes failed ones."""
 
     since: datetime
     until: datetime
     operations: int = 0
     errors: int = 0
     qps: float = 0.0
-    mean_ms: float | None = None  #: response time: from when an operation was due
-    service_ms: float | None = None  #: the mean time an operation held its connection
+    mean_ms: float | None = None  #: mean response time, from when an operation was due
+    service_ms: float | None = None  #: mean time for which an operation used its connection
     p50_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
-    slowest_p95_ms: float | None = None  #: the slowest worker's, as the seeds reckon
+    slowest_p95_ms: float | None = None  #: of the slowest worker
     slowest_p99_ms: float | None = None
-    connections: float = 0.0  #: held on average, over all workers together
+    connections: float = 0.0  #: held on average, in total over all workers
     kinds: Mapping[str, KindFigures] = field(default_factory=dict)
-    workers: int = 0  #: how many measured anything
-    waiting: float | None = None  #: sessions the server says wait, on average; None: it says nothing
-    lock_waits: float | None = None  #: of those, the ones that wait for another transaction's lock; None: it does not tell
-    client_limited: bool = False  #: the clients, not the database, were the limit
+    workers: int = 0  #: how many workers have measurements
+    waiting: float | None = None  #: waiting sessions in the server, on average; None: not reported
+    lock_waits: float | None = None  #: of these, sessions that wait for another transaction's lock; None: not reported
+    client_limited: bool = False  #: whether the clients, not the database, limited the load
 
     @property
     def error_rate(self) -> float:

@@ -1,4 +1,4 @@
-"""What guardrails see, remember and say. The state is kept in the run's row, so that any orchestrator can go on with it."""
+"""Input, state and decisions of guardrails. The state is stored in the run's row, so that any orchestrator can resume."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,29 +11,29 @@ from drumbeat.core.worker import WorkerId
 
 
 class GuardrailState(StrEnum):
-    """How a run stands with its hosts."""
+    """The guardrail state of a run."""
 
-    NORMAL = "normal"  #: no worker is over a threshold
-    WARNING = "warning"  #: some are; something is done about it
-    CRITICAL = "critical"  #: so many are that the run fails if it stays so
-    DEGRADED = "degraded"  #: the run goes on with less than it was asked for
+    NORMAL = "normal"  #: no worker is above a threshold
+    WARNING = "warning"  #: some workers are above a threshold and are being relieved
+    CRITICAL = "critical"  #: so many workers are above a threshold that the run fails if this continues
+    DEGRADED = "degraded"  #: the run continues with less load than requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedWorker:
-    """One worker that works, and what its host is put to."""
+    """One running worker and the usage of its host."""
 
     worker_id: WorkerId
     slot: int
-    target: int  #: connections it is told to hold
+    target: int  #: connections that it is assigned
     cpu_percent: float | None = None
     memory_percent: float | None = None
-    fresh: bool = True  #: whether the figures are recent; those that are not say nothing
+    fresh: bool = True  #: whether the figures are recent; old figures are ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardView:
-    """What guardrails decide by."""
+    """The input for a guardrail decision."""
 
     now: datetime
     guardrails: Guardrails
@@ -45,7 +45,7 @@ class GuardView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
-    """The workers whose figures count, and those of them that are over."""
+    """The workers with recent figures, and those of them that are above a threshold."""
 
     fresh: tuple[GuardedWorker, ...]
     over_cpu: tuple[GuardedWorker, ...]
@@ -63,19 +63,19 @@ class Overload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGuard:
-    """What is remembered of one worker. Numbers are looks, in a row."""
+    """The guardrail state of one worker. ``over`` and ``calm`` count consecutive checks."""
 
     over: int = 0
     calm: int = 0
-    ceiling: int | None = None  #: the most it may hold; None: its usual cap
-    before: int | None = None  #: what it held before it was first backed off
-    backed_off: int = 0  #: how often
-    since: int = 0  #: looks since the last time
+    ceiling: int | None = None  #: max connections; None: its normal cap
+    before: int | None = None  #: its connections before the first back-off
+    backed_off: int = 0  #: number of back-offs
+    since: int = 0  #: checks since the last back-off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardAction:
-    """One line of ``actions_taken``."""
+    """One entry of ``actions_taken``."""
 
     timestamp: datetime
     action: str  #: back_off, restore, scale_out
@@ -86,24 +86,24 @@ class GuardAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardState:
-    """What guardrails remember between beats."""
+    """The state of guardrails between beats."""
 
     state: GuardrailState = GuardrailState.NORMAL
     workers_over_cpu: tuple[WorkerId, ...] = ()
     workers_over_memory: tuple[WorkerId, ...] = ()
-    over_threshold_intervals: int = 0  #: looks in a row with any worker over
-    failing_intervals: int = 0  #: looks in a row with enough of them over for the run to fail
+    over_threshold_intervals: int = 0  #: consecutive checks with any worker above a threshold
+    failing_intervals: int = 0  #: consecutive checks with enough workers above it for the run to fail
     actions_taken: tuple[GuardAction, ...] = ()
     looked_at: datetime | None = None
     workers: Mapping[str, WorkerGuard] = field(default_factory=dict)
-    extra_workers: int = 0  #: asked for since the run began, to take what others were relieved of
-    warned: tuple[str, ...] = ()  #: what the last warnings said, so that they are not repeated
+    extra_workers: int = 0  #: workers added since the run began, to take over load from others
+    warned: tuple[str, ...] = ()  #: the last warnings, so that they are not repeated
     banner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFailure:
-    """Why the run must end."""
+    """Why guardrails end the run."""
 
     completion_reason: str  #: RESOURCE_EXHAUSTION, or GUARDRAIL in hard mode
     reason: str
@@ -111,12 +111,12 @@ class GuardFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailDecision:
-    """What guardrails want from now on."""
+    """What guardrails demand from now on."""
 
     state: GuardState
-    ceilings: Mapping[WorkerId, int] = field(default_factory=dict)  #: of workers that must hold less than their cap
-    extra_workers: int = 0  #: beyond what the load mode asks for
+    ceilings: Mapping[WorkerId, int] = field(default_factory=dict)  #: max connections of workers that must stay below their cap
+    extra_workers: int = 0  #: in addition to what the load mode needs
     failure: GuardFailure | None = None
-    facts: tuple[NewEvent, ...] = ()  #: SCALE_DOWN and GUARDRAIL_WARNING, for the record
-    banner: str | None = None  #: one line for whoever watches; None: all is well
-    reason: str | None = None  #: what was done now, and why
+    facts: tuple[NewEvent, ...] = ()  #: SCALE_DOWN and GUARDRAIL_WARNING events
+    banner: str | None = None  #: one line for the user interface; None: no problem
+    reason: str | None = None  #: what was done in this beat, and why

@@ -1,25 +1,25 @@
-"""Where throughput × latency is not the connections, and why."""
+"""Explains deviations from Little's law: throughput × latency = connections."""
 
 from collections.abc import Mapping
 
 from drumbeat.bench.model.words import told_apart
 
-_MOST_OFF = 0.02  #: how far throughput × latency may be from the connections
+_MOST_OFF = 0.02  #: tolerated deviation
 
 
 def off_because(little: Mapping[str, float] | None) -> str | None:
-    """Why throughput × latency is not the connections; None when it is, within 2 %."""
+    """Why throughput × latency differs from the connections; None if it does not, within 2 %."""
     if little is None or max(little["off_by"], little["unexplained"]) <= _MOST_OFF:
         return None
     if little["unexplained"] > _MOST_OFF:
         share = f"{little['unexplained']:.1%} of their time is unaccounted for"
-        return f"{_difference(little)}: {share}, so these figures are not to be trusted"
+        return f"{_difference(little)}: {share}, so these figures are not reliable"
     waited = f"between operations they waited for the client, {little['client_share']:.1%} of the time"
-    return f"{_difference(little)}: {waited}; latencies leave that out, throughput does not"
+    return f"{_difference(little)}: {waited}; latencies do not include that, throughput does"
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """What differs: the product from the connections, or the product together with the pauses between operations."""
+    """What differs from the connections: throughput × latency, or that plus the pauses between operations."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = told_apart(found, held)

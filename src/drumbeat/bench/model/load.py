@@ -1,4 +1,4 @@
-"""What a load is made of: operations, their statements and where their values come from. Values only, checked when made."""
+"""A load: operations, their statements and the sources of their values. Data classes, validated on creation."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput
 
 
 class Kind(StrEnum):
-    """The operations the seeds name. A custom operation may have any other name."""
+    """The standard kinds of operation. A custom operation may have any other name."""
 
     POINT_LOOKUP = "POINT_LOOKUP"
     RANGE_SCAN = "RANGE_SCAN"
@@ -19,23 +19,23 @@ class Kind(StrEnum):
     DELETE = "DELETE"
 
 
-_LONGEST_TEXT = 65_536  #: thousands of operations are made ahead, so a longer one would take gigabytes
+_LONGEST_TEXT = 65_536  #: thousands of operations are generated in advance; longer texts would take gigabytes
 _MOST_DIGITS = 18
 READS = frozenset({Kind.POINT_LOOKUP, Kind.RANGE_SCAN})
 
 
 class ErrorClass(StrEnum):
-    """What went wrong with an operation, told apart the same way on every target."""
+    """The class of an operation's error, the same for every target."""
 
-    CONNECTION = "CONNECTION"  #: the connection was lost or could not be made
+    CONNECTION = "CONNECTION"  #: the connection was lost or could not be opened
     QUERY_TIMEOUT = "QUERY_TIMEOUT"
-    DATABASE_ERROR = "DATABASE_ERROR"  #: the database refused; its SQLSTATE or number says why
-    CONFIGURATION = "CONFIGURATION"  #: it can never work as it is asked for
-    FATAL = "FATAL"  #: this worker cannot go on
+    DATABASE_ERROR = "DATABASE_ERROR"  #: the database returned an error, with an SQLSTATE or number
+    CONFIGURATION = "CONFIGURATION"  #: the operation can never succeed as it is configured
+    FATAL = "FATAL"  #: the worker cannot continue
 
 
 class ValueType(StrEnum):
-    """How a value is given to the database."""
+    """The SQL type of a value."""
 
     INT = "int"  #: 4 bytes
     BIGINT = "bigint"
@@ -45,23 +45,23 @@ class ValueType(StrEnum):
 
 
 class Distribution(StrEnum):
-    """Which keys are asked for how often."""
+    """How keys are chosen."""
 
     UNIFORM = "uniform"
-    ZIPFIAN = "zipfian"  #: few keys take most of the load (scrambled, so that they are not neighbours)
-    HOTSPOT = "hotspot"  #: a share of the keys takes a share of the load
-    SEQUENTIAL = "sequential"  #: one after the other, each worker its own
-    LATEST = "latest"  #: the newest keys most
+    ZIPFIAN = "zipfian"  #: few keys get most of the load; they are scattered over the key range
+    HOTSPOT = "hotspot"  #: a share of the keys gets a share of the load
+    SEQUENTIAL = "sequential"  #: one after the other; each worker has its own keys
+    LATEST = "latest"  #: prefers the newest keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A key no worker has used: each has a range of its own, by its slot."""
+    """A new key; each worker has its own range, by its slot."""
 
-    first: int  #: above every key that is there
+    first: int  #: must be above all existing keys
     span: int = 1_000_000_000  #: how many keys one slot may use
-    table: str = ""  #: where the keys go, so that ``first`` can be put above what is there when a run begins …
-    column: str = ""  #: … and into which column
+    table: str = ""  #: the table that gets the keys; ``first`` is moved above its existing keys when a run begins
+    column: str = ""  #: the column that gets the keys
     type: ValueType = ValueType.BIGINT
 
     def __post_init__(self) -> None:
@@ -76,10 +76,10 @@ class KeyValue:
     low: int = 1
     high: int = 1
     distribution: Distribution = Distribution.UNIFORM
-    theta: float = 0.99  #: zipfian, latest: how skewed
-    hot_share: float = 0.2  #: hotspot: this share of the keys …
-    hot_load: float = 0.8  #: … takes this share of the load
-    inserted: NewKey | None = None  #: latest: the keys this worker inserted by it are newer than ``high``
+    theta: float = 0.99  #: zipfian, latest: the skew
+    hot_share: float = 0.2  #: hotspot: the share of the keys that are hot
+    hot_load: float = 0.8  #: hotspot: the share of the load on the hot keys
+    inserted: NewKey | None = None  #: latest: the source of this worker's inserted keys, which are newer than ``high``
     type: ValueType = ValueType.BIGINT
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolValue:
-    """A value from a list prepared before the run; workers never use the same place of it at once."""
+    """A value from a list sampled before the run; no two workers use the same position."""
 
     values: Sequence[object]
     type: ValueType = ValueType.TEXT
@@ -106,11 +106,11 @@ class PoolValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomNumber:
-    """A number between two bounds, each as likely."""
+    """A random number between two bounds, uniformly distributed."""
 
     low: int = 0
     high: int = 1_000_000
-    scale: int = 0  #: how many of its digits come after the point: 12345 at scale 2 is 123.45
+    scale: int = 0  #: decimal places: 12345 at scale 2 is 123.45
     type: ValueType = ValueType.INT
 
     def __post_init__(self) -> None:
@@ -125,9 +125,9 @@ class RandomNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonUniform:
-    """TPC-C's NURand: some numbers between two bounds are asked for far more often than others."""
+    """TPC-C's NURand: a non-uniformly distributed random number between two bounds."""
 
-    a: int  #: a power of two, less one
+    a: int  #: a power of two minus one
     low: int
     high: int
     c: int = 0
@@ -139,7 +139,7 @@ class NonUniform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomText:
-    """Letters and digits of a fixed length."""
+    """Random letters and digits of a fixed length."""
 
     length: int = 16
     type: ValueType = ValueType.TEXT
@@ -160,14 +160,14 @@ class RandomUuid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """The moment the operation was made ready."""
+    """The time when the operation was generated."""
 
     type: ValueType = ValueType.TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameAs:
-    """What an earlier value of the same operation was (counted over all its statements), and something added to it."""
+    """An earlier value of the same operation (counted from 0 over all its statements), plus a number."""
 
     index: int
     plus: int = 0
@@ -176,11 +176,11 @@ class SameAs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Either:
-    """One value in most operations, another in the rest."""
+    """One of two values, chosen at random for each operation."""
 
     usual: "Value"
     other: "Value"
-    share: float  #: of the operations that take the usual one
+    share: float  #: of the operations that use ``usual``
     type: ValueType = ValueType.INT
 
     def __post_init__(self) -> None:
@@ -190,7 +190,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A value from a list, at the place another value says, counted from 0. Workers may pick the same."""
+    """A value from a list, at the index given by another value. Workers may pick the same."""
 
     values: Sequence[object]
     by: "Value"
@@ -206,7 +206,7 @@ LARGEST: Mapping[ValueType, int] = {ValueType.INT: 2**31 - 1, ValueType.BIGINT: 
 
 
 def parts(value: Value) -> tuple[Value, ...]:
-    """The value itself and those it is made of."""
+    """The value itself and the values nested in it."""
     match value:
         case Either(usual=usual, other=other):
             return (value, *parts(usual), *parts(other))
@@ -231,12 +231,12 @@ def _check_fits(name: str, number: int, kind: ValueType) -> None:
 
 def _check_not_empty(values: Sequence[object]) -> None:
     if not len(values):
-        raise InvalidInput("expected values with at least one in them, got an empty pool")
+        raise InvalidInput("expected at least one value, got an empty list")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """SQL with its placeholders numbered $1, $2 …; targets put it into their own words."""
+    """SQL with placeholders $1, $2 …; targets translate them for their drivers."""
 
     sql: str
     values: tuple[Value, ...] = ()
@@ -255,7 +255,7 @@ class Operation:
         if self.weight < 0:
             raise InvalidInput(f"expected the weight of {self.kind} to be 0 or more, got {self.weight}")
         if self.weight and not self.statements:
-            raise InvalidInput(f"{self.kind} has a weight of {self.weight} and no SQL; give it SQL or a weight of 0")
+            raise InvalidInput(f"{self.kind} has a weight of {self.weight} but no SQL; add SQL or set the weight to 0")
         for statement in self.statements:
             check_placeholders(self.kind, statement)
         check_references(self.kind, [value for statement in self.statements for value in statement.values])
@@ -263,7 +263,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a worker shall do, over and over."""
+    """The operations that a worker repeats."""
 
     name: str
     operations: tuple[Operation, ...]
@@ -280,7 +280,7 @@ class Load:
 
     @property
     def used(self) -> tuple[Operation, ...]:
-        """The operations that have a weight, in order."""
+        """The operations with a weight above 0, in order."""
         return tuple(operation for operation in self.operations if operation.weight)
 
 
@@ -289,38 +289,38 @@ def check_placeholders(kind: str, statement: Statement) -> None:
     numbers = {int(found) for found in _placeholders(statement.sql)}
     expected = set(range(1, len(statement.values) + 1))
     if missing := numbers - expected:
-        raise InvalidInput(f"{kind}: ${min(missing)} has no value; {len(statement.values)} values are given")
+        raise InvalidInput(f"{kind}: ${min(missing)} has no value, got only {len(statement.values)} values")
     if unused := expected - numbers:
         raise InvalidInput(f"{kind}: value {min(unused)} has no placeholder ${min(unused)} in: {statement.sql}")
 
 
 def check_references(kind: str, values: Sequence[Value]) -> None:
-    """Raise InvalidInput when a value refers to one that does not come before it."""
-    for place, value in enumerate(values):
+    """Raise InvalidInput if a value refers to a value that is not before it."""
+    for number, value in enumerate(values):
         for each in parts(value):
-            if isinstance(each, SameAs) and not 0 <= each.index < place:
-                raise InvalidInput(f"{kind}: value {place + 1} is the same as value {each.index + 1}, which is not before it")
+            if isinstance(each, SameAs) and not 0 <= each.index < number:
+                raise InvalidInput(f"{kind}: value {number + 1} refers to value {each.index + 1}; expected an earlier value")
 
 
 def _placeholders(sql: str) -> list[str]:
-    """The numbers after dollar signs, not those inside quotes."""
+    """The placeholder numbers in SQL, without those inside quotes."""
     return [found for found in re.findall(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\$(\d+)", sql) if found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSignals:
-    """What a database says of its client sessions, our own left out, where it does.
+    """The client sessions of a database, without the one that asks.
 
-    ``waiting`` is the server's queue: sessions that have an operation to run and cannot go on with it because of other sessions
-    (row and table locks; on PostgreSQL also locks of its own and pinned buffers, on MariaDB the states that say "Waiting for").
-    An idle session never counts, nor one whose open transaction waits for its client, nor one that reads a disk or sleeps:
-    that is work, and shows in ``wait_events`` alone.
+    ``waiting`` is the server's queue: sessions whose operation is blocked by other sessions (row and table locks; on
+    PostgreSQL also internal locks and pinned buffers, on MariaDB the states that begin with "Waiting for"). It does not count
+    idle sessions, open transactions that wait for their client, and sessions that read from disk or sleep: those are only
+    in ``wait_events``.
     """
 
     at: timedelta  #: since the driver's start
     sessions: int | None = None
-    active: int | None = None  #: sessions that have an operation to run, those that wait among them
+    active: int | None = None  #: sessions with an operation, including the waiting ones
     waiting: int | None = None
-    lock_waits: int | None = None  #: of those that wait, the ones that wait for a lock somebody's transaction holds
-    wait_events: Mapping[str, int] = field(default_factory=dict)  #: sessions by what they wait for, in the server's words
+    lock_waits: int | None = None  #: of the waiting ones, those that wait for another transaction's lock
+    wait_events: Mapping[str, int] = field(default_factory=dict)  #: number of sessions by wait event, as the server names it
     counters: Mapping[str, float] = field(default_factory=dict)

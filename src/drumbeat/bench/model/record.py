@@ -1,4 +1,4 @@
-"""A run as it is read back: what it measured, decided and came to, on one clock. Reports and comparisons begin with it."""
+"""The record of a run, read back from the store: measurements, decisions, result. The input of reports and comparisons."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,13 +17,13 @@ _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """A histogram in milliseconds, for people. None: nothing was measured."""
+    """The figures of a histogram in milliseconds. None: no data."""
 
     count: int = 0
     mean_ms: float | None = None
     least_ms: float | None = None
     greatest_ms: float | None = None
-    stddev_ms: float | None = None  #: from the buckets, so within their 1 %
+    stddev_ms: float | None = None  #: computed from the buckets, so exact to about 1 %
     p50_ms: float | None = None
     p90_ms: float | None = None
     p95_ms: float | None = None
@@ -58,15 +58,15 @@ def _spread(histogram: Histogram, count: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What some operations came to. Failed ones are among ``operations``; latencies are of those that went well."""
+    """Totals of some operations. ``operations`` includes failed ones; latencies are only of successful ones."""
 
     operations: int = 0
     errors: int = 0
     reads: int = 0
     seconds: float = 0.0
     latency: Latency = field(default_factory=Latency)
-    histogram: bytes = b""  #: the exact, merged one, as Histogram.to_bytes wrote it; empty: none
-    failed_connects: int = 0  #: attempts to open a connection, of all kinds together
+    histogram: bytes = b""  #: the merged histogram, by Histogram.to_bytes; empty: none
+    failed_connects: int = 0  #: for all kinds together
 
     @property
     def qps(self) -> float:
@@ -74,16 +74,16 @@ class Measured:
 
     @property
     def error_rate(self) -> float:
-        """Errors as a share of operations; an attempt to connect that failed is an operation that could not be sent."""
+        """Errors as a share of operations; a failed connect counts as a failed operation."""
         tried = self.operations + self.failed_connects
         return (self.errors + self.failed_connects) / tried if tried else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Second:
-    """One second of a run, over all its workers. An interval that lies in two seconds counts in both, by its shares."""
+    """One second of a run, over all workers. An interval that overlaps two seconds counts in both, in proportion."""
 
-    offset: int  #: since the record's origin
+    offset: int  #: seconds since the record's origin
     phase: str | None = None
     operations: float = 0.0
     errors: float = 0.0
@@ -91,15 +91,15 @@ class Second:
     p50_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
-    histogram: bytes = b""  #: of the intervals whose middle is in this second
+    histogram: bytes = b""  #: of the intervals whose midpoint is in this second
     held: float = 0.0  #: connections
     target: float = 0.0
     cpu_percent: float | None = None  #: of the workers' hosts, on average
     memory_percent: float | None = None
     workers: int = 0
-    covered: float = 1.0  #: how much of the second its workers tell of
-    failed_connects: int = 0  #: attempts to open a connection
-    client_limited: bool = False  #: a client was its own limit
+    covered: float = 1.0  #: share of the second for which workers have data
+    failed_connects: int = 0
+    client_limited: bool = False  #: whether a client limited the load
     errors_by_kind: Mapping[str, int] = field(default_factory=dict)
     errors_by_class: Mapping[str, int] = field(default_factory=dict)  #: CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …
 
@@ -112,7 +112,7 @@ class Second:
 class WorkerSecond:
     """One interval of one worker."""
 
-    offset: float  #: of its end
+    offset: float  #: of the interval's end
     qps: float = 0.0
     p95_ms: float | None = None
     held: int = 0
@@ -123,7 +123,7 @@ class WorkerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """One worker: who it was, what it measured, and its series."""
+    """One worker: identity, totals and time series."""
 
     worker_id: WorkerId
     slot: int = 0
@@ -136,26 +136,26 @@ class WorkerRecord:
     series: tuple[WorkerSecond, ...] = ()
     client_limited_seconds: int = 0
     late_seconds: int = 0  #: intervals in which operations were sent late or waited for a connection
-    meta: Mapping[str, Any] = field(default_factory=dict)  #: its row's
-    extra: Mapping[str, Any] = field(default_factory=dict)  #: its result's custom metrics
+    meta: Mapping[str, Any] = field(default_factory=dict)  #: of the worker's row
+    extra: Mapping[str, Any] = field(default_factory=dict)  #: the custom metrics of the worker's result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Something that was decided or befell: when, what, and why."""
+    """A decision or event: when, what and why."""
 
     at: datetime
     offset: float
     what: str
     reason: str
-    error: str | None = None  #: why it was not done
-    times: int = 1  #: how often it was decided in a row; ``at`` is the first time
+    error: str | None = None  #: why it was not carried out
+    times: int = 1  #: how often in a row; ``at`` is the first time
 
 
 def without_repeats(decisions: Iterable[Decided]) -> tuple[Decided, ...]:
-    """Decisions in order, each that was made again and again told once, with how often in its reason."""
-    told = collapsed(decisions, lambda each: (each.what, each.reason, each.error), lambda each: each.at)
-    return tuple(_counted(each) for each in told)
+    """Decisions in order, with consecutive repeats merged into one whose reason says how often."""
+    merged = collapsed(decisions, lambda each: (each.what, each.reason, each.error), lambda each: each.at)
+    return tuple(_counted(each) for each in merged)
 
 
 def _counted(found: Repeated[Decided]) -> Decided:
@@ -168,7 +168,7 @@ def _counted(found: Repeated[Decided]) -> Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSecond:
-    """What the database said of its sessions at one moment."""
+    """The database's sessions at one moment."""
 
     offset: float
     sessions: int | None = None
@@ -180,10 +180,10 @@ class ServerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
-    """One phase. MEASUREMENT counts as the totals do; others by samples: an interval belongs to the phase it ended in."""
+    """One phase. MEASUREMENT has exact totals; other phases sum up the intervals that ended in them."""
 
     name: str
-    began: float  #: offsets
+    began: float  #: offset; ``ended`` too
     ended: float
     whole: Measured = field(default_factory=Measured)
     kinds: Mapping[str, Measured] = field(default_factory=dict)
@@ -203,11 +203,11 @@ class FailureExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunErrors:
-    """What went wrong in one run: how much of what, when, and examples."""
+    """The errors of a run: counts by kind, class and second, and examples."""
 
-    operations: int = 0  #: of MEASUREMENT, as errors are
+    operations: int = 0  #: of MEASUREMENT, like ``errors``
     errors: int = 0
-    by_kind: Mapping[str, int] = field(default_factory=dict)  #: of all phases, as what follows
+    by_kind: Mapping[str, int] = field(default_factory=dict)  #: of all phases, like the fields below
     by_class: Mapping[str, int] = field(default_factory=dict)
     by_second: Mapping[int, int] = field(default_factory=dict)
     examples: tuple[FailureExample, ...] = ()
@@ -223,10 +223,10 @@ class RunRecord:
 
     run: Run
     plan: RunPlan
-    origin: datetime | None = None  #: offset 0; None: it never began
-    ended: datetime | None = None  #: its end, or when it was read
+    origin: datetime | None = None  #: the time of offset 0; None: the run never began
+    ended: datetime | None = None  #: the run's end, or when it was read
     results: tuple[Result, ...] = ()
-    totals: Mapping[str, Measured] = field(default_factory=dict)  #: of MEASUREMENT, by kind; ALL_KINDS: all together
+    totals: Mapping[str, Measured] = field(default_factory=dict)  #: of MEASUREMENT, by kind; ALL_KINDS: all kinds together
     steps: tuple[Step, ...] = ()
     timeline: tuple[Second, ...] = ()
     workers: tuple[WorkerRecord, ...] = ()
@@ -234,7 +234,7 @@ class RunRecord:
     server: tuple[ServerSecond, ...] = ()
     phases: tuple[PhaseRecord, ...] = ()
     failures: tuple[FailureExample, ...] = ()
-    notes: tuple[str, ...] = ()  #: what a reader should know
+    notes: tuple[str, ...] = ()  #: remarks for the reader
 
     @property
     def whole(self) -> Measured:
@@ -246,7 +246,7 @@ class RunRecord:
 
     @property
     def result(self) -> Result | None:
-        """The row of the whole run."""
+        """The result row of the whole run."""
         return next((row for row in self.results if row.worker_id is None and row.kind is None), None)
 
     @property
@@ -255,6 +255,6 @@ class RunRecord:
 
     @property
     def client_limited(self) -> bool:
-        """Whether clients were the limit in more than a tenth of the measured seconds."""
+        """Whether clients limited the load in more than a tenth of the measured seconds."""
         measured = [second for second in self.timeline if second.phase == "MEASUREMENT"]
         return sum(second.client_limited for second in measured) > 0.1 * len(measured) if measured else False

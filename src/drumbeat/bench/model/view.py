@@ -1,4 +1,4 @@
-"""What the orchestrator of a run sees, remembers and may do: a frozen view in, frozen actions out."""
+"""Input, state and actions of a run's orchestrator; all are immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,21 +18,21 @@ from drumbeat.core.worker import Worker, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbe:
-    """What the database under test says of itself. None: it says nothing of that."""
+    """Statistics of the database under test. None: not reported."""
 
-    look: int = 0  #: how many times it has been asked, this time included
+    look: int = 0  #: the number of this reading, from 1
     sessions: int | None = None
     active: int | None = None
     waiting: int | None = None
     lock_waits: int | None = None
     wait_events: Mapping[str, int] = field(default_factory=dict)
     counters: Mapping[str, float] = field(default_factory=dict)  #: running totals
-    error: str | None = None  #: why it could not be asked
+    error: str | None = None  #: why the statistics could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTarget:
-    """What a worker was last told."""
+    """The target that was last assigned to a worker."""
 
     connections: int
     qps: float | None = None
@@ -40,41 +40,41 @@ class AssignedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnding:
-    """How a run is to end once its workers have left."""
+    """How a run ends once its workers have left."""
 
     status: RunStatus
     completion_reason: str
     reason: str
-    result: Mapping[str, Any] = field(default_factory=dict)  #: what the load mode found
+    result: Mapping[str, Any] = field(default_factory=dict)  #: the result of the load mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """What an orchestrator remembers between beats. It is in the run's row: whoever leads next goes on with it."""
+    """The orchestrator's state between beats. It is stored in the run's row, so that the next leader can resume."""
 
-    connections: int = 0  #: wanted in all
+    connections: int = 0  #: wanted in total
     workers: int = 0  #: wanted
-    pace: float | None = None  #: operations a second in all; None: as fast as they can
+    pace: float | None = None  #: total operations per second; None: as fast as possible
     told: Mapping[WorkerId, AssignedTarget] = field(default_factory=dict)
     find_max: FindMaxState | None = None
     qps: QpsState | None = None
     guard: GuardState | None = None
-    snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: the server's totals, by moment
-    left_at_look: int | None = None  #: how often the server had been asked when the last worker had left
-    looks_waited: int = 0  #: beats since then in which its last totals were waited for
+    snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: the server's totals, by the name of a moment
+    left_at_look: int | None = None  #: the number of the reading when the last worker left
+    looks_waited: int = 0  #: beats since then spent waiting for the server's final totals
     ending: RunEnding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One consistent look at a run. The time is in it, by the store's clock."""
+    """A consistent snapshot of a run, with the time by the store's clock."""
 
     run_id: RunId
     now: datetime
-    looking_since: datetime  #: before this no controller saw anything; no silence is counted from before
+    looking_since: datetime  #: when the controller began to watch; earlier silence of workers does not count
     status: RunStatus
     phase: str | None
-    started_at: datetime | None  #: when it was told to start
+    started_at: datetime | None  #: when the run was told to start
     warmup_started_at: datetime | None
     warmup_ended_at: datetime | None
     completion_reason: str | None
@@ -83,8 +83,8 @@ class RunView:
     thresholds: Thresholds
     workers: tuple[Worker, ...]
     instances: tuple[ListedInstance, ...]
-    recent: Figures  #: of the last seconds
-    figures: Figures | None = None  #: of the window the load mode asked for, once it has passed
+    recent: Figures  #: of the last few seconds
+    figures: Figures | None = None  #: of the window that the load mode requested, once it has ended
     probe: ServerProbe | None = None
 
     @property
@@ -100,21 +100,21 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnBenchWorker:
-    """Start a worker. Named here, so that asking twice is asking once."""
+    """Start a worker. Its id is chosen here, so that repeating the action does not start a second one."""
 
     TYPE: ClassVar[str] = "Spawn"
 
     worker_id: WorkerId
     slot: int
     group_count: int
-    connections: int  #: what it shall hold to begin with
+    connections: int  #: initial connections
     reason: str
-    is_new: bool = True  #: False: its row is there, its instance is not
+    is_new: bool = True  #: False: its row exists, but its instance does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTargets:
-    """Tell workers what to hold, and how fast."""
+    """Assign connections and rates to workers."""
 
     targets: Mapping[WorkerId, AssignedTarget]
     ramp: timedelta
@@ -134,7 +134,7 @@ class AskWorkersToDrain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Every worker is ready: RUNNING, the first phase and START, in one transaction."""
+    """All workers are ready: set RUNNING, enter the first phase and send START, in one transaction."""
 
     phase: str
     workers: int
@@ -143,7 +143,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterPhase:
-    """Go over to a phase, and tell the workers."""
+    """Enter a phase and notify the workers."""
 
     phase: str
     reason: str
@@ -151,7 +151,7 @@ class EnterPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopLoad:
-    """Tell every worker to leave; how the run ends is remembered with it."""
+    """Tell every worker to leave, and store how the run ends."""
 
     state: ControllerState
     completion_reason: str
@@ -161,7 +161,7 @@ class StopLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveStep:
-    """Keep a step that ended."""
+    """Store a finished step."""
 
     step: Step
     reason: str
@@ -169,7 +169,7 @@ class SaveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFact:
-    """Write an event for the record."""
+    """Store an event."""
 
     event: NewEvent
     reason: str
@@ -177,7 +177,7 @@ class NoteFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """Keep the state and the figures in the run's row. Comes last: whatever is cut off before it is decided again."""
+    """Store the state and figures in the run's row. It is the last action: a beat interrupted before it is decided again."""
 
     state: ControllerState
     operations: int
@@ -189,7 +189,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclude:
-    """Every worker has left: merge what they measured, and end the run."""
+    """All workers have left: merge their measurements and end the run."""
 
     ending: RunEnding
     reason: str

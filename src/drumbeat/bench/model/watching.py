@@ -1,4 +1,4 @@
-"""A run as whoever watches it sees it: what it does now, its course so far, and what was decided."""
+"""Data for the live view of a run: current state, time series and decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Point = tuple[float, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """One phase, or one outage, by offsets from the run's start."""
+    """A phase or an outage, as offsets from the run's start."""
 
     name: str
     began: float
@@ -26,22 +26,22 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """A run's course, thinned for drawing: of each stretch of time the least and the greatest are kept."""
+    """A run's time series, reduced for charts: the minimum and maximum of each time slice are kept."""
 
-    seconds: float = 0.0  #: how far it goes
+    seconds: float = 0.0  #: length
     phases: tuple[Stretch, ...] = ()
-    outages: tuple[Stretch, ...] = ()  #: where no operation succeeded
+    outages: tuple[Stretch, ...] = ()  #: periods without a successful operation
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSnapshot:
-    """One worker, how it is, and what it did in its last interval."""
+    """One worker, its health, and the figures of its last interval."""
 
     worker: Worker
-    health: Health  #: LOST also for one that ended badly
+    health: Health  #: LOST also for a worker that failed
     silence: timedelta
-    qps: float | None = None  #: None: it measured nothing lately
+    qps: float | None = None  #: None: no recent measurements
     p50_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
@@ -51,9 +51,9 @@ class WorkerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveStatus:
-    """One objective and how it stands."""
+    """One objective and its current status."""
 
-    kind: str  #: ALL_KINDS: all together
+    kind: str  #: ALL_KINDS: all kinds together
     measure: str  #: p95_ms, p99_ms, error_pct, availability_pct
     limit: float
     found: float | None
@@ -62,38 +62,38 @@ class ObjectiveStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSnapshot:
-    """What the database under test said of its sessions, and what they waited for in all."""
+    """The sessions of the database under test over time, and their wait events."""
 
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    waits: Mapping[str, int] = field(default_factory=dict)  #: times a session was seen to wait for it, the commonest first
+    waits: Mapping[str, int] = field(default_factory=dict)  #: how often a session waited for each event; most frequent first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """One look at a run. ``logs`` are those that are new since the last look."""
+    """A snapshot of a run for the live view. ``logs`` are new since the last snapshot."""
 
     run: Run
     plan: RunPlan
     now: datetime  #: by the store's clock
     workers: tuple[WorkerSnapshot, ...] = ()
-    figures: Figures | None = None  #: of the last seconds; None once it has ended
-    reads: int | None = None  #: so far; None while older samples are still being read
+    figures: Figures | None = None  #: of the last few seconds; None once the run has ended
+    reads: int | None = None  #: so far; None while older samples are being loaded
     writes: int | None = None
-    by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations a second
+    by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations per second
     steps: tuple[Step, ...] = ()
     objectives: tuple[ObjectiveStatus, ...] = ()
     judgement: RunJudgement = field(default_factory=RunJudgement)
-    results: tuple[Result, ...] = ()  #: once it has ended
+    results: tuple[Result, ...] = ()  #: once the run has ended
     decisions: tuple[Decided, ...] = ()  #: the newest last
     logs: tuple[Log, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeries:
-    """What of a run takes long to read, as far as it has been read."""
+    """The parts of a run that take long to read, as far as they are loaded."""
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSnapshot = field(default_factory=ServerSnapshot)
     decisions: tuple[Decided, ...] = ()  #: the newest last
     failures: tuple[FailureExample, ...] = ()
-    complete: bool = False  #: whether everything up to now is in it
+    complete: bool = False  #: whether everything up to now is loaded

@@ -1,4 +1,4 @@
-"""Figures in words, the same wherever they are told: on a terminal, in a report, in the reason of a step."""
+"""Formats numbers in the same way on the terminal, in reports and in reasons."""
 
 from math import floor, log10
 
@@ -6,13 +6,13 @@ NOTHING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits, never fewer than the whole part has; thousands apart."""
+    """A number with this many significant digits, but never fewer than its integer part; with thousands separators."""
     if value is None:
         return NOTHING
     if value == 0:
         return "0"
-    places = max(digits - 1 - floor(log10(abs(value))), 0)
-    text = f"{value:,.{min(places, 8)}f}"
+    decimals = max(digits - 1 - floor(log10(abs(value))), 0)
+    text = f"{value:,.{min(decimals, 8)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -21,6 +21,6 @@ def ms(value: float | None) -> str:
 
 
 def told_apart(one: float, other: float, digits: int = 3) -> tuple[str, str]:
-    """Two numbers with as many significant digits as it takes to see that they differ."""
-    ways = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
-    return next((texts for texts in ways if texts[0] != texts[1]), (number(one, digits), number(other, digits)))
+    """Two numbers with enough significant digits to show that they differ."""
+    candidates = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
+    return next((texts for texts in candidates if texts[0] != texts[1]), (number(one, digits), number(other, digits)))

@@ -1,13 +1,13 @@
-"""How much of its measurement a database served, and what latencies would be had clients not waited for it. Pure.
+"""Availability of the database during a measurement, and latencies corrected for coordinated omission. Pure.
 
-A second is without service when load was on the database and no operation succeeded in it. Where operations are so rare, or
-so slow, that seconds without one are nothing unusual, only those that show a failure count. Seconds in which no worker ran are
-left out, and so are the first and the last if they were measured in part.
+A second is without service when there was load on the database and no operation succeeded in it. If operations are so rare or
+so slow that a second without one is normal, only seconds that show a failure count. Seconds without a running worker are left
+out, and so are the first and the last second if they were measured only in part.
 
-A connection of a closed loop sends nothing while it waits, so an outage leaves one long latency, or none, where a stream of
-users would have had thousands (coordinated omission). The corrected percentiles put them back: for each operation that took
-longer than a connection usually takes from one operation to the next, those it would have sent meanwhile; and for each second
-without service in which connections failed, as many operations as a usual second has.
+A connection of a closed loop sends nothing while it waits, so an outage leaves one long latency, or none, where an open stream
+of users would have had thousands (coordinated omission). The corrected percentiles add them again: for each operation that took
+longer than the usual interval between two operations of a connection, the operations the connection would have sent meanwhile;
+and for each second without service in which connections failed, as many operations as a usual second has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from drumbeat.bench.model.record import Latency, Measured, RunRecord, Second
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Phase
 
-_USUAL = 10.0  #: operations a second at which one without any is no accident
-_SOME = 0.02  #: of the usual throughput: less is the edge of an interval that lies in two seconds
-_WHOLE = 0.9  #: of a second: what is measured for longer counts as one
-_MOST_ADDED = 2000  #: operations put back for one that was waited for
+_USUAL = 10.0  #: operations a second from which on a second without any is an outage, not chance
+_SOME = 0.02  #: share of the usual throughput; less is only the edge of a sampling interval that spans two seconds
+_WHOLE = 0.9  #: share of a second that must be measured for it to count as a full second
+_MOST_ADDED = 2000  #: most values added for one long latency; their weights make up for the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Availability:
 
     seconds: int
     without_service: int
-    stretches: tuple[tuple[int, int], ...] = ()  #: offsets of the first second and of the one after the last
+    stretches: tuple[tuple[int, int], ...] = ()  #: outages: offsets of the first second and of the one after the last
     failed_connects: int = 0
 
     @property
@@ -44,35 +44,35 @@ class Availability:
 
     @property
     def words(self) -> str:
-        """Where the service was missing, for people."""
+        """When the database did not serve, as a text for people."""
         shown = ", ".join(f"{_clock(began)}–{_clock(ended)}" for began, ended in self.stretches[:5])
         more = f" and {len(self.stretches) - 5} more" if len(self.stretches) > 5 else ""
         return f"no operation succeeded in {self.without_service} of {self.seconds} s ({shown}{more})"
 
 
 def availability_of(record: RunRecord) -> Availability | None:
-    """Of a whole record by its seconds; of a short one by what its result says. None: not known."""
+    """Computed from a record's seconds; from its result when the record has no seconds. None: not known."""
     measured = _measured(record.timeline)
     if measured:
         return _counted(measured)
-    told = record.result.custom_metrics.get("availability") if record.result else None
-    if not isinstance(told, Mapping):
+    stored = record.result.custom_metrics.get("availability") if record.result else None
+    if not isinstance(stored, Mapping):
         return None
     return Availability(
-        seconds=int(told.get("seconds") or 0),
-        without_service=int(told.get("without_service") or 0),
-        stretches=tuple((int(began), int(ended)) for began, ended in told.get("stretches") or ()),
-        failed_connects=int(told.get("failed_connects") or 0),
+        seconds=int(stored.get("seconds") or 0),
+        without_service=int(stored.get("without_service") or 0),
+        stretches=tuple((int(began), int(ended)) for began, ended in stored.get("stretches") or ()),
+        failed_connects=int(stored.get("failed_connects") or 0),
     )
 
 
 def as_metrics(found: Availability | None) -> dict[str, Any] | None:
-    """As it is kept in a result."""
+    """As it is stored in a result."""
     return asdict(found) | {"percent": found.percent} if found else None
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Stretches without service, of a run that may still go on: its last seconds may only not have been told yet."""
+    """Stretches without service. The run may still go on: an empty last stretch counts only if it shows failures."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
@@ -85,17 +85,17 @@ def _shows_failures(measured: Sequence[Second], began: int, ended: int) -> bool:
 
 
 def _measured(timeline: Sequence[Second]) -> list[Second]:
-    """Every second from the first to the last of MEASUREMENT in which a worker ran: those between may have no phase."""
+    """Every second from the first to the last of MEASUREMENT in which a worker ran; seconds in between may have no phase."""
     inside = [n for n, second in enumerate(timeline) if second.phase == Phase.MEASUREMENT]
     if not inside:
         return []
     found = [second for second in timeline[inside[0] : inside[-1] + 1] if second.workers]
-    first = 1 if found and _tells_little(found[0]) else 0
-    return found[first : -1 if len(found) > first and _tells_little(found[-1]) else None]
+    first = 1 if found and _is_partial(found[0]) else 0
+    return found[first : -1 if len(found) > first and _is_partial(found[-1]) else None]
 
 
-def _tells_little(second: Second) -> bool:
-    """Whether it was measured in part only, and nothing failed in it."""
+def _is_partial(second: Second) -> bool:
+    """Whether the second was measured only in part and shows no failure."""
     return second.covered < _WHOLE and not second.errors and not second.failed_connects
 
 
@@ -110,24 +110,24 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """The offsets of the seconds without service. A stretch no longer than an operation usually takes may be all right."""
-    usual, lasts = _usual(measured), _lasts(measured)
+    """The offsets of the seconds without service. A stretch no longer than one usual operation may be normal."""
+    usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [
         offset
         for began, ended in _stretches(empty)
-        if ended - began > lasts or _shows_failures(measured, began - 1, ended + 1)
+        if ended - began > operation_seconds or _shows_failures(measured, began - 1, ended + 1)
         for offset in range(began, ended)
     ]
 
 
 def _usual(measured: Sequence[Second]) -> float:
-    """How many operations succeed in a second that serves."""
+    """How many operations usually succeed in a second with service."""
     served = [good for second in measured if (good := second.operations - second.errors) > 0]
     return median(served) if served else 0.0
 
 
-def _lasts(measured: Sequence[Second]) -> float:
+def _usual_seconds(measured: Sequence[Second]) -> float:
     """How many seconds an operation usually takes."""
     known = [second.p50_ms for second in measured if second.p50_ms is not None]
     return median(known) / 1000 if known else 0.0
@@ -150,8 +150,8 @@ def _clock(offset: int) -> str:
 
 
 def corrected(record: RunRecord) -> Latency | None:
-    """The latencies of a closed loop, corrected for coordinated omission; None where that means nothing: an open loop's are
-    from when an operation was due, and a search goes through many levels."""
+    """The latencies of a closed loop, corrected for coordinated omission. None for other modes: an open loop measures from when
+    an operation was due, and a search goes through many levels."""
     whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
@@ -163,7 +163,7 @@ def corrected(record: RunRecord) -> Latency | None:
     counts = _counts(Histogram.from_bytes(whole.histogram))
     if not counts.values.size:
         return None
-    return _latency(_put_back(counts, held / usual * 1e9) + _lost(measured, usual))
+    return _latency(_add_omitted(counts, held / usual * 1e9) + _unsent(measured, usual))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ def _counts(histogram: Histogram) -> _Weighted:
     return _Weighted(np.array([value for value, _ in found]), np.array([count for _, count in found], dtype=np.float64))
 
 
-def _put_back(found: _Weighted, interval: float) -> _Weighted:
-    """For each latency above the usual interval, those of the operations that should have begun meanwhile."""
+def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
+    """Adds, for each latency above the usual interval, the latencies of the operations that should have begun meanwhile."""
     whole = found
     for value, count in zip(found.values, found.counts, strict=True):
         missed = int((value - interval) // interval) if value > interval else 0
@@ -193,8 +193,8 @@ def _put_back(found: _Weighted, interval: float) -> _Weighted:
     return whole
 
 
-def _lost(measured: Sequence[Second], usual: float) -> _Weighted:
-    """The operations that would have been sent while connections failed: each waits until its stretch is over."""
+def _unsent(measured: Sequence[Second], usual: float) -> _Weighted:
+    """The operations that would have been sent while connections failed: each waits until the outage is over."""
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):
@@ -219,6 +219,6 @@ def _latency(found: _Weighted) -> Latency:
 
 
 def counted_connects(totals: Mapping[str, Measured], failed: int) -> Mapping[str, Measured]:
-    """Totals in which attempts to connect that failed count among the errors of all kinds together."""
+    """Totals in which failed connection attempts are added to the errors of all kinds together."""
     whole = totals.get(ALL_KINDS)
     return {**totals, ALL_KINDS: replace(whole, failed_connects=failed)} if whole and failed else totals

@@ -1,4 +1,4 @@
-"""What makes a run's figures hard to believe, by what its workers noted of themselves."""
+"""Caveats of a run's figures, from what its workers recorded about themselves."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ _MOST_NAMED = 5
 
 
 def caveats(record: RunRecord) -> list[str]:
-    """One sentence for each sort of doubt, over all workers together."""
-    looks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
-    return [*_limited(record), *_outage(record), *(doubt for look in looks for doubt in look(record.workers))]
+    """One sentence for each sort of caveat, over all workers together."""
+    checks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
+    return [*_limited(record), *_outage(record), *(caveat for check in checks for caveat in check(record.workers))]
 
 
 def _limited(record: RunRecord) -> Iterator[str]:
@@ -33,13 +33,13 @@ def _lost(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     gone = [f"{worker.worker_id} ({worker.error})" for worker in workers if worker.status in _BAD_ENDS and worker.error]
     gone += [str(worker.worker_id) for worker in workers if worker.status in _BAD_ENDS and not worker.error]
     if gone:
-        yield f"WORKERS_LOST: {_named(gone)} did not last until the end"
+        yield f"WORKERS_LOST: {_named(gone)} stopped before the end of the run"
 
 
 def _from_samples(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     silent = [str(worker.worker_id) for worker in workers if worker.extra.get("from_samples")]
     if silent:
-        yield f"from_samples: {_named(silent)} left no result; what it did is counted up to its last second that is known"
+        yield f"from_samples: {_named(silent)} left no final result; counted from samples, up to the last one received"
 
 
 def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     if not off:
         return
     worst, little = max(off, key=lambda each: float((each[1] or {}).get("unexplained", 0)))
-    others = f" (and so of {len(off) - 1} other workers)" if len(off) > 1 else ""
+    others = f" (the same for {len(off) - 1} other workers)" if len(off) > 1 else ""
     yield f"{worst.worker_id}: {off_because(little)}{others}"
 
 
@@ -56,7 +56,7 @@ def _executions(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     reasons = {str(_block(worker, "executions").get("why") or "") for worker in workers} - {""}
     if lost:
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""
-        yield f"{lost:,} executions were not kept{why}; the other figures count every operation"
+        yield f"{lost:,} executions were not recorded{why}; all other figures count every operation"
 
 
 def _skipped(workers: Sequence[WorkerRecord]) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _skipped(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 
 
 def never_sent(skipped: int) -> str:
-    return f"{skipped:,} operations were due and never sent by the end; how long they had waited is in the response times"
+    return f"{skipped:,} operations were due but never sent before the end; their waiting time is part of the response times"
 
 
 def _late(workers: Sequence[WorkerRecord]) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _connects(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 def _drained(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     ended = _total(workers, lambda worker: _block(worker, "drained").get("operations"))
     if failed := _total(workers, lambda worker: _block(worker, "drained").get("errors")):
-        yield f"{failed:,} operations failed while workers drained, of {ended:,} that ended then"
+        yield f"{failed:,} of {ended:,} operations that ended while workers drained failed"
 
 
 def _cut_off(workers: Sequence[WorkerRecord]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a whole run came to: its workers' results merged exactly, and what a reader should know of them. Pure."""
+"""The result of a whole run: its workers' results merged exactly, with verdicts, caveats and cost. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,20 +21,21 @@ from drumbeat.core.run import Phase, Result, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
 
-_STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))  #: what ends a measurement; a cancelled one's
-_HEARD_WITHIN = 1.0  #: seconds in which workers follow a phase
+#: actions and events that end a measurement; the second set is that of a cancelled run
+_STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))
+_PHASE_CHANGE_SECONDS = 1.0  #: how long workers may take to follow a change of phase
 COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
 
 
 @dataclass(slots=True)
 class _Sum:
-    """Rows of one kind on their way to one."""
+    """Accumulates the result rows of one kind of operation."""
 
     operations: int = 0
     reads: int = 0
     writes: int = 0
     errors: int = 0
-    seconds: float = 0.0  #: the longest any of them measured
+    seconds: float = 0.0  #: the longest measurement among the rows
     latency: Histogram = field(default_factory=Histogram)
 
     def add(self, row: Result) -> None:
@@ -47,13 +48,13 @@ class _Sum:
 
 
 def unfinished(results: Sequence[Result], workers: Iterable[WorkerId]) -> list[WorkerId]:
-    """Workers that left no final result: they were killed, or cut off."""
+    """Workers that left no final result, because they were killed or timed out."""
     finished = {row.worker_id for row in results if row.kind is None and row.status is RunStatus.COMPLETED}
     return [worker_id for worker_id in workers if worker_id not in finished]
 
 
 def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSample]) -> list[Result]:
-    """The results of a worker that could not say them itself: what its samples of MEASUREMENT tell."""
+    """The results of a worker that left none, summed from its samples of MEASUREMENT."""
     measured = [sample for sample in samples if sample.phase == Phase.MEASUREMENT]
     if not measured:
         return []
@@ -61,12 +62,12 @@ def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSam
     whole = Result(run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True})
     kinds: defaultdict[str, list[tuple[int, int, Histogram]]] = defaultdict(list)
     for sample in measured:
-        for kind, told in kinds_of(sample):
-            counted = int(told.get("operations", 0)), int(told.get("errors", 0))
-            kinds[kind].append((*counted, histogram_of(told.get("response"))))
+        for kind, counts in kinds_of(sample):
+            counted = int(counts.get("operations", 0)), int(counts.get("errors", 0))
+            kinds[kind].append((*counted, histogram_of(counts.get("response"))))
     rows = [_counted(whole, seconds, [(each.operations, each.errors, each.latency) for each in measured])]
     rows[0] = replace(rows[0], reads=sum(each.reads for each in measured), writes=sum(each.writes for each in measured))
-    return rows + [_counted(replace(whole, kind=kind), seconds, counts) for kind, counts in sorted(kinds.items())]
+    return rows + [_counted(replace(whole, kind=kind), seconds, parts) for kind, parts in sorted(kinds.items())]
 
 
 def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histogram]]) -> Result:
@@ -84,18 +85,18 @@ def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histo
 
 
 def measured_span(record: RunRecord) -> float | None:
-    """Seconds from when MEASUREMENT was entered until the load was told to stop; None: not known."""
+    """Seconds from the start of MEASUREMENT to the decision that stopped the load; None: not known."""
     began = record.run.warmup_ended_at
-    stopped = [each.at for words in _STOPPED for each in record.decisions if each.what in words]
+    stopped = [each.at for actions in _STOPPED for each in record.decisions if each.what in actions]
     return (stopped[0] - began).total_seconds() if began is not None and stopped else None
 
 
 def whole_run(
     run_id: RunId, rows: Sequence[Result], ending: RunEnding, now: datetime, span: float | None = None
 ) -> list[Result]:
-    """The whole run's rows: all kinds first. Counts are sums; the histogram is the one a single worker would have made.
+    """The whole run's rows; the first is of all kinds. Counts are sums; the merged histogram is exact, as if of one worker.
 
-    Rates are over the time the longest worker measured; over ``span`` where no worker was there all the time.
+    Rates are over the longest measurement of a worker; over ``span`` when no worker measured all the time.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
@@ -122,14 +123,14 @@ def whole_run(
 
 
 def _time(longest: float, span: float | None) -> float:
-    return span if longest and span is not None and span - longest > _HEARD_WITHIN else longest
+    return span if longest and span is not None and span - longest > _PHASE_CHANGE_SECONDS else longest
 
 
 def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
-    """The whole run's rows with everything a reader should know in the first."""
+    """The whole run's rows; the first one completed with the target, the search result, caveats, verdicts and cost."""
     whole, *kinds = rows
     status, error, server = enrichment(state)
-    told = replace(
+    described_whole = replace(
         whole,
         connections=round(max((second.target for second in record.timeline), default=0)),
         find_max_result=ending.result if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY and ending.result else None,
@@ -137,8 +138,8 @@ def described(rows: Sequence[Result], record: RunRecord, state: ControllerState,
         enrichment_status=status,
         enrichment_error=error,
     )
-    known = replace(record, results=(told, *record.results))
-    return [replace(told, custom_metrics=_metrics(known, ending, server)), *kinds]
+    known = replace(record, results=(described_whole, *record.results))
+    return [replace(described_whole, custom_metrics=_metrics(known, ending, server)), *kinds]
 
 
 def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,13 +164,13 @@ def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) ->
 
 
 def _examples(record: RunRecord) -> list[dict[str, Any]]:
-    """One failed operation of each sort, so that pages need not read every sample for them."""
+    """One failed operation of each sort, so that pages can show examples without reading every sample."""
     sorts = {(each.kind, each.error_class, each.sqlstate): each for each in record.failures}
     return [asdict(each) for each in sorts.values()]
 
 
 def slowest_worker(record: RunRecord) -> dict[str, Any]:
-    """The seeds' figures: the greatest p95 and p99 any worker had."""
+    """The greatest p95 and p99 of any worker."""
     p95 = [worker.measured.latency.p95_ms for worker in record.workers if worker.measured.latency.p95_ms is not None]
     p99 = [worker.measured.latency.p99_ms for worker in record.workers if worker.measured.latency.p99_ms is not None]
     return {"p95_ms": max(p95, default=None), "p99_ms": max(p99, default=None)}
@@ -216,19 +217,17 @@ def _cost(record: RunRecord) -> dict[str, Any] | None:
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:
-    """What the server's own totals rose by, and whether that is known. It never changes how a run ended."""
+    """The enrichment status, its error, and the increase of the server's own totals. It never changes how a run ended."""
     before, warm, after = (state.snapshots.get(name) for name in ("before_warmup", "after_warmup", "after_measurement"))
     if not state.snapshots:
-        return SKIPPED, "the database says nothing of itself, or could not be asked", {}
+        return SKIPPED, "the database offers no server statistics, or they could not be read", {}
     begin = warm or before
     if begin is None or after is None:
-        return FAILED, "the server's totals were not seen at both ends of the measurement", {}
+        return FAILED, "the server's totals were not read at both the start and the end of the measurement", {}
     parts: dict[str, Any] = {"measurement": rise(begin, after)}
     if before is not None and warm is not None:
         parts["warmup"] = rise(before, warm)
     first = before or begin
     if after.get(RESETS, 0) > first.get(RESETS, 0) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
-        parts["note"] = (
-            "the server began its totals again meanwhile (a restart, or a reset): what it counted just before is lost"
-        )
+        parts["note"] = "the server's totals were reset during the run (restart or reset): what it counted just before is lost"
     return COMPLETED, None, parts

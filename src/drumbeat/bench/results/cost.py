@@ -1,4 +1,4 @@
-"""What a run cost: worker-hours and target-hours by their prices, and what was got for it. Pure."""
+"""The cost of a run: worker-hours and target-hours by their prices, also per operation and per throughput. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,15 +11,15 @@ _HOUR = timedelta(hours=1)
 
 
 class Method(StrEnum):
-    """How a cost came about."""
+    """How a cost was computed."""
 
-    ACTUAL = "actual"  #: hours that were used, by the prices given
+    ACTUAL = "actual"  #: hours used, times the prices given
     UNAVAILABLE = "unavailable"  #: no price was given, or nothing ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Money, in the currency of the prices. A part without a price is None, and not in the total."""
+    """Amounts in the currency of the prices. A part without a price is None and not in the total."""
 
     method: Method
     currency: str = "USD"
@@ -31,8 +31,8 @@ class Cost:
     per_hour: float | None = None  #: of the run
     per_operation: float | None = None  #: the whole run's cost over its measured operations
     per_1000_operations: float | None = None
-    qps_per_money: float | None = None  #: operations a second for one unit of money an hour
-    per_1000_qps: float | None = None  #: an hour
+    qps_per_money: float | None = None  #: operations per second, for one unit of money per hour
+    per_1000_qps: float | None = None  #: per hour
 
 
 def cost_of(record: RunRecord) -> Cost:

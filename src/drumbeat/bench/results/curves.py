@@ -1,4 +1,4 @@
-"""A run's course as lines to draw: a few hundred points however long it took, with every peak still in them. Pure."""
+"""A run's time series for charts: at most a few hundred points however long the run, with every peak kept. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -12,7 +12,7 @@ from drumbeat.bench.results.availability import outages
 
 MOST_POINTS = 600
 OUTAGE = "no service"
-_DIGITS = 5  #: significant ones: more cannot be seen
+_DIGITS = 5  #: significant digits; more cannot be seen in a chart
 
 _OF_A_SECOND: Mapping[str, Callable[[Second], float | None]] = {
     "qps": lambda second: second.qps,
@@ -70,9 +70,9 @@ def _short(value: float | None) -> float | None:
 
 
 def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """At most so many points: of each stretch the least and the greatest, in their order; a silent one is one point.
+    """At most ``most`` points: the least and the greatest of each stretch, in order; one point for a stretch without values.
 
-    Stretches are 4, 8, 16 … points wide: while a line grows, what was drawn of it stays as it was, until they double.
+    Stretches are 4, 8, 16 … points wide, so that the points of a growing line stay the same until the width doubles.
     """
     if len(points) <= most:
         return points
@@ -91,16 +91,16 @@ def _extremes(stretch: Sequence[Point]) -> Sequence[Point]:
 
 
 def written(curves: Curves) -> dict[str, Any]:
-    """As a result keeps them."""
+    """Curves as they are stored in a result."""
     plain: dict[str, Any] = msgspec.to_builtins(curves)
     return plain
 
 
-def read(kept: Any) -> Curves | None:
-    """As a result kept them; None: it kept none, or none that can be read."""
-    if kept is None:
+def read(stored: Any) -> Curves | None:
+    """Curves from a result; None: it has none, or they are invalid."""
+    if stored is None:
         return None
     try:
-        return msgspec.convert(kept, Curves)
+        return msgspec.convert(stored, Curves)
     except msgspec.ValidationError:
         return None

@@ -1,10 +1,10 @@
-"""Completing a run's results with what its database says of itself. It never changes how the run ended."""
+"""Adds the database's own totals to the result of a run. It never changes how the run ended."""
 
 from dataclasses import replace
 
 from drumbeat.bench.model import ControllerState
 from drumbeat.bench.results.conclusion import FAILED, enrichment
-from drumbeat.bench.run_state import kept_state
+from drumbeat.bench.run_state import stored_state
 from drumbeat.bench.targets.server_watch import Open
 from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.run import Result, RunId
@@ -12,19 +12,19 @@ from drumbeat.store.interface import Store
 
 
 async def enrich(store: Store, run_id: RunId, open_target: Open) -> Result:
-    """Try again to find what the server's totals rose by. Raises NotFound while the run has no result.
+    """Try again to compute by how much the server's totals rose. Raises NotFound while the run has no result.
 
-    Where the totals after the measurement were missed, they are asked for now: right as long as nothing else has used the
-    database since, which the result says.
+    If the totals after the measurement are missing, they are read now. They are right only if nothing else has used the
+    database since, so the result carries a note about it.
     """
     run = await store.runs.get(run_id)
     whole = next((row for row in await store.results.list(run_id) if row.worker_id is None and row.kind is None), None)
     if whole is None:
         raise NotFound(f"run {run_id} has no result to enrich yet; it is {run.status}")
-    state = kept_state(run)
+    state = stored_state(run)
     note = None
     if "after_measurement" not in state.snapshots and state.snapshots:
-        state, note = await _asked_late(state, open_target)
+        state, note = await _read_late(state, open_target)
     status, error, server = enrichment(state)
     row = replace(
         whole,
@@ -36,13 +36,13 @@ async def enrich(store: Store, run_id: RunId, open_target: Open) -> Result:
     return row
 
 
-async def _asked_late(state: ControllerState, open_target: Open) -> tuple[ControllerState, str]:
+async def _read_late(state: ControllerState, open_target: Open) -> tuple[ControllerState, str]:
     try:
         async with open_target() as target:
             counters = await target.counters()
     except (DrumbeatError, OSError) as exc:
-        return state, f"the database could not be asked: {exc}"
+        return state, f"the database's totals could not be read: {exc}"
     if not counters:
-        return state, "the database says nothing of its totals"
+        return state, "the database offers no totals"
     snapshots = {**state.snapshots, "after_measurement": counters}
-    return replace(state, snapshots=snapshots), "totals were taken late: anything else that used the database is in them"
+    return replace(state, snapshots=snapshots), "the totals were read late: they include any other use of the database"

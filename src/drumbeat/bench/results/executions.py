@@ -1,4 +1,4 @@
-"""A run's single operations: from the Parquet files its workers left, into the store's ``executions`` on request."""
+"""Loads a run's single operations from the Parquet files of its workers into the store's ``executions`` table, on request."""
 
 import logging
 import socket
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What was copied, and what could not be."""
+    """How much was copied, and which files could not be read."""
 
     files: int
-    rows: int  #: new ones
-    elsewhere: tuple[str, ...]  #: files on other hosts, or gone
+    rows: int  #: rows that were not in the store before
+    elsewhere: tuple[str, ...]  #: files that are on other hosts or deleted
 
 
 async def load_executions(store: Store, run_id: RunId) -> Loaded:
-    """Copy every execution whose file is on this host. Safe to repeat: what is there already is passed over."""
+    """Copy every execution whose file is on this host. Safe to repeat: rows already in the store are skipped."""
     run = await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
     here = [file for file in files if is_here(file)]
@@ -49,28 +49,28 @@ def is_here(file: ExecutionFile) -> bool:
 
 
 def statements_of(run: Run) -> dict[str, str]:
-    """The SQL of each kind, without any values."""
+    """The SQL of each kind of operation, without parameter values."""
     block = run.config.get("workload")
     if not isinstance(block, dict):
         return {}
     try:
         return {str(each.kind): "; ".join(statement.sql for statement in each.statements) for each in load_of(block).used}
     except InvalidInput as exc:
-        log.info("run %s: its workload would be refused today, and is shown without its SQL: %s", run.run_id, exc)
+        log.info("run %s: showing executions without SQL, its workload is no longer valid: %s", run.run_id, exc)
         return {}
 
 
 def classify_of(run: Run) -> Classify:
-    """How a run's database tells failures apart, as its workers did; by their outcome alone where that is not known here."""
+    """The error classifier of a run's database, as its workers used it; by outcome only if the target cannot be opened here."""
     try:
         return open_target(str((run.config.get("target") or {}).get("url") or "")).classify
     except DrumbeatError as exc:
-        log.info("run %s: failed operations are told apart by their outcome alone: %s", run.run_id, exc)
+        log.info("run %s: classifying failed operations by outcome only, its target cannot be opened: %s", run.run_id, exc)
         return lambda outcome, _: CLASSES[outcome]
 
 
 def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
-    """Each file with the number of its first row: a worker's rows are numbered through all its files."""
+    """Each file with the number of its first row. The numbers of a worker's rows run on from one file to the next."""
     counted: dict[str, int] = {}
     for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
         yield file, counted.get(file.worker_id, 0)
@@ -90,7 +90,7 @@ def _executions(
 def execution_of(
     run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str], classify: Classify
 ) -> Execution:
-    """One row of a file."""
+    """One row of a file as an execution."""
     failed = classify(row["outcome"], row["sqlstate"] or "")
     return Execution(
         run_id=run_id,

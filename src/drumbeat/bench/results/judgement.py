@@ -1,4 +1,4 @@
-"""A run's verdict as lists, pages and the API show it: by its lease while it is under way, by its results once it has ended."""
+"""A run's verdict for lists, pages and the API: from its lease while it is under way, from its results once it has ended."""
 
 from drumbeat.bench.model.verdict import RunJudgement, judgement_by_status
 from drumbeat.bench.results.record import judgement_of_ended
@@ -16,13 +16,13 @@ async def read_judgement(store: Store, run: Run) -> RunJudgement:
 
 
 async def led_by(store: Store, run: Run) -> str | None:
-    """The orchestrator that holds a run's lease; None: nobody does now."""
+    """The orchestrator that holds a run's lease; None: it is free or expired."""
     lease = await store.leases.find(run.run_id)
     return lease.owner if lease is not None and lease.expires_at > await store.now() else None
 
 
 def under_way(run: Run, leader: str | None) -> RunJudgement:
-    """How a run that has not ended stands."""
+    """The verdict on a run that has not ended."""
     if leader is None and run.status is not RunStatus.PREPARED:
         return RunJudgement(is_orphan=True, reason=NO_LEADER)
     return judgement_by_status(run) or RunJudgement()

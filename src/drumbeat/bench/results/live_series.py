@@ -1,4 +1,4 @@
-"""A run's course as it comes in: samples and beats taken in any order, lines and decisions given back at any time."""
+"""Time series of a run while it runs: takes samples and beats in any order, gives curves and decisions at any time."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,39 +16,39 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.sample import StoredSample
 
 MOST_DECISIONS = 500
-_UNTOLD = 3  #: seconds; how much later than its neighbours a sample may be written
+_MAX_SAMPLE_DELAY = 3  #: seconds by which one worker's sample may arrive later than the others'
 _SIGNALS = ("sessions", "active", "waiting", "lock_waits")
 
 
 class LiveSeries:
-    """What has been read of one run so far."""
+    """The time series, decisions and server statistics read so far of one run."""
 
     def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[FailureExample] = ()) -> None:
-        """``curves`` and ``failures`` are those a result kept: then no samples need be added."""
+        """``curves`` and ``failures`` are those stored in a result; with them no samples need to be added."""
         self.origin = origin
         self._timeline = Timeline(origin)
         self._seconds: dict[int, Second] = {}
-        self._kept = curves
+        self._stored_curves = curves
         self._failures = failures
         self._server: list[ServerSecond] = []
         self._waits: Counter[str] = Counter()
         self._decisions: list[Decided] = []
         self._drawn: Curves | None = curves
-        self._drawn_of = (0, False)  #: of how many seconds, and whether the run had ended
+        self._drawn_of = (0, False)  #: for how many seconds the curves were drawn, and whether the run had ended
         self.reads = 0
         self.writes = 0
 
     @property
     def needs_samples(self) -> bool:
-        return self._kept is None
+        return self._stored_curves is None
 
     @property
     def decisions(self) -> tuple[Decided, ...]:
-        """The newest, oldest of them first."""
+        """The newest decisions, in order of time."""
         return without_repeats(self._decisions)
 
     def add(self, samples: Iterable[StoredSample]) -> None:
-        """Samples that were not added before."""
+        """Add new samples. Each sample must be added only once."""
         touched: set[int] = set()
         for sample in samples:
             self._timeline.add(light(sample))
@@ -61,7 +61,7 @@ class LiveSeries:
                 self._seconds[offset] = self._timeline.second(offset)
 
     def add_beats(self, beats: Iterable[Beat]) -> None:
-        """Beats that were not added before."""
+        """Add new beats. Each beat must be added only once."""
         for beat in beats:
             self._decisions += decisions_of(beat, self.origin)
             for second in signals_of(beat, self.origin):
@@ -71,34 +71,34 @@ class LiveSeries:
         self._server.sort(key=lambda each: each.offset)
 
     def course(self, *, complete: bool, ended: bool = False) -> RunSeries:
-        """All of it, to draw."""
-        failures = self._failures if self._kept else self._timeline.failures
+        """Everything read so far, for charts."""
+        failures = self._failures if self._stored_curves else self._timeline.failures
         return RunSeries(
             curves=self._curves(ended=ended),
-            server=self._server_seen(),
+            server=self._server_snapshot(),
             decisions=self.decisions,
             failures=tuple(failures),
             complete=complete,
         )
 
     def _curves(self, *, ended: bool) -> Curves:
-        """Drawn anew once a point's width has been added; without the last seconds, which some workers have yet to tell of."""
-        if self._kept is not None:
-            return self._kept
-        drawn = self._range(0 if ended else _UNTOLD)
-        if self._drawn is None or self._is_wider(drawn, ended=ended):
+        """Redrawn once there are enough new seconds for a point; without the last seconds, whose samples may be missing."""
+        if self._stored_curves is not None:
+            return self._stored_curves
+        drawn = self._range(0 if ended else _MAX_SAMPLE_DELAY)
+        if self._drawn is None or self._has_grown(drawn, ended=ended):
             self._drawn = curves_of([self._seconds.get(offset) or Second(offset=offset) for offset in drawn])
             self._drawn_of = (len(self._seconds), ended)
         return self._drawn
 
-    def _is_wider(self, drawn: range, *, ended: bool) -> bool:
+    def _has_grown(self, drawn: range, *, ended: bool) -> bool:
         known, had_ended = self._drawn_of
         return ended != had_ended or len(self._seconds) - known >= max(1, len(drawn) / MOST_POINTS)
 
     def _range(self, without: int) -> range:
         return range(min(self._seconds, default=0), max(self._seconds, default=-1) + 1 - without)
 
-    def _server_seen(self) -> ServerSnapshot:
+    def _server_snapshot(self) -> ServerSnapshot:
         lines = {name: self._signal(name) for name in _SIGNALS}
         return ServerSnapshot(
             series={name: line for name, line in lines.items() if any(y is not None for _, y in line)},
@@ -111,13 +111,13 @@ class LiveSeries:
 
 
 def light(sample: StoredSample) -> StoredSample:
-    """A sample without its kinds' histograms: lines are drawn of all kinds together."""
+    """A sample without the histograms of single kinds, as curves show all kinds together."""
     kinds = sample.extra.get("kinds")
     if not isinstance(kinds, Mapping):
         return sample
     counts: dict[str, Any] = {
-        kind: {"operations": told.get("operations", 0), "errors": told.get("errors", 0)}
-        for kind, told in kinds.items()
-        if isinstance(told, Mapping)
+        kind: {"operations": block.get("operations", 0), "errors": block.get("errors", 0)}
+        for kind, block in kinds.items()
+        if isinstance(block, Mapping)
     }
     return replace(sample, extra={**sample.extra, "kinds": counts})

@@ -1,4 +1,4 @@
-"""What all workers measured between two moments, as one set of figures. Exact: histograms are merged, never averaged. Pure."""
+"""Merges what all workers measured in a time window into one set of figures. Histograms are merged, never averaged. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ class _Kind:
     response: Histogram = field(default_factory=Histogram)
     service: Histogram = field(default_factory=Histogram)
 
-    def add(self, told: Mapping[str, Any]) -> None:
-        self.operations += int(told.get("operations", 0))
-        self.errors += int(told.get("errors", 0))
-        merge_into(self.response, histogram_of(told.get("response")))
-        merge_into(self.service, histogram_of(told.get("service")))
+    def add(self, block: Mapping[str, Any]) -> None:
+        self.operations += int(block.get("operations", 0))
+        self.errors += int(block.get("errors", 0))
+        merge_into(self.response, histogram_of(block.get("response")))
+        merge_into(self.service, histogram_of(block.get("service")))
 
     def figures(self) -> KindFigures:
         p50, p95, p99 = _milliseconds(self.response, (50, 95, 99))
@@ -33,7 +33,7 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Share:
-    """One worker's part."""
+    """One worker's part of the window."""
 
     seconds: float = 0.0
     operations: int = 0
@@ -58,7 +58,7 @@ class _Share:
 
 
 class Gathering:
-    """Samples of one window, taken one by one."""
+    """Accumulates the samples of one time window."""
 
     def __init__(self, since: datetime, until: datetime, *, by_kind: bool = True) -> None:
         self._since = since
@@ -69,7 +69,7 @@ class Gathering:
         self._seen: set[tuple[WorkerId, int]] = set()
 
     def add(self, samples: Iterable[StoredSample]) -> None:
-        """Count those whose interval lies mostly within the window, each once."""
+        """Count each sample whose interval lies mostly within the window, once."""
         for sample in samples:
             middle = sample.at - sample.interval / 2
             name = (sample.worker_id, sample.n)
@@ -80,16 +80,16 @@ class Gathering:
     def _count(self, sample: StoredSample) -> None:
         self._shares[sample.worker_id].add(sample)
         if self._by_kind:
-            for kind, told in kinds_of(sample):
-                self._kinds[kind].add(told)
+            for kind, block in kinds_of(sample):
+                self._kinds[kind].add(block)
 
     def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
-        """What it comes to. Rates are per worker over the time it measured, so that edges of the window do not blur them.
+        """The figures of the window. Rates are per worker over the time it measured, so the window's edges do not distort them.
 
-        A worker that came after another had gone took its place: both, and the time between them, count as one.
+        A worker that started after another had ended replaced it: both, and the time between them, count as one worker.
         """
         shares = [share for share in self._shares.values() if share.seconds]
-        places = _places(shares)
+        slots = _slots(shares)
         whole = Histogram()
         for share in shares:
             merge_into(whole, share.latency)
@@ -99,7 +99,7 @@ class Gathering:
             until=self._until,
             operations=sum(share.operations for share in shares),
             errors=sum(share.errors for share in shares),
-            qps=sum(place.operations / place.seconds for place in places),
+            qps=sum(slot.operations / slot.seconds for slot in slots),
             mean_ms=_mean_ms([whole]),
             service_ms=_mean_ms([kind.service for kind in self._kinds.values()]) or _mean_ms([whole]),
             p50_ms=p50,
@@ -107,7 +107,7 @@ class Gathering:
             p99_ms=p99,
             slowest_p95_ms=_slowest(shares, 95),
             slowest_p99_ms=_slowest(shares, 99),
-            connections=sum(place.held / place.seconds for place in places),
+            connections=sum(slot.held / slot.seconds for slot in slots),
             kinds={name: kind.figures() for name, kind in sorted(self._kinds.items())},
             workers=len(shares),
             waiting=waiting,
@@ -117,31 +117,31 @@ class Gathering:
 
 
 @dataclass(slots=True)
-class _Place:
-    """What one worker did, and those who took its place one after the other."""
+class _Slot:
+    """One worker's share together with the shares of its replacements, one after the other."""
 
     ended: datetime
     seconds: float
     operations: int
     held: float
 
-    def pass_on(self, share: _Share, began: datetime, ended: datetime) -> None:
+    def add_replacement(self, share: _Share, began: datetime, ended: datetime) -> None:
         self.seconds += max((began - self.ended).total_seconds(), 0.0) + share.seconds
         self.ended = ended
         self.operations += share.operations
         self.held += share.held
 
 
-def _places(shares: Sequence[_Share]) -> list[_Place]:
-    places: list[_Place] = []
-    lives = [(share.began, share.ended, share) for share in shares if share.began is not None and share.ended is not None]
-    for began, ended, share in sorted(lives, key=lambda life: life[0]):
-        free = next((place for place in places if place.ended <= began), None)
+def _slots(shares: Sequence[_Share]) -> list[_Slot]:
+    slots: list[_Slot] = []
+    lifetimes = [(share.began, share.ended, share) for share in shares if share.began is not None and share.ended is not None]
+    for began, ended, share in sorted(lifetimes, key=lambda lifetime: lifetime[0]):
+        free = next((slot for slot in slots if slot.ended <= began), None)
         if free is not None:
-            free.pass_on(share, began, ended)
+            free.add_replacement(share, began, ended)
         else:
-            places.append(_Place(ended=ended, seconds=share.seconds, operations=share.operations, held=share.held))
-    return places
+            slots.append(_Slot(ended=ended, seconds=share.seconds, operations=share.operations, held=share.held))
+    return slots
 
 
 def _milliseconds(histogram: Histogram, percents: Sequence[float]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""Parts of a run, each read from the store without the rest of its record, and a little at a time."""
+"""Reads single parts of a run from the store, without the rest of its record, yielding to the event loop often."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -6,27 +6,27 @@ from datetime import datetime, timedelta
 
 from drumbeat.bench.model import ALL_KINDS, FailureExample, Measured, RunErrors, Second
 from drumbeat.bench.results.live_series import light
-from drumbeat.bench.results.record import began, over, samples_between, totals_of
+from drumbeat.bench.results.record import began, last_sample_at, samples_between, totals_of
 from drumbeat.bench.results.timeline import Timeline, error_classes_of, kinds_of, note_failures, overlaps
 from drumbeat.bench.results.yielding import in_turns
-from drumbeat.bench.run_state import kept_failures, whole_row
+from drumbeat.bench.run_state import stored_failures, whole_row
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Result, Run, RunId
 from drumbeat.core.sample import StoredSample
 from drumbeat.store.interface import Store
 
-_LONGEST = timedelta(seconds=10)  #: an interval that began in a second may end so much later
+_LONGEST = timedelta(seconds=10)  #: the longest sampling interval: a sample that covers a second may be dated so much later
 
 
 async def read_seconds(
     store: Store, run_id: RunId, since: int = 0, until: int | None = None
 ) -> tuple[datetime | None, tuple[Second, ...]]:
-    """When a run began, and its seconds from one offset to before another; samples of other times are left unread."""
+    """When a run began, and its seconds from offset ``since`` up to, but without, ``until``. Other samples are not read."""
     run, now = await store.runs.get(run_id), await store.now()
     origin = began(run)
     if origin is None:
         return None, ()
-    timeline, last = Timeline(origin), over(run, now)
+    timeline, last = Timeline(origin), last_sample_at(run, now)
     if until is not None:
         last = min(last, origin + timedelta(seconds=until) + _LONGEST)
     async for _, rows in samples_between(store, PoolId(run_id), origin + timedelta(seconds=since), last):
@@ -36,20 +36,20 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """What went wrong in a run. Only samples in which an operation failed are read: while a run is under way, connections
-    that could not be made are no examples yet. Raises NotFound."""
+    """The errors of a run. Only samples in which an operation failed are read, so while a run is under way its examples do
+    not include failed connection attempts. Raises NotFound."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)
     if origin is not None:
-        async for _, rows in samples_between(store, PoolId(run_id), origin, over(run, now), failed=True):
+        async for _, rows in samples_between(store, PoolId(run_id), origin, last_sample_at(run, now), failed=True):
             async for sample in in_turns(rows):
                 counted.add(sample, origin)
-    return counted.found(_measured(run, results), kept_failures(whole_row(results)))
+    return counted.found(_measured(run, results), stored_failures(whole_row(results)))
 
 
 class _Errors:
-    """Errors in the making of a RunErrors."""
+    """Accumulates the errors of samples into a RunErrors."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -61,23 +61,23 @@ class _Errors:
         ended = (sample.at - origin).total_seconds()
         for offset, _, share in overlaps(ended - sample.interval.total_seconds(), ended):
             self._seconds[offset] += sample.errors * share
-        self._kinds.update({kind: int(told["errors"]) for kind, told in kinds_of(sample) if told.get("errors")})
+        self._kinds.update({kind: int(block["errors"]) for kind, block in kinds_of(sample) if block.get("errors")})
         self._classes.update(error_classes_of(sample))
         note_failures(self._examples, sample)
 
-    def found(self, measured: Measured, kept: Sequence[FailureExample]) -> RunErrors:
+    def found(self, measured: Measured, stored: Sequence[FailureExample]) -> RunErrors:
         return RunErrors(
             operations=measured.operations,
             errors=measured.errors,
             by_kind=dict(self._kinds),
             by_class=dict(self._classes),
             by_second={at: round(count) for at, count in sorted(self._seconds.items()) if at >= 0 and count >= 0.5},
-            examples=tuple(kept or self._examples),
+            examples=tuple(stored or self._examples),
         )
 
 
 def _measured(run: Run, results: Sequence[Result]) -> Measured:
-    """What the results come to; what the run's row counts, while that is more."""
-    told = totals_of(results, ()).get(ALL_KINDS) or Measured()
+    """The totals of the results, or the counts in the run's row while these are higher."""
+    totals = totals_of(results, ()).get(ALL_KINDS) or Measured()
     counted = Measured(operations=run.operations, errors=run.errors)
-    return counted if counted.operations > told.operations else told
+    return counted if counted.operations > totals.operations else totals

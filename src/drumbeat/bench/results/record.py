@@ -1,4 +1,4 @@
-"""Reading a run back from the store: in slices, so that a long run of many workers fits in memory and nobody waits for it."""
+"""Reads a run from the store in slices, so that a long run of many workers fits in memory and does not block the event loop."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from drumbeat.bench.results.compare.baseline import Candidate
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.timeline import Counting, Timeline
 from drumbeat.bench.results.yielding import in_turns
-from drumbeat.bench.run_state import plan_or_usual
+from drumbeat.bench.run_state import plan_or_default
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
@@ -35,28 +35,31 @@ from drumbeat.store.interface import BATCH, Store
 _SLICE = timedelta(seconds=20)
 _SHORTEST = timedelta(microseconds=1)
 _PAGE = 200  #: beats
-_MOST_SAMPLES = 1_000  #: at a time
-AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
-_TOLD = frozenset({EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING})
-_UNTOLD = frozenset({"Remember"})  #: what every beat does
-_SAME = {"Begin": EventType.START, "EnterPhase": EventType.SET_PHASE, "StopLoad": EventType.STOP}
+_MOST_SAMPLES = 1_000  #: read at a time
+AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may be dated
+_SHOWN_EVENTS = frozenset(
+    {EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING}
+)
+_HIDDEN_ACTIONS = frozenset({"Remember"})  #: actions of every beat
+#: actions, and the events that report the same
+_EVENT_OF_ACTION = {"Begin": EventType.START, "EnterPhase": EventType.SET_PHASE, "StopLoad": EventType.STOP}
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 
 
 async def read_record(store: Store, run_id: RunId) -> RunRecord:
-    """Everything the store knows of a run. Raises NotFound."""
+    """Everything the store has about a run. Raises NotFound."""
     run = await store.runs.get(run_id)
     now = await store.now()
     pool_id, origin = PoolId(run_id), began(run)
     timeline = Timeline(origin or now)
     if origin is not None:
-        async for _, rows in samples_between(store, pool_id, origin, over(run, now)):
+        async for _, rows in samples_between(store, pool_id, origin, last_sample_at(run, now)):
             async for sample in in_turns(rows):
                 timeline.add(sample)
-    plan, notes = plan_or_usual(run)
-    results, told = await store.results.list(run_id), timeline.phases()
+    plan, notes = plan_or_default(run)
+    results, phases = await store.results.list(run_id), timeline.phases()
     seconds = tuple([second async for second in in_turns(timeline.each_second())])
-    totals = counted_connects(totals_of(results, told), _failed_connects(seconds))
+    totals = counted_connects(totals_of(results, phases), _failed_connects(seconds))
     decisions, server = await read_decisions(store, run)
     workers = _workers(await store.workers.list(pool_id), results, timeline)
     return RunRecord(
@@ -71,7 +74,7 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         workers=tuple([worker async for worker in in_turns(workers)]),
         decisions=decisions,
         server=server,
-        phases=tuple(agreeing(phase, totals) for phase in told),
+        phases=tuple(agreeing(phase, totals) for phase in phases),
         failures=tuple(timeline.failures),
         notes=tuple(notes),
     )
@@ -82,27 +85,27 @@ def _failed_connects(seconds: Iterable[Second]) -> int:
 
 
 def began(run: Run) -> datetime | None:
-    """What a run's offsets are counted from; None: it never began."""
+    """The time from which a run's offsets are counted; None: the run never began."""
     return run.started_at or run.warmup_started_at
 
 
-def over(run: Run, now: datetime) -> datetime:
-    """After which no sample of a run is dated."""
+def last_sample_at(run: Run, now: datetime) -> datetime:
+    """The time after which no sample of a run is dated."""
     return run.ended_at + AFTERWARDS if run.ended_at else now
 
 
 async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], tuple[ServerSecond, ...]]:
-    """What was decided and what befell, in order; and what the database said of itself. Beats and events alone are read."""
+    """The decisions and events of a run, in order, and the database's own statistics. Reads only beats and events."""
     pool_id, origin = PoolId(run.run_id), began(run)
     decisions, server = await _beats(store, pool_id, origin)
-    told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
-    events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
+    reported = {_EVENT_OF_ACTION.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
+    events = [event for event in await _events(store, pool_id) if _is_shown(event) and event.type not in reported]
     decisions += [_event_decision(event, origin) for event in events]
     return without_repeats(sorted(decisions, key=lambda each: each.at)), tuple(server)
 
 
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
-    """The newest completed runs that ``run`` might be compared with, and whether each kept its objectives."""
+    """The newest completed runs that ``run`` might be compared with, and whether each met its objectives."""
     since = run.created_at - within if run.created_at else None
     found: list[Candidate] = []
     for other in await store.runs.list(
@@ -114,25 +117,25 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 
 async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
-    """The verdict on an ended run: what its row keeps, or what its results tell where the row keeps none."""
+    """The verdict on an ended run: the one stored in its row, else computed from its results."""
     return kept_judgement(run) or judge_run(await read_short_record(store, run))
 
 
 async def read_short_record(store: Store, run: Run) -> RunRecord:
-    """As much of an ended run as its verdicts need."""
+    """Reads the part of an ended run that its verdict needs: results and steps."""
     results, steps = await store.results.list(run.run_id), await store.steps.list(run.run_id)
-    return record_of_results(run, plan_or_usual(run)[0], results, steps)
+    return record_of_results(run, plan_or_default(run)[0], results, steps)
 
 
 def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
-    """A record by what a run's results and steps alone tell."""
+    """A run's record made from its results and steps only."""
     short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
     found = availability_of(short)
     return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
-    """A run's record as it will be once the rows of its whole result and its end have been kept."""
+    """A run's record as it will be once the rows of its whole result and its ending are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
     totals = counted_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
     return replace(record, run=run, results=(*whole, *record.results), totals=totals)
@@ -147,12 +150,12 @@ async def samples_between(
     *,
     failed: bool = False,
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
-    """A pool's samples, or one worker's, in slices, oldest first, each with its end. A full slice is read again in halves."""
-    asked: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
+    """A pool's samples, or one worker's, in slices with their end, oldest first. A full slice is read again in halves."""
+    filters: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
     length = _SLICE
     while since < until:
         end = min(since + length, until)
-        rows = await store.samples.list(pool_id, since=since, until=end, **asked)
+        rows = await store.samples.list(pool_id, since=since, until=end, **filters)
         if len(rows) >= _MOST_SAMPLES and length > _SHORTEST:
             length = max(length / 2, _SHORTEST)
             continue
@@ -173,8 +176,8 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
 
 
 def decisions_of(beat: Beat, origin: datetime | None) -> list[Decided]:
-    """What a beat decided, less what every beat does."""
-    return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _UNTOLD]
+    """The actions of a beat, without those of every beat."""
+    return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _HIDDEN_ACTIONS]
 
 
 def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | None) -> Decided:
@@ -192,7 +195,7 @@ def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | N
 
 
 def signals_of(beat: Beat, origin: datetime | None) -> Iterable[ServerSecond]:
-    """What the database under test said of itself at a beat."""
+    """The statistics of the database under test at a beat."""
     probe = (beat.view or {}).get("probe")
     if isinstance(probe, Mapping) and origin is not None:
         yield ServerSecond(
@@ -212,9 +215,9 @@ async def _events(store: Store, pool_id: PoolId) -> list[Event]:
     return events
 
 
-def _is_told(event: Event) -> bool:
-    """Whether an event says something the beats' actions do not: facts, phases, and workers that went badly."""
-    return event.type in _TOLD or (event.type == EventType.WORKER_MOVED and event.payload.get("to") in _BAD_ENDS)
+def _is_shown(event: Event) -> bool:
+    """Whether an event is shown among the decisions: facts, phases, and workers that were lost or failed."""
+    return event.type in _SHOWN_EVENTS or (event.type == EventType.WORKER_MOVED and event.payload.get("to") in _BAD_ENDS)
 
 
 def _event_decision(event: Event, origin: datetime | None) -> Decided:
@@ -230,7 +233,7 @@ def _event_decision(event: Event, origin: datetime | None) -> Decided:
 
 
 def _facts(event: Event) -> str:
-    """What an event for the record tells, where it gives no reason."""
+    """The payload of a fact as text, for events without a reason."""
     return ", ".join(f"{name} {value}" for name, value in event.payload.items()) if event.type in FACTS else ""
 
 
@@ -239,21 +242,20 @@ def _offset(at: datetime, origin: datetime | None) -> float:
 
 
 def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mapping[str, Measured]:
-    """What was measured, by kind: the whole run's rows; else its workers' together or what samples tell, whichever is more.
-
-    A worker that was killed leaves samples and no result of its own.
-    """
+    """The totals of the measurement, by kind: from the whole run's rows; else from the workers' rows or the samples, whichever
+    count more operations (a killed worker leaves samples but no result)."""
     kinds = {row.kind for row in results if row.operations}
     totals = {kind or ALL_KINDS: _total(results, kind) for kind in sorted(kinds, key=lambda kind: kind or "")}
-    told = next((phase for phase in phases if phase.name == Phase.MEASUREMENT), None)
-    if any(row.worker_id is None and row.kind is None and row.operations for row in results) or told is None:
+    sampled = next((phase for phase in phases if phase.name == Phase.MEASUREMENT), None)
+    if any(row.worker_id is None and row.kind is None and row.operations for row in results) or sampled is None:
         return totals
-    less = totals.get(ALL_KINDS, Measured()).operations < told.whole.operations
-    return {ALL_KINDS: told.whole, **told.kinds} if less else totals
+    less = totals.get(ALL_KINDS, Measured()).operations < sampled.whole.operations
+    return {ALL_KINDS: sampled.whole, **sampled.kinds} if less else totals
 
 
 def agreeing(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
-    """MEASUREMENT as the totals count it. Samples have besides what began before it, and what ended while draining."""
+    """The phase, with MEASUREMENT replaced by the totals: samples also count operations that began before it or ended while
+    draining."""
     if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
         return phase
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}

@@ -1,4 +1,4 @@
-"""A run is removed with the files its workers left; those on other machines can only be told of."""
+"""Deletes a run together with its workers' files on this host, and lists the files that are on other hosts."""
 
 import asyncio
 import logging
@@ -13,19 +13,19 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_ENDING = ".parquet"
+_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What became of a removed run's files."""
+    """How many files of a removed run were deleted, and which are left."""
 
     files: int  #: deleted
-    left: tuple[str, ...]  #: that could not be, each with its host
+    left: tuple[str, ...]  #: files that could not be deleted, each with its host
 
 
 async def remove_run(store: Store, run_id: RunId) -> Removed:
-    """Delete a run, what was measured in it, and its files on this host. Raises NotFound, and Refused while it is under way."""
+    """Delete a run, its measurements, and its files on this host. Raises NotFound, and Refused while the run is under way."""
     await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
     await store.runs.delete(run_id)
@@ -34,20 +34,20 @@ async def remove_run(store: Store, run_id: RunId) -> Removed:
 
 
 def _delete_all(run_id: RunId, files: Sequence[ExecutionFile]) -> list[ExecutionFile]:
-    """Those that are gone then."""
+    """The files that were deleted."""
     return [file for file in files if is_here(file) and _delete(run_id, Path(file.path))]
 
 
 def _delete(run_id: RunId, path: Path) -> bool:
-    """Whether it is gone. Only what lies as a worker lays it, in a folder of its own in one of the run's, is taken for ours."""
-    if path.suffix != _ENDING or len(path.parts) < 3 or path.parts[-3] != run_id:
+    """Whether the file was deleted. Only ``<run id>/<worker>/<file>.parquet``, the layout workers write, is touched."""
+    if path.suffix != _SUFFIX or len(path.parts) < 3 or path.parts[-3] != run_id:
         return False
     try:
         path.unlink()
     except OSError as exc:
-        log.warning("%s could not be deleted: %s", path, exc.strerror)
+        log.warning("could not delete %s of run %s: %s; delete it by hand", path, run_id, exc.strerror)
         return False
-    with suppress(OSError):  # the last one clears the room
+    with suppress(OSError):  # the folders go with their last file
         path.parent.rmdir()
         path.parent.parent.rmdir()
     return True

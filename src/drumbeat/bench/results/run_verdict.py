@@ -1,6 +1,6 @@
-"""What a whole run came to, in one word, with its reason and the exit code that tells it. Pure.
+"""The verdict on a whole run, with its reason and exit code. Pure.
 
-``judge_run`` is the one place that decides it: the command line, reports, pages, the API and lists all show what it says.
+``judge_run`` is the only place that decides it: the command line, reports, pages, the API and lists all show its verdict.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
 
 
 def judge_run(record: RunRecord) -> RunJudgement:
-    """The verdict on a run as it was read back."""
+    """The verdict on a run that was read from the store."""
     unfinished = judgement_by_status(record.run)
     if unfinished is not None:
         failure = record.result.failure_reason if record.result else None
@@ -35,31 +35,31 @@ def judge_run(record: RunRecord) -> RunJudgement:
 def _judge_objectives(record: RunRecord) -> RunJudgement:
     found = verdicts_of(record)
     target = missed_target(record)
-    missed = [*([target] if target else []), *(_words(each) for each in found if not each.kept and each.found is not None)]
-    unknown = [_words(each) for each in found if each.found is None]
+    missed = [*([target] if target else []), *(_describe(each) for each in found if not each.kept and each.found is not None)]
+    unknown = [_describe(each) for each in found if each.found is None]
     if missed:
         return RunJudgement(verdict=RunVerdict.MISSED, reason="; ".join(missed + unknown), gate=ExitStatus.OBJECTIVES_MISSED)
     if unknown:
         return RunJudgement(verdict=RunVerdict.NOT_MEASURED, reason="; ".join(unknown), gate=ExitStatus.OBJECTIVES_MISSED)
-    asked = len(found) + has_target(record)
-    if not asked:
+    objectives = len(found) + has_target(record)
+    if not objectives:
         return RunJudgement(verdict=RunVerdict.NO_OBJECTIVE, reason="no objective was set", gate=ExitStatus.PASSED)
-    return RunJudgement(verdict=RunVerdict.PASSED, reason=_all_kept(asked), gate=ExitStatus.PASSED)
+    return RunJudgement(verdict=RunVerdict.PASSED, reason=_all_met(objectives), gate=ExitStatus.PASSED)
 
 
-def _all_kept(asked: int) -> str:
-    return "its objective was kept" if asked == 1 else f"all {asked} objectives were kept"
+def _all_met(objectives: int) -> str:
+    return "its objective was met" if objectives == 1 else f"all {objectives} objectives were met"
 
 
 def has_target(record: RunRecord) -> bool:
-    """Whether the run was to reach a throughput, which is then an objective of its own."""
+    """Whether the run has a target throughput, which counts as an objective."""
     return record.plan.load_mode is LoadMode.QPS
 
 
 def missed_target(record: RunRecord) -> str | None:
-    """How the target throughput was missed; None: it was reached, or none was set. Failed operations do not count.
+    """How the target throughput was missed; None: it was reached (within the controller's tolerance), or none was set.
 
-    It is reached within the tolerance that the controller holds it by.
+    Failed operations do not count.
     """
     if not has_target(record):
         return None
@@ -77,8 +77,8 @@ def _successes_per_second(record: RunRecord) -> float:
     return whole.qps * (1 - whole.errors / whole.operations) if whole.operations else 0.0
 
 
-def _words(verdict: SloVerdict) -> str:
-    """An objective that was missed or not measured: metric, value and limit."""
+def _describe(verdict: SloVerdict) -> str:
+    """Describes an objective that was missed or not measured: metric, value and limit."""
     name, unit = _MEASURES[verdict.measure]
     if verdict.found is None:
         return f"{name} of {verdict.subject}: not measured, limit {number(verdict.limit, 4)} {unit}"

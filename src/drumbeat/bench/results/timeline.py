@@ -1,4 +1,4 @@
-"""Samples of many workers, put on one clock: seconds, phases, series. Takes samples one by one, oldest first."""
+"""Merges the samples of many workers into seconds, phases and one series per worker. Takes samples oldest first."""
 
 import base64
 import binascii
@@ -17,13 +17,13 @@ from drumbeat.core.run import Phase
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
 
-_OPEN = 30  #: seconds behind the newest sample after which a second's histogram is packed; a late one unpacks it again
+_OPEN = 30  #: seconds behind the newest sample after which a second's histogram is packed; a late sample unpacks it again
 _MOST_FAILURES = 100
 
 
 @dataclass(slots=True)
 class _Share:
-    """What one worker held in one second, weighted by how much of it is known."""
+    """One worker's connections, target, CPU and memory in one second, weighted by the time its samples cover."""
 
     known: float = 0.0
     held: float = 0.0
@@ -47,12 +47,12 @@ class _Share:
 
 @dataclass(slots=True)
 class _Bin:
-    """A second in the making."""
+    """Accumulates the samples of one second."""
 
     operations: float = 0.0
     errors: float = 0.0
-    phases: dict[str | None, float] = field(default_factory=dict)  #: a worker that drains is in none
-    told: float = 0.0  #: how long workers were in any
+    phases: dict[str | None, float] = field(default_factory=dict)  #: seconds by phase; a draining worker is in none
+    in_phase: float = 0.0  #: seconds that workers spent in any phase
     shares: dict[WorkerId, _Share] = field(default_factory=dict)
     errors_by_kind: dict[str, int] = field(default_factory=dict)
     errors_by_class: Counter[str] = field(default_factory=Counter)
@@ -66,18 +66,18 @@ class _Bin:
         self.errors += sample.errors * share
         if not sample.extra.get("draining"):
             self.phases[sample.phase] = self.phases.get(sample.phase, 0.0) + seconds
-            self.told += seconds
+            self.in_phase += seconds
         self.shares.setdefault(sample.worker_id, _Share()).add(sample, seconds)
 
     def count(self, sample: StoredSample) -> None:
-        """What cannot be shared out belongs to one second whole."""
+        """Add what cannot be split between two seconds."""
         if self.histogram is None:
             self.histogram = Histogram.from_bytes(self.packed) if self.packed else Histogram()
         merge_into(self.histogram, sample.latency)
         self.client_limited = self.client_limited or was_the_limit(sample)
         self.failed_connects += failed_connects_of(sample)
-        for kind, told in kinds_of(sample):
-            if errors := int(told.get("errors", 0)):
+        for kind, block in kinds_of(sample):
+            if errors := int(block.get("errors", 0)):
                 self.errors_by_kind[kind] = self.errors_by_kind.get(kind, 0) + errors
         self.errors_by_class.update(error_classes_of(sample))
 
@@ -104,7 +104,7 @@ class _Bin:
             cpu_percent=_mean([each.cpu / each.cpu_known for each in shares if each.cpu_known]),
             memory_percent=_mean([each.memory / each.memory_known for each in shares if each.memory_known]),
             workers=len(self.shares),
-            covered=min(self.told / max(len(self.shares), 1), 1.0),
+            covered=min(self.in_phase / max(len(self.shares), 1), 1.0),
             failed_connects=self.failed_connects,
             client_limited=self.client_limited,
             errors_by_kind=self.errors_by_kind,
@@ -114,7 +114,7 @@ class _Bin:
 
 @dataclass(slots=True)
 class Counting:
-    """Operations in the making of a Measured."""
+    """Accumulates operations into a Measured."""
 
     operations: int = 0
     errors: int = 0
@@ -151,9 +151,9 @@ class _PhaseCount:
 
     def add(self, sample: StoredSample, began: float, ended: float) -> None:
         self.add_whole(sample, began, ended)
-        for kind, told in kinds_of(sample):
+        for kind, block in kinds_of(sample):
             counting = self.kinds.setdefault(kind, Counting())
-            counting.add(int(told.get("operations", 0)), int(told.get("errors", 0)), 0, histogram_of(told.get("response")))
+            counting.add(int(block.get("operations", 0)), int(block.get("errors", 0)), 0, histogram_of(block.get("response")))
 
     def record(self, name: str) -> PhaseRecord:
         seconds = self.ended - self.began
@@ -162,7 +162,7 @@ class _PhaseCount:
 
 
 class Timeline:
-    """Takes a run's samples and answers with its seconds, phases and workers' series."""
+    """Takes a run's samples and gives its seconds, phases and workers' series."""
 
     def __init__(self, origin: datetime) -> None:
         self._origin = origin
@@ -216,31 +216,31 @@ class Timeline:
         )
 
     def seconds(self) -> tuple[Second, ...]:
-        """Every second from the first to the last, those of silence among them; none before the origin."""
+        """Every second from the first to the last, including seconds without samples; none before the origin."""
         return tuple(self.each_second())
 
     def each_second(self, since: int = 0, until: int | None = None) -> Iterator[Second]:
-        """The same from one offset to before another, each made when it is asked for."""
+        """The seconds from offset ``since`` up to, but without, ``until``, each computed when the iterator reaches it."""
         known = [offset for offset in self._bins if offset >= since and (until is None or offset < until)]
         return (self.second(offset) for offset in range(min(known), max(known) + 1)) if known else iter(())
 
     def second(self, offset: int) -> Second:
-        """One second, as far as it is known by now."""
+        """One second, from the samples added so far."""
         return self._bins.get(offset, _Bin()).second(offset)
 
     def measured_by(self, worker_id: WorkerId) -> Measured:
-        """What one worker's samples of MEASUREMENT come to: all there is of a worker that could not say it itself."""
+        """The totals of one worker's samples of MEASUREMENT, for a worker that left no result."""
         counted = self._by_worker.get(worker_id)
         return counted.whole.measured(counted.ended - counted.began) if counted else Measured()
 
     def phases(self) -> tuple[PhaseRecord, ...]:
-        """In the order in which they began."""
+        """The phases, in the order in which they began."""
         records = [counted.record(name) for name, counted in self._phases.items()]
         return tuple(sorted(records, key=lambda record: record.began))
 
 
 def merge_into(whole: Histogram, part: Histogram) -> None:
-    """The same as ``whole.merge(part)``, ten times quicker: a long run of many workers has a hundred thousand to merge."""
+    """The same as ``whole.merge(part)`` but ten times faster: a long run of many workers has 100,000 histograms to merge."""
     if part.least is None or part.greatest is None:
         return
     used = slice(bucket_of(part.least), bucket_of(part.greatest) + 1)
@@ -249,7 +249,7 @@ def merge_into(whole: Histogram, part: Histogram) -> None:
 
 
 def held(sample: StoredSample) -> int:
-    """How many connections a worker held, as far as its sample says."""
+    """How many connections a worker had open; its target if the sample does not say."""
     return int(sample.extra.get("held", sample.target))
 
 
@@ -259,7 +259,7 @@ def was_the_limit(sample: StoredSample) -> bool:
 
 
 def was_late(sample: StoredSample) -> bool:
-    """Whether an interval of a paced load did not keep its schedule."""
+    """Whether operations of a paced load were sent late in this interval."""
     client = sample.extra.get("client")
     return isinstance(client, Mapping) and client.get("kept_schedule") is False and not sample.extra.get("draining")
 
@@ -270,7 +270,7 @@ def kinds_of(sample: StoredSample) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def error_classes_of(sample: StoredSample) -> Mapping[str, int]:
-    """How many operations failed of each class (CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …)."""
+    """How many operations failed, by error class (CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …)."""
     classes = sample.extra.get("error_classes")
     return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}
 
@@ -282,7 +282,7 @@ def failed_connects_of(sample: StoredSample) -> int:
 
 
 def histogram_of(text: Any) -> Histogram:
-    """A histogram from its text; an empty one from none, or from one that is spoiled."""
+    """A histogram from its base64 text; an empty histogram if the text is missing or invalid."""
     try:
         return Histogram.from_bytes(base64.b64decode(text)) if text else Histogram()
     except (ValueError, TypeError, binascii.Error):
@@ -290,25 +290,25 @@ def histogram_of(text: Any) -> Histogram:
 
 
 def note_failures(noted: list[FailureExample], sample: StoredSample) -> None:
-    """Add a sample's examples of what failed, until there are plenty."""
-    for told in sample.extra.get("error_samples") or ():
+    """Add a sample's examples of failed operations to ``noted``, up to ``_MOST_FAILURES``."""
+    for example in sample.extra.get("error_samples") or ():
         if len(noted) < _MOST_FAILURES:
-            noted.append(_failure(told, sample.worker_id))
+            noted.append(_failure(example, sample.worker_id))
 
 
-def _failure(told: Mapping[str, Any], worker_id: WorkerId) -> FailureExample:
+def _failure(example: Mapping[str, Any], worker_id: WorkerId) -> FailureExample:
     return FailureExample(
-        kind=str(told.get("kind", "")),
-        error_class=str(told.get("class", "")),
-        sqlstate=str(told.get("sqlstate", "")),
-        message=str(told.get("message", "")),
-        sql=str(told.get("sql", "")),
+        kind=str(example.get("kind", "")),
+        error_class=str(example.get("class", "")),
+        sqlstate=str(example.get("sqlstate", "")),
+        message=str(example.get("message", "")),
+        sql=str(example.get("sql", "")),
         worker_id=worker_id,
     )
 
 
 def overlaps(began: float, ended: float) -> Iterator[tuple[int, float, float]]:
-    """The seconds an interval lies in: which, how much of it, and what share of the interval that is."""
+    """The seconds that an interval overlaps: offset, overlap in seconds, and the overlap's share of the interval."""
     length = ended - began
     if length <= 0:
         yield floor(ended), 0.0, 1.0

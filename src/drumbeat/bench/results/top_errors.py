@@ -1,4 +1,4 @@
-"""Which failure was the most frequent, and what the database said of it. Pure."""
+"""The most frequent error of a run, with an example message of the database. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from drumbeat.core.run import Phase
 
 
 class Example(Protocol):
-    """One failed operation, as samples keep it."""
+    """One failed operation, as samples store it."""
 
     @property
     def error_class(self) -> str: ...
@@ -20,45 +20,45 @@ class Example(Protocol):
     def message(self) -> str: ...
 
 
-_Sort = tuple[str, str | None]  #: a class, and a code where those are counted
+_Sort = tuple[str, str | None]  #: an error class, and a code if codes are counted too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopError:
-    """The failure that was seen most."""
+    """The most frequent error."""
 
     error_class: str
     sqlstate: str  #: of the example; empty: it has none
-    message: str  #: the example's; empty: no example was kept
-    count: int  #: of its class, or of its class and code where those are counted
-    errors: int  #: in all
+    message: str  #: of the example; empty: no example was recorded
+    count: int  #: errors of its class, or of its class and code if codes are counted too
+    errors: int  #: of all classes together
 
     @property
     def words(self) -> str:
         name = f"{self.error_class} {self.sqlstate}".strip()
-        return f"most frequent error: {name}, {self.count:,} of {self.errors:,}: {self.message or 'no text was kept'}"
+        return f"most frequent error: {name}, {self.count:,} of {self.errors:,}: {self.message or 'no message was recorded'}"
 
 
 def most_frequent(record: RunRecord) -> TopError | None:
-    """Of a run's measurement; None: nothing failed, or nobody knows how."""
+    """The most frequent error of a run's measurement; None: nothing failed, or error classes were not recorded."""
     return _first(Counter({(name, None): count for name, count in errors_by_class(record).items()}), record.failures)
 
 
 def errors_by_class(record: RunRecord) -> Mapping[str, int]:
-    """How many operations failed of each class while it was measured: by the workers' own counts, else second by second."""
-    told, seen = Counter[str](), Counter[str]()
+    """How many operations of the measurement failed, by class: from the workers' totals if complete, else from the seconds."""
+    by_workers, by_seconds = Counter[str](), Counter[str]()
     for worker in record.workers:
-        told.update(worker.extra.get("error_classes") or {})
+        by_workers.update(worker.extra.get("error_classes") or {})
     for second in record.timeline:
         if second.phase == Phase.MEASUREMENT:
-            seen.update(second.errors_by_class)
-    return dict(sorted((told if told.total() == record.whole.errors else seen).items()))
+            by_seconds.update(second.errors_by_class)
+    return dict(sorted((by_workers if by_workers.total() == record.whole.errors else by_seconds).items()))
 
 
 def most_frequent_state(
     states: Mapping[tuple[int, str], int], classify: Callable[[int, str], str | None], examples: Iterable[Example]
 ) -> TopError | None:
-    """Of failures counted by outcome and SQLSTATE; None: there are none."""
+    """The most frequent of errors counted by outcome and SQLSTATE; None: there are none."""
     counted = Counter[_Sort]()
     for (outcome, sqlstate), count in states.items():
         counted[classify(outcome, sqlstate) or "FATAL", sqlstate] += count

@@ -1,4 +1,4 @@
-"""How the figures of a run's kind went over past runs: each run's, their median and spread, and where they tend."""
+"""The trend over comparable runs: the figures of each run, their median, spread and direction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 MOST_RUNS = 20
 WITHIN = timedelta(days=90)
-_LOOKED_AT = 10  #: times as many runs are looked through as are shown: others share a template's runs
+_READ_FACTOR = 10  #: how many times more runs are read than shown, as a template's other runs may not be comparable
 _LEFT_OUT = frozenset({RunVerdict.FAILED, RunVerdict.CANCELLED, RunVerdict.PENDING})
 
 Figure = Callable[[RunRecord], float | None]
@@ -47,25 +47,29 @@ class TrendPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """Runs of one kind, oldest first, and what each figure did from one to the next."""
+    """Comparable runs, oldest first, and the history of each figure over them."""
 
     points: tuple[TrendPoint, ...]
-    histories: Mapping[str, History]  #: by figure; those that some run has
+    histories: Mapping[str, History]  #: by figure; only figures that at least one run has
 
 
 async def read_trend(store: Store, run_id: RunId, most: int = MOST_RUNS) -> Trend:
-    """A run and those of its kind before it that measured something. Raises NotFound."""
+    """The trend of a run and the earlier comparable runs that have figures. Raises NotFound."""
     run = await store.runs.get(run_id)
-    points = [await _point(store, each) for each in await _runs_like(store, run, most)]
+    points = [await _point(store, each) for each in await _comparable_runs(store, run, most)]
     shown = tuple(point for point in points if point.has_figures and point.judgement.verdict not in _LEFT_OUT)
     return Trend(points=shown, histories=histories_of(shown))
 
 
-async def _runs_like(store: Store, run: Run, most: int) -> list[Run]:
-    """The run itself and completed ones of its kind before it, oldest first."""
+async def _comparable_runs(store: Store, run: Run, most: int) -> list[Run]:
+    """The run itself and the completed comparable runs before it, oldest first."""
     since = run.created_at - WITHIN if run.created_at else None
     found = await store.runs.list(
-        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * _LOOKED_AT
+        statuses=(RunStatus.COMPLETED,),
+        template_id=run.template_id,
+        since=since,
+        until=run.created_at,
+        limit=most * _READ_FACTOR,
     )
     before = [other for other in found if other.run_id != run.run_id and is_same_kind(other, run)]
     return [*reversed(before[: most - 1]), run]
@@ -74,12 +78,12 @@ async def _runs_like(store: Store, run: Run, most: int) -> list[Run]:
 async def _point(store: Store, run: Run) -> TrendPoint:
     record = await read_short_record(store, run)
     figures = _FOUND if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY else _MEASURED
-    told = {name: of(record) for name, of in figures.items()}
-    return TrendPoint(run=run, judgement=await judgement_of_ended(store, run), figures=told)
+    values = {name: of(record) for name, of in figures.items()}
+    return TrendPoint(run=run, judgement=await judgement_of_ended(store, run), figures=values)
 
 
 def histories_of(points: Sequence[TrendPoint]) -> dict[str, History]:
-    """What each figure's values come to. Pure."""
+    """The history of each figure over the runs. Pure."""
     names = dict.fromkeys(name for point in points for name in point.figures)
     known = {name: [value for point in points if (value := point.figures.get(name)) is not None] for name in names}
     return {name: found for name, values in known.items() if (found := history(values)) is not None}

@@ -1,4 +1,4 @@
-"""Whether a run kept its objectives: p95, p99 and errors, of each kind and of all together, and availability. Pure."""
+"""Verdicts on a run's objectives: p95, p99 and errors, of each kind and of all together, and availability. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ from drumbeat.bench.model.record import Measured, RunRecord
 from drumbeat.bench.results.availability import availability_of
 from drumbeat.core.run import RunStatus
 
-NEAR = 0.9  #: of a limit
+NEAR = 0.9  #: share of a limit from which on a value counts as near it
 
 
 class LimitStanding(StrEnum):
-    """How a figure stands against its limit."""
+    """How a measured value compares with its limit."""
 
     OK = "ok"
-    NEAR = "near"  #: at 90 % of it or more
+    NEAR = "near"  #: at 90 % of the limit or more
     OVER = "over"
-    UNDER = "under"  #: of a limit that is a minimum
-    NOT_MEASURED = "not measured"  #: which is no success
+    UNDER = "under"  #: below a limit that is a minimum
+    NOT_MEASURED = "not measured"  #: counts as missed
 
 
 class Measure(StrEnum):
-    """What a limit is about."""
+    """The measure that a limit is set for."""
 
     P95 = "p95_ms"
     P99 = "p99_ms"
     ERRORS = "error_pct"
-    AVAILABILITY = "availability_pct"  #: the one that may not be lower
+    AVAILABILITY = "availability_pct"  #: its limit is a minimum, the others are maximums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloVerdict:
-    """One limit and what was found."""
+    """One limit and the measured value."""
 
     kind: str  #: ALL_KINDS: all together
     measure: Measure
@@ -91,22 +91,22 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
 
 
 def verdicts_of(record: RunRecord) -> tuple[SloVerdict, ...]:
-    """A search is judged at the level it found: that is its answer, and it went beyond it on purpose."""
+    """The verdict on each objective. A search is judged at the level it found, as it goes beyond that level on purpose."""
     found = availability_of(record)
     totals = measured_at_best(record) if _is_search(record) else record.totals
     return verdicts(record.plan.objectives, totals, found.percent if found else None)
 
 
 def judged_at(record: RunRecord) -> str | None:
-    """Where a search is held against its objectives; None: the whole measurement is."""
+    """The level at which a search is judged, as text; None: the whole measurement is judged."""
     if not _is_search(record) or not record.plan.objectives:
         return None
     best = best_of(record)
-    return f"judged at the level that was found: {best.connections:g} connections" if best else "no level was found to judge"
+    return f"judged at the level found: {best.connections:g} connections" if best else "not judged: no level was found"
 
 
 def came_to_nothing(record: RunRecord) -> str | None:
-    """Why a run is no success although it completed; None: it may be one."""
+    """Why a completed run still counts as failed; None: it does not."""
     if record.run.status is not RunStatus.COMPLETED:
         return None
     if not record.whole.operations:

@@ -1,4 +1,4 @@
-"""Watching a run: one look after another, each reading only what is new; what went before is read beside it, in slices."""
+"""Follows a run live: each look reads only what is new; ``catch_up`` reads what happened before the first look, in slices."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -23,12 +23,12 @@ from drumbeat.bench.results import curves
 from drumbeat.bench.results.judgement import led_by, under_way
 from drumbeat.bench.results.live_series import LiveSeries, light
 from drumbeat.bench.results.merge import Gathering
-from drumbeat.bench.results.record import AFTERWARDS, over, record_of_results, samples_between
+from drumbeat.bench.results.record import AFTERWARDS, last_sample_at, record_of_results, samples_between
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.timeline import Timeline, kinds_of
 from drumbeat.bench.results.verdicts import verdicts, verdicts_of
 from drumbeat.bench.results.yielding import in_turns
-from drumbeat.bench.run_state import kept_failures, plan_or_usual, whole_row
+from drumbeat.bench.run_state import plan_or_default, stored_failures, whole_row
 from drumbeat.core.log import Log
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.run import RUN_ENDED, Result, Run, RunId
@@ -36,29 +36,29 @@ from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
 from drumbeat.store.interface import Store
 
-RECENT = timedelta(seconds=3)  #: what "now" is made of
+RECENT = timedelta(seconds=3)  #: the window of the current figures
 _MOST_SAMPLES = 100_000
-MOST_LOGS = 500  #: brought by one look
-_LATE = timedelta(seconds=3)  #: how much later than its neighbours a sample may be written
+MOST_LOGS = 500  #: log lines read by one look
+_LATE = timedelta(seconds=3)  #: by how much one worker's sample may arrive later than the others'
 _PAGE = 200  #: beats
-_SLICE = timedelta(seconds=10)  #: of samples, at a time
+_SLICE = timedelta(seconds=10)  #: of samples, read at a time
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 
 
 class RunWatch:
-    """The eyes of whoever watches one run. Nothing is written."""
+    """A live view of one run. It writes nothing."""
 
     def __init__(self, store: Store, run_id: RunId) -> None:
         self._store = store
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
         self._pool: PoolRow | None = None
-        self._taken: LiveSeries | None = None
+        self._series: LiveSeries | None = None
         self._recent: dict[tuple[WorkerId, int], StoredSample] = {}
-        self._since: datetime | None = None  #: samples up to here were read, or are the business of ``catch_up``
-        self._before: datetime | None = None  #: where the first look's samples begin
-        self._first_beat: int | None = None  #: beats up to it are the business of ``catch_up``
-        self._older_samples_to: datetime | None = None  #: how far ``catch_up`` came
+        self._since: datetime | None = None  #: samples up to here were read, or are left to ``catch_up``
+        self._before: datetime | None = None  #: the start of the first look's samples
+        self._first_beat: int | None = None  #: beats up to this one are left to ``catch_up``
+        self._older_samples_to: datetime | None = None  #: how far ``catch_up`` has read
         self._older_beats_to = 0
         self._beats_to = 0
         self._logs_to: int | None = None
@@ -67,7 +67,7 @@ class RunWatch:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether what went before the first look has been read."""
+        """Whether everything before the first look has been read."""
         return self._caught_up
 
     async def look(self) -> Watched:
@@ -75,7 +75,7 @@ class RunWatch:
         run = await self._store.runs.get(self._run_id)
         now = await self._store.now()
         self._pool = self._pool or await self._store.pools.get(self._pool_id)
-        plan, _ = plan_or_usual(run)
+        plan, _ = plan_or_default(run)
         self._has_ended = run.status in RUN_ENDED
         results = tuple(await self._store.results.list(self._run_id)) if run.status in RUN_ENDED else ()
         self._begin(run, results)
@@ -89,7 +89,7 @@ class RunWatch:
             run=run,
             plan=plan,
             now=now,
-            workers=tuple(self._seen(worker, now, self._pool) for worker in workers),
+            workers=tuple(self._worker_snapshot(worker, now, self._pool) for worker in workers),
             figures=figures,
             reads=self._count("reads", results),
             writes=self._count("writes", results),
@@ -98,7 +98,7 @@ class RunWatch:
             objectives=_objectives(record, figures),
             judgement=await self._judgement(record),
             results=results,
-            decisions=self._taken.decisions if self._taken else (),
+            decisions=self._series.decisions if self._series else (),
             logs=await self._new_logs(),
         )
 
@@ -108,58 +108,58 @@ class RunWatch:
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def catch_up(self) -> None:
-        """Read all that went before the first look, once that has been. May be cut off and called again."""
+        """Read everything before the first look. Call it after the first look; it may be cancelled and called again."""
         while await self.catch_up_a_little():
             pass
 
     async def catch_up_a_little(self) -> bool:
-        """Read a little of it, so that others get their turn; whether there is more."""
-        if self._taken is None or self._caught_up:
+        """Read one slice, so that other tasks can run in between. Returns whether there is more."""
+        if self._series is None or self._caught_up:
             return False
-        self._caught_up = not (await self._older_beats(self._taken) or await self._older_samples(self._taken))
+        self._caught_up = not (await self._older_beats(self._series) or await self._older_samples(self._series))
         return not self._caught_up
 
-    async def _older_samples(self, taken: LiveSeries) -> bool:
-        """Whether there were any left to read."""
-        since = self._older_samples_to or taken.origin
-        if self._before is None or not taken.needs_samples or since >= self._before:
+    async def _older_samples(self, series: LiveSeries) -> bool:
+        """Read the next older samples; whether there were any."""
+        since = self._older_samples_to or series.origin
+        if self._before is None or not series.needs_samples or since >= self._before:
             return False
         until = min(since + _SLICE, self._before)
         async for end, rows in samples_between(self._store, self._pool_id, since, until):
-            taken.add(rows)
+            series.add(rows)
             self._older_samples_to = end
         return True
 
-    async def _older_beats(self, taken: LiveSeries) -> bool:
-        """Whether there were any left to read."""
+    async def _older_beats(self, series: LiveSeries) -> bool:
+        """Read the next older beats; whether there were any."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
             return False
         page = await self._store.beats.list(self._pool_id, after=self._older_beats_to, limit=_PAGE)
-        taken.add_beats(beat for beat in page if beat.n <= last)
+        series.add_beats(beat for beat in page if beat.n <= last)
         self._older_beats_to = page[-1].n if page else last
         return True
 
     def course(self) -> RunSeries:
-        """All of it, as far as it has been read."""
-        return self._taken.course(complete=self._caught_up, ended=self._has_ended) if self._taken else RunSeries()
+        """The run's time series, as far as it has been read."""
+        return self._series.course(complete=self._caught_up, ended=self._has_ended) if self._series else RunSeries()
 
     def _begin(self, run: Run, results: Sequence[Result]) -> None:
-        if self._taken is None and run.started_at is not None:
+        if self._series is None and run.started_at is not None:
             whole = whole_row(results)
-            kept = whole.custom_metrics if whole else {}
-            self._taken = LiveSeries(run.started_at, curves.read(kept.get("curves")), kept_failures(whole))
+            metrics = whole.custom_metrics if whole else {}
+            self._series = LiveSeries(run.started_at, curves.read(metrics.get("curves")), stored_failures(whole))
 
     async def _read_samples(self, run: Run, now: datetime) -> None:
-        """Those since the last look, and the last seconds again, for some workers are later than others."""
-        if self._taken is None or not self._taken.needs_samples:
+        """Read the samples since the last look, and the last seconds again, as some samples arrive late."""
+        if self._series is None or not self._series.needs_samples:
             return
         if self._since is None:
             end = run.ended_at + AFTERWARDS if run.ended_at else now
             self._before = self._since = min(now, end) - RECENT - _LATE
         found = await self._store.samples.list(self._pool_id, since=self._since, limit=_MOST_SAMPLES)
         fresh = [sample for sample in found if (sample.worker_id, sample.n) not in self._recent]
-        self._taken.add(fresh)
+        self._series.add(fresh)
         newest = max((sample.at for sample in found), default=self._since)
         self._since = max(self._since, newest - RECENT - _LATE)
         edge = self._since
@@ -167,17 +167,17 @@ class RunWatch:
         self._recent = {name: sample for name, sample in self._recent.items() if sample.at > edge}
 
     async def _read_beats(self) -> None:
-        if self._taken is None:
+        if self._series is None:
             return
         if self._first_beat is None:
             last = await self._store.beats.last(self._pool_id)
             self._first_beat = self._beats_to = max((last.n if last else 0) - _PAGE, 0)
         while page := await self._store.beats.list(self._pool_id, after=self._beats_to, limit=_PAGE):
-            self._taken.add_beats(page)
+            self._series.add_beats(page)
             self._beats_to = page[-1].n
 
     async def _new_logs(self) -> tuple[Log, ...]:
-        """The first look brings the last ones there are."""
+        """The log lines since the last look; the first look gives the newest ``MOST_LOGS``."""
         if self._logs_to is not None:
             found = await self._logs_page()
         else:
@@ -196,7 +196,7 @@ class RunWatch:
         gathering.add(self._recent.values())
         return gathering.figures()
 
-    def _seen(self, worker: Worker, now: datetime, pool: PoolRow) -> WorkerSnapshot:
+    def _worker_snapshot(self, worker: Worker, now: datetime, pool: PoolRow) -> WorkerSnapshot:
         mine = [sample for (name, _), sample in self._recent.items() if name == worker.worker_id]
         last = max(mine, key=lambda sample: sample.n, default=None)
         health = judge(worker, now, pool.thresholds) if worker.is_live else _ended_health(worker)
@@ -213,24 +213,24 @@ class RunWatch:
         whole = whole_row(results)
         if whole is not None:
             return int(getattr(whole, name))
-        return getattr(self._taken, name) if self._taken and self._caught_up else None
+        return getattr(self._series, name) if self._series and self._caught_up else None
 
     def _by_kind(self) -> dict[str, float]:
-        """Each worker's rates over the time it measured, together."""
+        """Operations per second by kind: the sum of each worker's rate last_sample_at the time it measured."""
         measured: dict[WorkerId, float] = {}
         for sample in self._recent.values():
             measured[sample.worker_id] = measured.get(sample.worker_id, 0.0) + sample.interval.total_seconds()
         rates: dict[str, float] = {}
         for sample in self._recent.values():
-            for kind, told in kinds_of(sample):
-                rates[kind] = rates.get(kind, 0.0) + int(told.get("operations", 0)) / (measured[sample.worker_id] or 1.0)
+            for kind, block in kinds_of(sample):
+                rates[kind] = rates.get(kind, 0.0) + int(block.get("operations", 0)) / (measured[sample.worker_id] or 1.0)
         return rates
 
 
 async def read_worker_curves(store: Store, run_id: RunId, worker_id: WorkerId) -> Curves:
-    """One worker's lines, from all its samples, a few at a time: whoever else is served does not wait for an hour of them."""
+    """One worker's curves, from all its samples. Reading yields often, so that it does not block the event loop."""
     run, now = await store.runs.get(run_id), await store.now()
-    origin, until = run.started_at or now, over(run, now)
+    origin, until = run.started_at or now, last_sample_at(run, now)
     timeline = Timeline(origin)
     async for _, rows in samples_between(store, PoolId(run_id), origin, until, worker_id):
         async for sample in in_turns(rows):
@@ -243,7 +243,7 @@ def _ended_health(worker: Worker) -> Health:
 
 
 def _objectives(record: RunRecord, figures: Figures | None) -> tuple[ObjectiveStatus, ...]:
-    """By the last seconds while it runs, by its result afterwards."""
+    """The objectives, checked against the last seconds while the run goes on and against its result afterwards."""
     found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures), _available(figures))
     return tuple(
         ObjectiveStatus(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing)
@@ -252,7 +252,7 @@ def _objectives(record: RunRecord, figures: Figures | None) -> tuple[ObjectiveSt
 
 
 def _available(figures: Figures) -> float | None:
-    """Of the last seconds: whether anything succeeded in them."""
+    """Availability in the last seconds: 100 % if any operation succeeded, else 0 %; None without workers."""
     return None if not figures.workers else 100.0 if figures.operations > figures.errors else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Many things a few at a time: whoever else is on the loop gets a turn in between."""
+"""Iterates over many items without blocking the event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -6,12 +6,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-FEW = 20  #: samples, or seconds: some milliseconds' work
+FEW = 20  #: items between two yields; 20 samples or seconds take a few milliseconds
 
 
-async def in_turns(things: Iterable[T], few: int = FEW) -> AsyncIterator[T]:
-    """The same things; after every few of them the others on the loop come first. A generator is made as it is gone through."""
-    for n, thing in enumerate(things, 1):
-        yield thing
+async def in_turns(items: Iterable[T], few: int = FEW) -> AsyncIterator[T]:
+    """The same items, lazily; after every ``few`` of them other tasks of the event loop run."""
+    for n, item in enumerate(items, 1):
+        yield item
         if n % few == 0:
             await asyncio.sleep(0)

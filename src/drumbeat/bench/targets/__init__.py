@@ -1,1 +1,1 @@
-"""Databases under test: how each is reached, described, loaded with data and driven."""
+"""Databases under test: how to connect to each, describe its tables, load rows and run operations."""

@@ -1,4 +1,4 @@
-"""What a database has: its tables, by the words each product has for asking."""
+"""Lists the tables of a database, with the query of each product."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _TABLES: Mapping[str, str] = {"postgresql": _POSTGRES, "mysql": _MYSQL, "sqlite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableName:
-    """A table, and about how many rows it has; None: the database does not say."""
+    """A table and its estimated number of rows; None if the database has no estimate."""
 
     schema: str | None
     name: str
@@ -33,11 +33,11 @@ class TableName:
 
 
 async def tables_of(target: Target) -> Sequence[TableName]:
-    """The tables one may load, at most MOST_TABLES of them, by name."""
+    """The database's own tables, sorted by name; at most MOST_TABLES."""
     rows = await target.fetch(_TABLES[target.traits.name])
     return [TableName(schema=schema or None, name=name, rows=_estimate(count)) for schema, name, count in rows]
 
 
 def _estimate(count: int | None) -> int | None:
-    """PostgreSQL says -1 of a table it has never looked through."""
+    """PostgreSQL reports -1 for a table that was never analysed."""
     return None if count is None or count < 0 else int(count)

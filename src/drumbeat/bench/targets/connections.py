@@ -1,4 +1,4 @@
-"""Stored connections: kept with their passwords sealed, opened in memory alone, and what they mean in templates and runs."""
+"""Stored connections, with encrypted passwords that are decrypted only in memory."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 10.0  #: seconds a database is given to answer
+TEST_TIMEOUT = 10.0  #: seconds to wait for a database to answer
 LONGEST_URL = 2000
 LONGEST_PASSWORD = 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -28,22 +28,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """Whether a database answered."""
+    """The result of a connection test."""
 
     ok: bool
     location: str | None = None
-    detail: str | None = None  #: why not
+    detail: str | None = None  #: why the test failed
 
 
 class ConnectionService:
-    """Connections by name. What it answers with never holds a password."""
+    """Stored connections by name. Results never contain a password."""
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store
         self._vault = vault
 
     async def add(self, name: str, url: str, password: str | None = None, description: str | None = None) -> StoredConnection:
-        """Keep a connection. Raises InvalidInput, AlreadyExists, and InvalidSettings without a key to seal a password with."""
+        """Store a connection. Raises InvalidInput, AlreadyExists, and InvalidSettings if there is no key for its password."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(
                 f"name: expected up to 100 letters, digits and _ . -, beginning with a letter or digit; got {name[:100]!r}"
@@ -57,35 +57,35 @@ class ConnectionService:
     async def change(
         self, name: str, url: str | None = None, password: str | None = None, description: str | None = None
     ) -> StoredConnection:
-        """Replace what is given; an empty password takes it away. A password stays only where its URL does. Raises NotFound."""
-        kept = await self._store.connections.get(name)
-        to = url or kept.url
-        _check(to, password)
-        if to != kept.url and kept.secret is not None and password is None:
-            raise InvalidInput("password: expected it again, for the URL is another, and a password is sealed for one URL")
-        secret = kept.secret if password is None else self._sealed(name, to, password)
-        said = kept.description if description is None else description or None
-        return await self._store.connections.save(replace(kept, url=to, secret=secret, description=said))
+        """Replace the given fields; an empty password removes it. A new URL needs the password again. Raises NotFound."""
+        stored = await self._store.connections.get(name)
+        new_url = url or stored.url
+        _check(new_url, password)
+        if new_url != stored.url and stored.secret is not None and password is None:
+            raise InvalidInput("password: expected it again, because the URL changed and a password is stored for one URL")
+        secret = stored.secret if password is None else self._sealed(name, new_url, password)
+        text = stored.description if description is None else description or None
+        return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Seal every password with the first key. Answers with the names of those that were sealed with another."""
-        done = []
-        for kept in await self._store.connections.list():
-            if kept.secret is not None and not self._vault.is_current(kept.secret):
-                opened = self._vault.open(kept.secret, _bond(kept.name, kept.url))
-                await self._store.connections.save(replace(kept, secret=self._sealed(kept.name, kept.url, opened)))
-                done.append(kept.name)
-        return done
+        """Encrypt every password with the first key. Returns the names of the connections that used another key."""
+        resealed = []
+        for stored in await self._store.connections.list():
+            if stored.secret is not None and not self._vault.is_current(stored.secret):
+                opened = self._vault.open(stored.secret, _bound_to(stored.name, stored.url))
+                await self._store.connections.save(replace(stored, secret=self._sealed(stored.name, stored.url, opened)))
+                resealed.append(stored.name)
+        return resealed
 
     async def test(self, name: str) -> Tested:
-        """Ask the database whether it is there. Raises NotFound; whatever else goes wrong is in the answer."""
-        kept = await self._store.connections.get(name)
+        """Connect to the database and list its tables. Raises NotFound; any other error is in the result."""
+        stored = await self._store.connections.get(name)
         try:
-            async with asyncio.timeout(PATIENCE), open_target(self._opened(kept)) as target:
+            async with asyncio.timeout(TEST_TIMEOUT), open_target(self._opened(stored)) as target:
                 await tables_of(target)
                 return Tested(ok=True, location=target.location)
         except TimeoutError:
-            return Tested(ok=False, detail=f"it did not answer within {PATIENCE:g} s")
+            return Tested(ok=False, detail=f"no answer within {TEST_TIMEOUT:g} s")
         except (DrumbeatError, OSError) as exc:
             return Tested(ok=False, detail=str(exc))
 
@@ -94,7 +94,7 @@ class ConnectionService:
         return await self.tables_at({"connection": name})
 
     async def tables_at(self, target: Mapping[str, Any]) -> Sequence[TableName]:
-        """The tables of the database that a template's ``target`` means. Raises NotFound, InvalidInput, InvalidSettings."""
+        """The tables of the database in a template's ``target``. Raises NotFound, InvalidInput, InvalidSettings."""
         async with self.open(target) as opened:
             return await tables_of(opened)
 
@@ -109,36 +109,36 @@ class ConnectionService:
 
     @asynccontextmanager
     async def open(self, target: Mapping[str, Any]) -> AsyncIterator[Target]:
-        """The database a template's or a run's ``target`` means. Raises InvalidInput when its connection leads elsewhere."""
+        """Open the ``target`` of a template or run. Raises InvalidInput if its connection now points to another database."""
         async with open_target(await self._url(target)) as opened:
             yield opened
 
     async def _url(self, target: Mapping[str, Any]) -> str:
-        """With the password, if there is one: to be given to a driver, and to nobody else."""
+        """The target's URL, including the password if there is one: only for database drivers."""
         url, named = target.get("url") or "", target.get("connection")
         if not named:
             return str(url)
-        kept = await self._store.connections.get(str(named))
-        if url and url != kept.url:
-            raise InvalidInput(f"connection {named!r} leads to another database than when this was made; make it anew")
-        return self._opened(kept)
+        stored = await self._store.connections.get(str(named))
+        if url and url != stored.url:
+            raise InvalidInput(f"connection {named!r} points to another database than when this was created; create it again")
+        return self._opened(stored)
 
-    def _opened(self, kept: StoredConnection) -> str:
-        if kept.secret is None:
-            return kept.url
-        return with_password(kept.url, self._vault.open(kept.secret, _bond(kept.name, kept.url)))
+    def _opened(self, stored: StoredConnection) -> str:
+        if stored.secret is None:
+            return stored.url
+        return with_password(stored.url, self._vault.open(stored.secret, _bound_to(stored.name, stored.url)))
 
     def _sealed(self, name: str, url: str, password: str | None) -> Sealed | None:
-        return self._vault.seal(password, _bond(name, url)) if password else None
+        return self._vault.seal(password, _bound_to(name, url)) if password else None
 
 
-def _bond(name: str, url: str) -> str:
-    """What a password is sealed for: moved to another row or another URL in the store, it does not open."""
+def _bound_to(name: str, url: str) -> str:
+    """What a password is bound to, so that it cannot be decrypted for another connection or URL."""
     return f"{name}\n{url}"
 
 
 def _check(url: str, password: str | None) -> None:
-    """Raise InvalidInput or InvalidSettings for what cannot be a connection; what is wrong with a password is not shown."""
+    """Raise InvalidInput or InvalidSettings if the URL or password is invalid. The message never shows the password."""
     if len(url) > LONGEST_URL:
         raise InvalidInput(f"url: expected at most {LONGEST_URL} characters, got {len(url)}")
     if holds_password(url):
@@ -149,4 +149,4 @@ def _check(url: str, password: str | None) -> None:
     if password and len(password) > LONGEST_PASSWORD:
         raise InvalidInput(f"password: expected at most {LONGEST_PASSWORD} characters, got {len(password)}")
     if password and "@" not in urlsplit(url).netloc:
-        raise InvalidInput("password: expected none for a database that is a file, or without a user in its URL: USER@HOST")
+        raise InvalidInput("password: expected none for a file database or a URL without a user; write the URL with USER@HOST")

@@ -1,4 +1,4 @@
-"""DuckDB under test: a file of one process, a thread for each connection; for scans rather than for points."""
+"""DuckDB as a target: one file, one process, one thread per connection; suited to scans, not to point queries."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ _CODES = (
     ("ConnectionException", "08003"),
     ("FatalException", "XX000"),
     ("InternalException", "XX000"),
-)  #: DuckDB has no SQLSTATE; these are PostgreSQL's for what its errors mean
+)  #: DuckDB has no SQLSTATEs; these are PostgreSQL's for the same errors
 _GONE = frozenset({"58030", "08003", "XX000"})
 _TYPES = {
     "BIGINT": ValueType.BIGINT,
@@ -56,16 +56,15 @@ _TYPES = {
     "DATE": ValueType.TIMESTAMP,
 }
 _CONFINED = {
-    "enable_external_access": False,  # no other file is read, written or attached, and nothing is fetched from elsewhere
+    "enable_external_access": False,  # no other files, no ATTACH, no downloads
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
-    "python_enable_replacements": False,  # no variable of this program is read as a table
-    "lock_configuration": True,  # no statement takes any of this back
-}  #: under test are statements that somebody else wrote: they reach their own database and nothing besides
-_HOME = (
-    "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"  #: NULL: opened from another kind of file
-)
+    "python_enable_replacements": False,  # Python variables cannot be queried as tables
+    "lock_configuration": True,  # no statement can undo these settings
+}  #: users write the tested statements, so they may access only their own database
+#: The path is NULL if DuckDB opened a file of another kind.
+_DATABASE_PATH = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable FROM duckdb_columns()
  WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database() ORDER BY column_index
@@ -80,7 +79,7 @@ SELECT estimated_size FROM duckdb_tables() WHERE table_name = $1 AND schema_name
 
 
 class DuckdbTarget:
-    """One DuckDB file under test. Only one process may have it open at a time: it cannot be driven by several workers."""
+    """One DuckDB file under test. Only one process can open it at a time, so a run has one worker."""
 
     traits = TargetTraits(name="duckdb", networked=False, processes=False)
 
@@ -111,12 +110,12 @@ class DuckdbTarget:
 
     def _describe(self, connection: "DuckDBPyConnection", table: str) -> TableDescription:
         schema, _, name = table.rpartition(".")
-        place = [name, schema or "main"]
-        columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, place).fetchall())
+        arguments = [name, schema or "main"]
+        columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, arguments).fetchall())
         if not columns:
             raise no_table(self.location, table)
-        keys = connection.execute(_KEY, place).fetchone()
-        size = connection.execute(_SIZE, place).fetchone()
+        keys = connection.execute(_KEY, arguments).fetchone()
+        size = connection.execute(_SIZE, arguments).fetchone()
         key = keys[0][0] if keys and len(keys[0]) == 1 else None
         low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
         return TableDescription(
@@ -187,7 +186,7 @@ class DuckdbTarget:
 
 
 class DuckdbSession:
-    """One connection under load. Statements are parsed once; DuckDB plans them anew each time."""
+    """One connection of a load. Statements are parsed once; DuckDB plans them on every execution."""
 
     def __init__(self, connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> None:
         self._connection = connection
@@ -213,11 +212,11 @@ class DuckdbSession:
 
     def _run(self, step: OperationStep, statement: "Statement", values: Values) -> int:
         try:
-            self._connection.execute(statement, values[step.place])
+            self._connection.execute(statement, values[step.index])
             rows = self._connection.fetchall()
             changed = self._connection.rowcount
         except self._errors as exc:
-            raise failure_of(exc, step.place) from exc
+            raise failure_of(exc, step.index) from exc
         return len(rows) if changed < 0 else changed
 
     def _transact(self, script: OperationScript, statements: Sequence["Statement"], values: Values) -> int:
@@ -234,7 +233,7 @@ class DuckdbSession:
         return rows
 
     def _roll_back(self) -> None:
-        """A transaction whose commit failed is gone already, and DuckDB says so."""
+        """Roll back. After a failed commit there is no transaction left; DuckDB's error about that is ignored."""
         try:
             self._connection.rollback()
         except driver().TransactionException:
@@ -250,26 +249,26 @@ def driver() -> Any:
 
 
 def connect(path: Path) -> "DuckDBPyConnection":
-    """A connection whose statements reach this database and no other file. Raises InvalidSettings for any other file.
+    """Open a connection whose statements can access only this database. Raises InvalidSettings if it is not a DuckDB file.
 
-    DuckDB also opens CSV, JSON and Parquet files, as views in a database without a file, and would show their content. The
-    check asks DuckDB and does not read the file: closing it would release DuckDB's lock, which keeps other processes out.
+    DuckDB also opens CSV, JSON and Parquet files, as views, and would show their content. The check asks DuckDB instead of
+    reading the file, because closing the file here would release DuckDB's lock against other processes.
     """
     try:
         connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))
     except driver().Error as exc:
         raise InvalidSettings(f"cannot use {path} as a DuckDB database: {exc}") from exc
-    home = connection.execute(_HOME).fetchone()
-    if home is None or home[0] is None:
+    row = connection.execute(_DATABASE_PATH).fetchone()
+    if row is None or row[0] is None:
         connection.close()
         raise InvalidSettings(
-            f"expected a DuckDB database at {path}, got a file of another kind; load its rows into a database first"
+            f"expected a DuckDB database at {path}, got another kind of file; import its rows into a database first"
         )
     return connection
 
 
 def compiled(connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> list[list["Statement"]]:
-    """Every statement parsed and planned, without running it. Raises InvalidInput naming the operation that is wrong."""
+    """Parse and plan every statement without running it. Raises InvalidInput that names an invalid operation."""
     return [[_compiled(connection, script.kind, step) for step in script.steps] for script in made]
 
 
@@ -287,10 +286,10 @@ def _compiled(connection: "DuckDBPyConnection", kind: str, step: OperationStep) 
     return statement
 
 
-def failure_of(error: Exception, place: int) -> OperationFailure:
+def failure_of(error: Exception, index: int) -> OperationFailure:
     code = code_of(error)
     outcome = TIMED_OUT if code == _INTERRUPTED else LOST if code in _GONE else FAILED
-    return OperationFailure(outcome, code, str(error).partition("\n")[0], statement=place)
+    return OperationFailure(outcome, code, str(error).partition("\n")[0], statement=index)
 
 
 def code_of(error: Exception) -> str:
@@ -298,7 +297,7 @@ def code_of(error: Exception) -> str:
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """What went wrong, by the codes above."""
+    """The error class for an outcome and one of the codes above."""
     return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate.startswith("42") else CLASSES[outcome]
 
 

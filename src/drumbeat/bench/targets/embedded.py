@@ -1,4 +1,4 @@
-"""What targets that are a file have in common: a path that must make sense, and a thread for the connection of their own."""
+"""Shared code of the targets that are files: path checks, and a connection in its own thread."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 class OwnConnection(Generic[C]):
-    """A target's own connection, made when first used. Until something is defined, a file that is not there stays so."""
+    """A target's own connection, opened on first use. Only calls with ``create`` may create the file."""
 
     def __init__(self, path: Path, connect: Callable[[], C]) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class OwnConnection(Generic[C]):
             lane.end()
 
     async def run(self, work: Callable[[C], T], *, create: bool = False) -> T:
-        """Do something with the connection, in its thread. Raises InvalidSettings when there is no file and none is made."""
+        """Run this with the connection, in its thread. Raises InvalidSettings if there is no file and ``create`` is False."""
         if self._lane is None:
             raise InvalidSettings("this target is not open; use it as: async with open_target(url) as target")
         return await self._lane.run(lambda: work(self._opened(create)))
@@ -51,10 +51,10 @@ class OwnConnection(Generic[C]):
 
 
 def check_path(path: Path, *, create: bool) -> None:
-    """Raise InvalidSettings unless there is such a file, or there may be."""
+    """Raise InvalidSettings unless the file exists or, with ``create``, can be created."""
     if path.is_dir():
         raise InvalidSettings(f"expected a database file at {path}, got a folder; name a file in it")
     if create and not path.parent.is_dir():
-        raise InvalidSettings(f"expected a folder at {path.parent} to keep a database in; make it first")
+        raise InvalidSettings(f"expected a folder at {path.parent} for the database file; create it first")
     if not create and not path.exists():
-        raise InvalidSettings(f"there is no database at {path}; make it, or run: drumbeat bench prepare")
+        raise InvalidSettings(f"no database at {path}; create it, or run: drumbeat bench prepare")

@@ -1,4 +1,4 @@
-"""What every target promises. Only ``define`` and ``load_rows`` ever change it, and only ``bench prepare`` calls them."""
+"""The interface of every target. Only ``bench prepare`` changes the database, by ``define`` and ``load_rows``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ NO_STATEMENTS: Statements = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTraits:
-    """How targets differ, declared."""
+    """The properties in which targets differ."""
 
     name: str  #: postgresql, mysql, sqlite, duckdb
     networked: bool
     transactions: bool = True
-    processes: bool = True  #: whether several processes may drive it at once; if not, a run has one worker
-    signals: bool = False  #: whether ``signals`` and ``counters`` say anything
+    processes: bool = True  #: whether several processes may use it at once; if not, a run has one worker
+    signals: bool = False  #: whether ``signals`` and ``counters`` return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column, in words all targets share."""
+    """A column, described in the same way for all targets."""
 
     name: str
     type: ValueType
@@ -36,11 +36,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDescription:
-    """Enough of a table to make statements for it."""
+    """What is needed of a table to generate statements for it."""
 
     name: str
     columns: tuple[Column, ...]
-    key: str | None = None  #: its primary key, if that is one column
+    key: str | None = None  #: the primary key, if it is a single column
     key_low: int | None = None
     key_high: int | None = None
     time_column: str | None = None
@@ -48,30 +48,30 @@ class TableDescription:
 
 
 class Target(Protocol):
-    """One database under test. An async context manager; its own connection is apart from the load's."""
+    """One database under test. An async context manager, with its own connection besides those of the load."""
 
     @property
     def traits(self) -> TargetTraits: ...
 
     @property
     def location(self) -> str:
-        """Where it is, without secrets."""
+        """The database's address, without secrets."""
         ...
 
     async def check(self, load: Load) -> None:
-        """Prepare every statement without running it. Raises InvalidInput naming the operation that is wrong."""
+        """Prepare every statement without running it. Raises InvalidInput that names an invalid operation."""
         ...
 
     async def describe(self, table: str) -> TableDescription:
-        """Raises InvalidInput when there is no such table."""
+        """Describe a table. Raises InvalidInput if it does not exist."""
         ...
 
     async def define(self, statements: Sequence[str]) -> None:
-        """Run DDL, written in the portable words of bench/standard (see ``portable types`` there)."""
+        """Run DDL written with portable SQL types (see bench/workloads/standard)."""
         ...
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-        """Add rows in bulk, the quickest way there is; all of them, or none. Answers with how many."""
+        """Insert rows in bulk by the fastest method; all of them or none. Returns how many."""
         ...
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
@@ -79,23 +79,23 @@ class Target(Protocol):
         ...
 
     async def signals(self) -> ServerSignals | None:
-        """What the server says of its sessions now; None where it says nothing, or is not there at the moment."""
+        """The server's sessions and waits now; None if the server does not report them or cannot be reached."""
         ...
 
     async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
-        """The server's running totals, to be subtracted from later ones; empty where it has none, or is not there.
+        """The server's running totals, to compare with later ones; empty if it has none or cannot be reached.
 
-        ``statements``: the SQL of each kind of operation; where the server counts by statement, ``KIND.total`` of each kind
-        is among the totals.
+        ``statements``: the SQL of each kind of operation; if the server counts by statement, the result also has the totals
+        of each kind as ``KIND.total``.
         """
         ...
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
-        """What went wrong with a recorded operation; None when nothing did."""
+        """The error class of a recorded operation; None if it succeeded."""
         ...
 
     def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
-        """What drives this target hardest."""
+        """The fastest engine for this target."""
         ...
 
     async def __aenter__(self) -> Self: ...

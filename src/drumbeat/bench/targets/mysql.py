@@ -1,4 +1,4 @@
-"""MySQL and MariaDB under test, through asyncmy: many connections in one thread, statements prepared by the server."""
+"""MySQL and MariaDB as targets, through asyncmy: many connections in one thread, server-side prepared statements."""
 
 import asyncio
 import itertools
@@ -34,7 +34,8 @@ T = TypeVar("T")
 
 _CONNECT_LIMIT = timedelta(seconds=30)
 _ROWS_AT_ONCE = 1000
-_NEVER = frozenset({"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1146"})  #: no right, no table, no column, not SQL
+#: Errors that a retry cannot fix: no privilege, no such table or column, invalid SQL.
+_PERMANENT = frozenset({"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1146"})
 _TYPES = {
     "bigint": ValueType.BIGINT,
     "int": ValueType.INT,
@@ -80,7 +81,7 @@ class MysqlTarget:
         self._address = address_of(url)
         self._connection: Any = None
         self._is_open = False
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def location(self) -> str:
@@ -103,10 +104,10 @@ class MysqlTarget:
             await connection.ensure_closed()
 
     async def _with_connection(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do something with our own connection, one at a time. Raises Failure; one that was lost is made again next time."""
+        """Run this with the target's own connection, one call at a time; reopens a lost one. Raises OperationFailure."""
         if not self._is_open:
             raise InvalidSettings("this target is not open; use it as: async with open_target(url) as target")
-        async with self._turn:
+        async with self._lock:
             if self._connection is None:
                 self._connection = await connect(self._address, _CONNECT_LIMIT)
             try:
@@ -152,19 +153,19 @@ class MysqlTarget:
         return low, high
 
     async def define(self, statements: Sequence[str]) -> None:
-        for given, statement in zip(statements, in_mysql(statements), strict=True):
-            await self._refusing(f"{given!r}", partial(_query, sql=statement))
+        for original, statement in zip(statements, in_mysql(statements), strict=True):
+            await self._checked(f"{original!r}", partial(_query, sql=statement))
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         sql = insert_sql(table, columns, "`", "%s")
-        return await self._refusing(f"the rows of {table}", lambda connection: _load(connection, sql, rows))
+        return await self._checked(f"the rows of {table}", lambda connection: _load(connection, sql, rows))
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         text, order = positional(sql)
-        arguments = [values[place] for place in order]
-        return await self._refusing(f"{sql!r}", lambda connection: _fetch(connection, text, arguments))
+        arguments = [values[index] for index in order]
+        return await self._checked(f"{sql!r}", lambda connection: _fetch(connection, text, arguments))
 
-    async def _refusing(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def _checked(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
         try:
             return await self._with_connection(work)
         except OperationFailure as failure:
@@ -205,7 +206,7 @@ class MysqlTarget:
 
 
 def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSignals:
-    """From sessions counted by whether they are active and their state. One that waits for a row has no state that says so."""
+    """Signals from session counts by activity and state, plus row lock waits, which no session state shows."""
     states = {state: count for is_active, state, count in processes if is_active and state.startswith("Waiting for ")}
     return ServerSignals(
         at=timedelta(),
@@ -218,8 +219,8 @@ def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSign
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """What went wrong; the code is the server's own number."""
-    return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate in _NEVER else CLASSES[outcome]
+    """The error class for an outcome and a MySQL error number."""
+    return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate in _PERMANENT else CLASSES[outcome]
 
 
 def timestamp(microseconds: int) -> datetime:
@@ -231,7 +232,7 @@ _TEXT_COLUMN = re.compile(r"(?P<name>[\w`]+)\s+TEXT\b(?P<key>(?:\s+NOT\s+NULL)?\
 
 
 def in_mysql(statements: Sequence[str]) -> list[str]:
-    """DDL in MySQL's words: a moment without a time zone is a DATETIME, and a text that has an index must have an end."""
+    """Portable DDL with MySQL's types: TIMESTAMP becomes DATETIME, and an indexed TEXT becomes VARCHAR."""
     indexed = {
         name.strip().strip("`").lower()
         for statement in statements
@@ -243,8 +244,8 @@ def in_mysql(statements: Sequence[str]) -> list[str]:
         ends = found["key"] or found["name"].strip("`").lower() in indexed
         return f"{found['name']} VARCHAR(255){found['key'] or ''}" if ends else found[0]
 
-    moments = [re.sub(r"\bTIMESTAMP\b", "DATETIME(6)", statement, flags=re.IGNORECASE) for statement in statements]
-    return [_TEXT_COLUMN.sub(bounded, statement) for statement in moments]
+    converted = [re.sub(r"\bTIMESTAMP\b", "DATETIME(6)", statement, flags=re.IGNORECASE) for statement in statements]
+    return [_TEXT_COLUMN.sub(bounded, statement) for statement in converted]
 
 
 def _column(name: str, base: str, native: str, nullable: int) -> Column:
@@ -277,13 +278,13 @@ async def _fetch(connection: Any, sql: str, arguments: Sequence[Any]) -> Sequenc
 
 
 async def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Many rows at a time, in one transaction."""
+    """Insert rows in chunks, in one transaction."""
     await connection.begin()
     try:
         cursor, added = connection.cursor(), 0
-        for some in _chunks(rows):
-            await cursor.executemany(sql, some)
-            added += len(some)
+        for chunk in _chunks(rows):
+            await cursor.executemany(sql, chunk)
+            added += len(chunk)
         await connection.commit()
     except BaseException:
         if connection.connected:
@@ -294,5 +295,5 @@ async def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int
 
 def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[tuple[Any, ...]]]:
     rest = iter(rows)
-    while some := [tuple(row) for row in itertools.islice(rest, _ROWS_AT_ONCE)]:
-        yield some
+    while chunk := [tuple(row) for row in itertools.islice(rest, _ROWS_AT_ONCE)]:
+        yield chunk

@@ -1,4 +1,4 @@
-"""One connection to MySQL or MariaDB, made ready for load: connected, encrypted if asked, every statement prepared."""
+"""Opens connections to MySQL or MariaDB for a load: connect, encrypt if asked, prepare every statement."""
 
 import logging
 import os
@@ -20,16 +20,16 @@ PASSWORD_VARIABLE = "DRUMBEAT_TARGET_PASSWORD"  # noqa: S105  (the variable's na
 TLS_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "unix-socket")
 _DENIED = 1045
-_REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: no such user, password, database, or way to prove it
+_REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: wrong user, password or database, or unsupported authentication
 _LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
-_TIMED_OUT = frozenset({1317, 1969, 3024})  #: interrupted; beyond max_statement_time; beyond max_execution_time
+_TIMED_OUT = frozenset({1317, 1969, 3024})  #: interrupted, max_statement_time or max_execution_time exceeded
 _UNKNOWN_VARIABLE = 1193
 _FIRST_BUFFER = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MysqlAddress:
-    """Where a server is and who we are there. Never shows the password."""
+    """The address of a server and the login. Its ``repr`` never shows the password."""
 
     host: str
     port: int
@@ -90,7 +90,7 @@ def driver() -> Any:
 
 
 async def connect(address: MysqlAddress, limit: timedelta) -> Any:
-    """A connection that commits by itself. Raises InvalidSettings where it is refused, Failure where nobody answers."""
+    """Open a connection with autocommit. Raises InvalidSettings if the login is refused, else OperationFailure."""
     asyncmy = driver()
     try:
         return await asyncmy.connect(
@@ -103,25 +103,24 @@ async def connect(address: MysqlAddress, limit: timedelta) -> Any:
             ssl=address.tls,
             connect_timeout=limit.total_seconds(),
             autocommit=True,
-            local_infile=False,  # a server never gets a file of this machine, whatever it or a statement asks for
+            local_infile=False,  # the server must never get a file of this machine by LOAD DATA LOCAL
             program_name="drumbeat",
             stmt_cache_size=8,
         )
     except asyncmy.MySQLError as exc:
         if code_of(exc) in _REFUSED:
-            hint = (
-                ""
-                if address.password or code_of(exc) != _DENIED
-                else f"; if a password is needed, give it in {PASSWORD_VARIABLE}"
-            )
-            raise InvalidSettings(f"{address.location} will not have user {address.user!r}: {message_of(exc)}{hint}") from exc
-        raise OperationFailure(LOST, str(code_of(exc) or ""), f"cannot reach {address.location}: {message_of(exc)}") from exc
+            needs_hint = not address.password and code_of(exc) == _DENIED
+            hint = f"; if a password is needed, set {PASSWORD_VARIABLE}" if needs_hint else ""
+            raise InvalidSettings(f"{address.location} refused user {address.user!r}: {message_of(exc)}{hint}") from exc
+        raise OperationFailure(
+            LOST, str(code_of(exc) or ""), f"cannot connect to {address.location}: {message_of(exc)}"
+        ) from exc
     except RuntimeError as exc:
         raise InvalidSettings(f"cannot log in at {address.location}: {exc}") from exc
 
 
 class MysqlSession:
-    """One connection under load. Statements are prepared, so values travel as they are and need no quoting."""
+    """One connection of a load. Statements are prepared, so values need no quoting."""
 
     def __init__(self, connection: Any, scripts: Sequence[OperationScript], statements: Sequence[Sequence[Any]]) -> None:
         self._connection = connection
@@ -143,9 +142,9 @@ class MysqlSession:
 
     async def _run(self, step: OperationStep, statement: Any, values: Values) -> int:
         try:
-            result = await statement.execute(step.arguments(values[step.place]))
+            result = await statement.execute(step.arguments(values[step.index]))
         except self._errors as exc:
-            raise failure_of(exc, step.place) from exc
+            raise failure_of(exc, step.index) from exc
         return result.affected_rows if result.rows is None else len(result.rows)
 
     async def _transact(self, script: OperationScript, statements: Sequence[Any], values: Values) -> int:
@@ -178,7 +177,7 @@ async def open_session(
     *,
     cached_results: bool = True,
 ) -> MysqlSession:
-    """``cached_results``: False bypasses the server's query cache, where it has one."""
+    """Connect and prepare all statements. ``cached_results=False`` bypasses the server's query cache, if it has one."""
     connection = await connect(address, connect_limit)
     try:
         _shrink(connection)
@@ -192,14 +191,14 @@ async def open_session(
 
 
 def _shrink(connection: Any) -> None:
-    """asyncmy reads into a quarter of a megabyte for each connection; it grows as needed, so a load may begin with less."""
+    """Replace asyncmy's read buffer of 256 KiB per connection by a smaller one; it grows as needed."""
     protocol = getattr(connection, "_proto", None)
     if protocol is not None and isinstance(getattr(protocol, "buffer", None), bytearray) and protocol.pos == protocol.length:
         protocol.buffer, protocol.pos, protocol.length = bytearray(_FIRST_BUFFER), 0, 0
 
 
 async def prepared(connection: Any, scripts: Sequence[OperationScript]) -> list[list[Any]]:
-    """Every statement, prepared by the server. Raises InvalidInput naming the operation that is wrong."""
+    """Prepare every statement on the server. Raises InvalidInput that names an invalid operation."""
     return [[await _prepared(connection, script.kind, step) for step in script.steps] for script in scripts]
 
 
@@ -207,7 +206,7 @@ async def _prepared(connection: Any, kind: str, step: OperationStep) -> Any:
     try:
         statement = await connection.prepare(step.sql)
     except driver().MySQLError as exc:
-        failure = failure_of(exc, step.place)
+        failure = failure_of(exc, step.index)
         if failure.lost:
             raise failure from exc
         raise InvalidInput(f"{kind}: {message_of(exc)} in: {step.sql}") from exc
@@ -217,21 +216,21 @@ async def _prepared(connection: Any, kind: str, step: OperationStep) -> Any:
 
 
 async def _set_limit(connection: Any, limit: timedelta) -> None:
-    """Let the server itself give up what takes too long: MariaDB anything, MySQL what only reads."""
+    """Set the server's own statement timeout: MariaDB applies it to all statements, MySQL only to reads."""
     seconds = limit.total_seconds()
     is_mariadb = "MariaDB" in connection.get_server_info()
     setting = f"max_statement_time = {seconds:.3f}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
     if not await _set_session(connection, setting):
-        log.info("the server does not know %s; the limit is kept by this side alone", setting)
+        log.info("the server does not support %s; only the client enforces the timeout", setting)
 
 
 async def _bypass_cache(connection: Any) -> None:
-    """MariaDB, and MySQL up to 5.7, have a query cache; a server that does not know the setting has none."""
+    """Turn off the query cache of MariaDB and of MySQL up to 5.7. Other servers have none and reject the setting."""
     await _set_session(connection, "query_cache_type = OFF")
 
 
 async def _set_session(connection: Any, setting: str) -> bool:
-    """Whether the server knows the setting. Raises Failure."""
+    """Apply a session setting; returns whether the server knows it. Raises OperationFailure."""
     try:
         await connection.query(f"SET SESSION {setting}")
     except driver().MySQLError as exc:
@@ -241,14 +240,14 @@ async def _set_session(connection: Any, setting: str) -> bool:
     return True
 
 
-def failure_of(error: Exception, place: int) -> OperationFailure:
+def failure_of(error: Exception, index: int) -> OperationFailure:
     code = code_of(error)
     outcome = LOST if code is None or code in _LOST else TIMED_OUT if code in _TIMED_OUT else FAILED
-    return OperationFailure(outcome, str(code or ""), message_of(error), statement=place)
+    return OperationFailure(outcome, str(code or ""), message_of(error), statement=index)
 
 
 def code_of(error: Exception) -> int | None:
-    """The server's own number of an error; None where there is none."""
+    """The server's error number; None if the error has none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 

@@ -1,4 +1,4 @@
-"""From a URL to a target. Drivers are imported only once they are wanted."""
+"""Opens the target for a URL. A database driver is imported only when it is needed."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ _LAST_PORT = 65_535
 
 
 def open_target(url: str) -> Target:
-    """The database at a URL, to be entered with ``async with``. Raises InvalidSettings; passwords are never in what it says."""
+    """The target for a URL, for use with ``async with``. Raises InvalidSettings; its message never shows a password."""
     scheme = _SCHEME.match(url)
     opener = _OPENERS.get(scheme[1].lower()) if scheme else None
     if opener is None:
-        given = repr(scheme[0]) if scheme else "a name without a scheme"
+        given = repr(scheme[0]) if scheme else "a URL without a scheme"
         raise InvalidSettings(f"no target for {given}; expected {_EXPECTED}")
     try:
         parts = urlsplit(url, allow_fragments=False)
     except ValueError:
-        raise InvalidSettings(f"the target's URL cannot be read; expected {_EXPECTED}") from None
+        raise InvalidSettings(f"the target's URL is invalid; expected {_EXPECTED}") from None
     return opener(parts)
 
 
@@ -76,7 +76,7 @@ def _path(parts: SplitResult) -> Path:
 
 
 def _options(parts: SplitResult, *known: str) -> dict[str, str]:
-    """The options a URL carries after its question mark."""
+    """The options after the URL's question mark. Raises InvalidSettings for an unknown one."""
     found = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := set(found) - set(known):
         expected = f"expected one of {', '.join(known)}" if known else "expected none"
@@ -85,12 +85,12 @@ def _options(parts: SplitResult, *known: str) -> dict[str, str]:
 
 
 def _check_host(parts: SplitResult) -> None:
-    """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
+    """Raise InvalidSettings for an invalid host or port. It is not shown, because it may be part of a password."""
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     found = _HOST.fullmatch(parts.netloc.rpartition("@")[2])
     if split_wrongly or found is None:
         raise InvalidSettings(
-            f"the target's URL has no host that can be read; expected {parts.scheme}://USER:PASSWORD@HOST:PORT/DATABASE, "
+            f"the target's URL has no valid host; expected {parts.scheme}://USER:PASSWORD@HOST:PORT/DATABASE, "
             "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
         )
     for port in (found["port"], dict(parse_qsl(parts.query)).get("port")):
@@ -100,5 +100,5 @@ def _check_host(parts: SplitResult) -> None:
 def _check_port(port: str | None) -> None:
     is_number = port is not None and port.isascii() and port.isdigit()
     if port and not (is_number and 1 <= int(port) <= _LAST_PORT):
-        got = int(port) if is_number else "something else"
+        got = int(port) if is_number else "a value that is not a number"
         raise InvalidSettings(f"expected a port from 1 to {_LAST_PORT} in the target's URL, got {got}")

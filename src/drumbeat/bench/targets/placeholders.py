@@ -1,4 +1,4 @@
-"""Statements in a driver's own words: placeholders by position, names quoted, transactions found."""
+"""Adapts statements to a database driver: placeholder style, quoted names, transactions."""
 
 import re
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ _CONTROL = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END)(\s+(WORK|TRANS
 class OperationStep:
     """One statement of an operation."""
 
-    place: int  #: among the operation's statements
+    index: int  #: the statement's position in the operation
     sql: str
-    order: tuple[int, ...]  #: which value each placeholder takes
-    in_order: bool  #: whether that is all of them, as they come
+    order: tuple[int, ...]  #: the index of the value for each placeholder
+    in_order: bool  #: whether the placeholders take all values in order
 
     def arguments(self, values: Sequence[Any]) -> Sequence[Any]:
-        return values if self.in_order else [values[place] for place in self.order]
+        return values if self.in_order else [values[index] for index in self.order]
 
 
 @dataclass(frozen=True, slots=True)
 class OperationScript:
-    """One operation: its statements, and whether they belong together."""
+    """One operation: its statements, and whether they form a transaction."""
 
     kind: str
     reads: bool
@@ -37,7 +37,7 @@ class OperationScript:
 
 
 def positional(sql: str) -> tuple[str, tuple[int, ...]]:
-    """$1, $2 … as question marks, and which value each of them takes. What is quoted or a comment stays as it is."""
+    """Replace $1, $2 … by question marks; returns the SQL and the value index of each. Skips quoted text and comments."""
     order: list[int] = []
 
     def replaced(found: re.Match[str]) -> str:
@@ -50,25 +50,25 @@ def positional(sql: str) -> tuple[str, tuple[int, ...]]:
 
 
 def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...]:
-    """The operations a load uses. ``numbered``: the database takes $1, $2 … as they are."""
+    """The scripts of a load's operations. ``numbered``: keep $1, $2 … because the database accepts them."""
     return tuple(_script(operation, numbered) for operation in load.used)
 
 
 def _script(operation: Operation, numbered: bool) -> OperationScript:
-    """BEGIN and COMMIT, where they are written out, are the driver's to say."""
-    texts = [(place, each) for place, each in enumerate(operation.statements) if not _CONTROL.fullmatch(each.sql)]
-    steps = tuple(_step(place, each.sql, len(each.values), numbered) for place, each in texts)
+    """Leave out explicit BEGIN and COMMIT statements: the session begins and commits transactions itself."""
+    texts = [(index, each) for index, each in enumerate(operation.statements) if not _CONTROL.fullmatch(each.sql)]
+    steps = tuple(_step(index, each.sql, len(each.values), numbered) for index, each in texts)
     return OperationScript(operation.kind, operation.reads, steps, len(operation.statements) > 1)
 
 
-def _step(place: int, sql: str, values: int, numbered: bool) -> OperationStep:
-    usual = tuple(range(values))
-    text, order = (sql, usual) if numbered else positional(sql)
-    return OperationStep(place, text, order, order == usual)
+def _step(index: int, sql: str, values: int, numbered: bool) -> OperationStep:
+    in_order = tuple(range(values))
+    text, order = (sql, in_order) if numbered else positional(sql)
+    return OperationStep(index, text, order, order == in_order)
 
 
 def quoted(name: str, mark: str = '"') -> str:
-    """A name, its schema and itself quoted apart, as the database takes any name."""
+    """A name in quotes; a schema and a name are quoted separately."""
     return ".".join(mark + part.replace(mark, mark * 2) + mark for part in name.split("."))
 
 

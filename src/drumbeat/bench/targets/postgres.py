@@ -1,4 +1,4 @@
-"""PostgreSQL under test: the fastest engine we have, and the most the server tells of itself."""
+"""PostgreSQL as a target, with its own fast engine and the server's statistics views."""
 
 import asyncio
 import logging
@@ -50,12 +50,12 @@ SELECT state = 'active' AS active, wait_event_type AS type, wait_event AS event,
   FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
  GROUP BY 1, 2, 3
 """
-_OF_STATEMENT = ("calls", "exec_ms", "rows", "shared_blks_hit", "shared_blks_read", "wal_bytes")
+_STATEMENT_TOTALS = ("calls", "exec_ms", "rows", "shared_blks_hit", "shared_blks_read", "wal_bytes")
 _CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
-_HELD_UP = frozenset({"Lock", "LWLock", "BufferPin"})  #: what sessions wait for because of other sessions
+_CONTENTION = frozenset({"Lock", "LWLock", "BufferPin"})  #: wait event types caused by other sessions
 
-# A crash begins every total again, a clean restart none: after a crash all groups were reset at once, so ``since`` is the
-# earliest of two that a user has little reason to reset.
+# A crash resets every total at once; a clean restart resets none. So ``since`` is the earlier reset time of two views that
+# users rarely reset by hand.
 _DATABASE = """
 SELECT xact_commit, xact_rollback, blks_read, blks_hit, tup_returned, tup_fetched, tup_inserted, tup_updated, tup_deleted,
        deadlocks, temp_bytes, blk_read_time, blk_write_time,
@@ -78,14 +78,14 @@ SELECT s.query, s.calls, s.total_exec_time AS exec_ms, s.rows, s.shared_blks_hit
 
 _WRONG_PASSWORD = "28P01"  # noqa: S105  (a SQLSTATE)
 _CONNECT_LIMIT = timedelta(seconds=30)
-_SAID_WITHIN = timedelta(seconds=5)  #: what a server says of itself later than that is of no use
+_STATISTICS_TIMEOUT = timedelta(seconds=5)  #: later answers would be out of date
 
 
-def _refused(address: PostgresAddress, error: Exception) -> str:
-    """Why; a password that was not given is not called a wrong one."""
+def _login_error(address: PostgresAddress, error: Exception) -> str:
+    """Why the login failed; says so if no password was given, instead of calling it wrong."""
     if getattr(error, "sqlstate", None) != _WRONG_PASSWORD or address.password:
         return str(error)
-    return f"it asks for a password and none was given; give it in {PASSWORD_VARIABLE}"
+    return f"it asks for a password and none was given; set {PASSWORD_VARIABLE}"
 
 
 class PostgresTarget:
@@ -122,11 +122,11 @@ class PostgresTarget:
                 statement_cache_size=0,
             )
         except (driver.InvalidAuthorizationSpecificationError, driver.InvalidCatalogNameError) as exc:
-            raise InvalidSettings(f"{self.location} will not have user {address.user!r}: {_refused(address, exc)}") from exc
+            raise InvalidSettings(f"{self.location} refused user {address.user!r}: {_login_error(address, exc)}") from exc
         except ssl.SSLCertVerificationError as exc:
             raise InvalidSettings(not_trusted(address, exc)) from exc
         except (OSError, driver.PostgresError) as exc:
-            raise InvalidSettings(f"cannot reach {self.location}: {exc}; is it running?") from exc
+            raise InvalidSettings(f"cannot connect to {self.location}: {exc}; is it running?") from exc
         return connection
 
     async def __aexit__(
@@ -146,14 +146,14 @@ class PostgresTarget:
         try:
             session = await asyncio.to_thread(open_session, self._address, load, _CONNECT_LIMIT)
         except (OSError, ServerSaid) as exc:
-            raise InvalidSettings(f"cannot reach {self.location}: {exc}") from exc
+            raise InvalidSettings(f"cannot connect to {self.location}: {exc}") from exc
         session.close()
 
     async def describe(self, table: str) -> TableDescription:
         try:
             rows = await self._own.fetch(_COLUMNS, table)
         except _driver().PostgresError as exc:
-            raise InvalidInput(f"{self.location} knows no table {table!r}: {exc}") from exc
+            raise InvalidInput(f"{self.location} has no table {table!r}: {exc}") from exc
         if not rows:
             raise InvalidInput(f"{self.location} has no table {table!r}; create it, or run: drumbeat bench prepare")
         columns = tuple(_column(row) for row in rows)
@@ -189,20 +189,20 @@ class PostgresTarget:
         try:
             await self._own.copy_records_to_table(name, schema_name=schema or None, columns=list(columns), records=listed)
         except _driver().PostgresError as exc:
-            raise InvalidInput(f"{self.location} would not take {len(listed)} rows for {table}: {exc}") from exc
+            raise InvalidInput(f"{self.location} refused {len(listed)} rows for {table}: {exc}") from exc
         return len(listed)
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         return [tuple(row.values()) for row in await self._own.fetch(sql, *values)]
 
     async def signals(self) -> ServerSignals | None:
-        activity = await self._told(_ACTIVITY)
+        activity = await self._read_statistics(_ACTIVITY)
         return None if activity is None else signals_of([tuple(row.values()) for row in activity])
 
     async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
         found: dict[str, float] = {}
         for name, sql in {"database": _DATABASE, **({"statements": _STATEMENTS} if self._has_statements else {})}.items():
-            for row in await self._told(sql) or ():
+            for row in await self._read_statistics(sql) or ():
                 found |= {f"{name}.{column}": float(value or 0) for column, value in row.items()}
         if self._has_statements and statements and "statements.since" in found:
             found |= await self._by_kind(statements, found["statements.since"])
@@ -210,22 +210,22 @@ class PostgresTarget:
 
     async def _by_kind(self, statements: Statements, since: float) -> dict[str, float]:
         kinds = kinds_by_text(statements)
-        rows = await self._told(_BY_STATEMENT)
+        rows = await self._read_statistics(_BY_STATEMENT)
         if rows is None:
             return {}
         return totals_by_kind(kinds, [dict(row.items()) for row in rows]) | {
             f"{kind}.since": since for kind in {*kinds.values()}
         }
 
-    async def _told(self, sql: str) -> "Sequence[asyncpg.Record] | None":
-        """What the server says of itself; None while it does not answer. A connection that was lost is made again."""
+    async def _read_statistics(self, sql: str) -> "Sequence[asyncpg.Record] | None":
+        """Read the server's statistics; None if it does not answer. Reopens a lost connection."""
         driver = _driver()
         try:
             if self._own.is_closed():
                 self._connection = await self._connect()
-            return await self._own.fetch(sql, timeout=_SAID_WITHIN.total_seconds())
+            return await self._own.fetch(sql, timeout=_STATISTICS_TIMEOUT.total_seconds())
         except (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, InvalidSettings) as exc:
-            log.info("%s says nothing of itself: %s", self.location, exc)
+            log.info("could not read the statistics of %s: %s", self.location, exc)
             return None
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
@@ -236,14 +236,14 @@ class PostgresTarget:
 
 
 def _tls(address: PostgresAddress) -> ssl.SSLContext | str | bool:
-    """As asyncpg wants it; it looks for roots in places of its own unless it is given a context."""
+    """The ``ssl`` argument for asyncpg; a context keeps asyncpg from searching for root certificates itself."""
     if address.tls == "disable" or address.is_local:
         return False
     return "prefer" if address.tls == "prefer" and address.tls_root is None else tls_context(address)
 
 
 def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
-    """From sessions counted by whether they are active, and by what type of event and which one they wait for."""
+    """Signals from session counts by activity, wait event type and wait event."""
     events: Counter[str] = Counter()
     for _, kind, event, count in activity:
         if kind is not None:
@@ -253,24 +253,24 @@ def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
         at=timedelta(),
         sessions=sum(row[-1] for row in activity),
         active=sum(count for _, count in active),
-        waiting=sum(count for kind, count in active if kind in _HELD_UP),
+        waiting=sum(count for kind, count in active if kind in _CONTENTION),
         lock_waits=sum(count for kind, count in active if kind == "Lock"),
         wait_events=events,
     )
 
 
 def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The totals of each kind, from rows of single statements; ``kinds`` by their statements, normalized."""
-    found = {f"{kind}.{name}": 0.0 for kind in kinds.values() for name in _OF_STATEMENT}
+    """The totals of each kind, summed over rows of single statements; ``kinds`` maps normalized SQL to kinds."""
+    found = {f"{kind}.{name}": 0.0 for kind in kinds.values() for name in _STATEMENT_TOTALS}
     for row in rows:
         if (kind := kinds.get(normalized(str(row["query"])))) is not None:
-            for name in _OF_STATEMENT:
+            for name in _STATEMENT_TOTALS:
                 found[f"{kind}.{name}"] += float(row[name] or 0)
     return found
 
 
 def kinds_by_text(statements: Statements) -> dict[str, str]:
-    """Which kind each normalized text belongs to. Kinds that share a text are left out: their totals cannot be told apart."""
+    """The kind of each normalized SQL text. Kinds that share a text are left out, since their totals cannot be separated."""
     owners: dict[str, set[str]] = {}
     for kind, texts in statements.items():
         for sql in texts:
@@ -280,17 +280,17 @@ def kinds_by_text(statements: Statements) -> dict[str, str]:
 
 
 def normalized(sql: str) -> str:
-    """A statement without its constants, as pg_stat_statements tells statements apart."""
+    """A statement without its constants, as pg_stat_statements groups statements."""
     return " ".join(_CONSTANT.sub("?", sql).split()).rstrip("; ").lower()
 
 
 def quoted(identifier: str) -> str:
-    """An identifier as PostgreSQL takes any name."""
+    """An identifier in quotes."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
 def named(table: str) -> str:
-    """A table's name, its schema and itself quoted apart."""
+    """A table's name in quotes; schema and table are quoted separately."""
     return ".".join(quoted(part) for part in table.split("."))
 
 

@@ -1,4 +1,4 @@
-"""Asking the database under test how it is, once a second, beside the load; whoever wants to know takes the latest answer."""
+"""Reads the statistics of the database under test once a second during a load; callers get the latest values."""
 
 import asyncio
 import logging
@@ -15,53 +15,53 @@ from drumbeat.core.errors import DrumbeatError
 log = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=1)
-_PATIENCE = 3.0  #: seconds; a database too busy to answer is not waited for
-_AGAIN = timedelta(seconds=5)  #: after it could not be reached
+_TIMEOUT = 3.0  #: seconds to wait for an answer
+_RETRY_PAUSE = timedelta(seconds=5)  #: pause after a failure
 
 Open = Callable[[], AbstractAsyncContextManager[Target]]
 
 
 class ServerWatch:
-    """The latest of what a server says of itself."""
+    """The latest statistics of a server."""
 
     def __init__(self, open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS) -> None:
         self._open = open_target
         self._clock = clock
         self._statements = statements
         self._totals = RunningTotals()
-        self._looks = 0
-        self.latest: ServerProbe | None = None  #: None: it has not been asked yet, or has nothing to say
+        self._reads = 0
+        self.latest: ServerProbe | None = None  #: None: not read yet, or the server has no statistics
 
     async def run(self) -> None:
-        """Ask until cancelled. It may fail, be slow or be gone: the load goes on."""
+        """Read statistics until cancelled. Errors and timeouts are logged and retried; they never stop the load."""
         while True:
             try:
                 async with self._open() as target:
                     if not target.traits.signals:
                         return
-                    await self._ask_on(target)
+                    await self._read_repeatedly(target)
             except (DrumbeatError, OSError, TimeoutError) as exc:
                 self._failed(exc)
             except Exception as exc:
-                log.exception("asking the database how it is failed")
+                log.exception("unexpected error while reading the database's statistics")
                 self._failed(exc)
-            await self._clock.sleep(_AGAIN)
+            await self._clock.sleep(_RETRY_PAUSE)
 
     def _failed(self, exc: Exception) -> None:
-        why = str(exc) or type(exc).__name__
-        log.warning("the database could not be asked how it is: %s; asking again in %g s", why, _AGAIN.total_seconds())
-        self.latest = ServerProbe(error=why)
+        reason = str(exc) or type(exc).__name__
+        log.warning("failed to read the database's statistics: %s; retrying in %g s", reason, _RETRY_PAUSE.total_seconds())
+        self.latest = ServerProbe(error=reason)
 
-    async def _ask_on(self, target: Target) -> None:
+    async def _read_repeatedly(self, target: Target) -> None:
         while True:
             self.latest = await _within(self.ask(target))
             await self._clock.sleep(EVERY)
 
     async def ask(self, target: Target) -> ServerProbe:
-        """What the server says now; its totals never fall, even if it begins them again."""
-        self._looks += 1
-        look, signals = self._looks, await target.signals()
-        counters = self._totals.seen(await target.counters(self._statements))
+        """The server's statistics now. Totals never decrease, even if the server resets them."""
+        self._reads += 1
+        look, signals = self._reads, await target.signals()
+        counters = self._totals.update(await target.counters(self._statements))
         if signals is None:
             return ServerProbe(look=look, counters=counters)
         return ServerProbe(
@@ -75,16 +75,16 @@ class ServerWatch:
         )
 
 
-async def _within(asking: Awaitable[ServerProbe]) -> ServerProbe:
-    async with asyncio.timeout(_PATIENCE):
-        return await asking
+async def _within(reading: Awaitable[ServerProbe]) -> ServerProbe:
+    async with asyncio.timeout(_TIMEOUT):
+        return await reading
 
 
 @asynccontextmanager
 async def watching(
     open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS
 ) -> AsyncIterator[Callable[[], ServerProbe | None]]:
-    """What the server last said, for as long as the block lasts. ``statements``: the SQL of each kind, to be told apart."""
+    """Read statistics during the block; yields a function for the latest. ``statements``: the SQL of each kind."""
     watch = ServerWatch(open_target, clock, statements)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())

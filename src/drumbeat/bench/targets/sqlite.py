@@ -1,4 +1,4 @@
-"""SQLite under test: a file, the standard driver, a thread for each connection."""
+"""SQLite as a target: one file, Python's sqlite3 module, one thread per connection."""
 
 import re
 import sqlite3
@@ -26,21 +26,21 @@ _MMAP_BYTES = 256 << 20
 _BUSY, _INTERRUPT = 5, 9
 _GONE = frozenset({10, 11, 14, 26})  #: read error, corrupt, cannot open, not a database
 _NOT_AUTHORIZED = 23
-_NEVER = frozenset({3, 8, _NOT_AUTHORIZED})  #: permission, read-only, not authorized
+_PERMANENT = frozenset({3, 8, _NOT_AUTHORIZED})  #: permission, read-only, not authorized
 _TEMPORARY = ""  #: the file name by which VACUUM without INTO attaches its own temporary database
-_NATIVE = frozenset({"load_extension", "fts3_tokenizer"})  #: functions that run machine code somebody else names
-_BEYOND = frozenset({"temp_store_directory", "data_store_directory", "hard_heap_limit", "soft_heap_limit"})
-"""Pragmas that change the whole process, the server's own store included, and not only their connection."""
+_NATIVE = frozenset({"load_extension", "fts3_tokenizer"})  #: functions that can run native code from elsewhere
+_PROCESS_WIDE = frozenset({"temp_store_directory", "data_store_directory", "hard_heap_limit", "soft_heap_limit"})
+"""Pragmas that affect the whole process, including Drumbeat's own store, and not only their connection."""
 
 _CONFINED = (
-    "a statement under test stays within its own database; leave out ATTACH, DETACH, VACUUM INTO, load_extension, "
-    "fts3_tokenizer and pragmas that change the whole process"
+    "a tested statement may access only its own database; remove ATTACH, DETACH, VACUUM INTO, load_extension, "
+    "fts3_tokenizer and pragmas that affect the whole process"
 )
 _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER BY cid'
 
 
 class SqliteTarget:
-    """One SQLite file under test. Tables made here are in a file with a write-ahead log; others are taken as they are."""
+    """One SQLite file under test. ``define`` switches the file to a write-ahead log; other files stay as they are."""
 
     traits = TargetTraits(name="sqlite", networked=False)
 
@@ -77,7 +77,7 @@ class SqliteTarget:
         if not rows:
             raise no_table(self.location, table)
         columns = tuple(_column(*row[:3]) for row in rows)
-        keys = [name for name, _, _, place in rows if place]
+        keys = [name for name, _, _, key_position in rows if key_position]
         key = keys[0] if len(keys) == 1 else None
         low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
         return TableDescription(
@@ -118,7 +118,7 @@ class SqliteTarget:
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         text, order = positional(sql)
-        arguments = plain([values[place] for place in order])
+        arguments = plain([values[index] for index in order])
         return await self._own.run(lambda connection: self._fetch(connection, text, arguments))
 
     def _fetch(self, connection: sqlite3.Connection, sql: str, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -148,7 +148,7 @@ class SqliteTarget:
 
 
 class SqliteSession:
-    """One connection under load. Statements stay compiled in the driver's own cache."""
+    """One connection of a load. sqlite3 caches its compiled statements."""
 
     def __init__(self, connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
         self._connection = connection
@@ -164,7 +164,7 @@ class SqliteSession:
         if script.is_transaction:
             return self._transact(script, values)
         step = script.steps[0]
-        return self._run(step, values[step.place])
+        return self._run(step, values[step.index])
 
     def interrupt(self) -> None:
         self._connection.interrupt()
@@ -177,12 +177,12 @@ class SqliteSession:
             cursor = self._connection.execute(step.sql, step.arguments(values))
             return len(cursor.fetchall()) or max(cursor.rowcount, 0)
         except sqlite3.Error as exc:
-            raise failure_of(exc, step.place) from exc
+            raise failure_of(exc, step.index) from exc
 
     def _transact(self, script: OperationScript, values: Values) -> int:
         try:
             self._connection.execute("BEGIN" if script.reads else "BEGIN IMMEDIATE")
-            rows = sum(self._run(step, values[step.place]) for step in script.steps)
+            rows = sum(self._run(step, values[step.index]) for step in script.steps)
             self._connection.execute("COMMIT")
         except sqlite3.Error as exc:
             self._roll_back()
@@ -197,10 +197,10 @@ class SqliteSession:
             self._connection.execute("ROLLBACK")
 
 
-def connect(path: Path, synchronous: str, patience: timedelta) -> sqlite3.Connection:
-    """A connection that any thread may interrupt, waiting for others' locks as long as an operation may take."""
+def connect(path: Path, synchronous: str, lock_timeout: timedelta) -> sqlite3.Connection:
+    """Open a connection that any thread may interrupt and that waits this long for the locks of others."""
     try:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=patience.total_seconds(), check_same_thread=False)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=lock_timeout.total_seconds(), check_same_thread=False)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
         connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -211,7 +211,7 @@ def connect(path: Path, synchronous: str, patience: timedelta) -> sqlite3.Connec
 
 
 def _confine(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
-    """Keep statements within their own database: SQLite asks this when it compiles one. VACUUM INTO counts as ATTACH."""
+    """SQLite's authorizer callback: refuse access to anything but the own database. VACUUM INTO counts as ATTACH."""
     match action:
         case sqlite3.SQLITE_ATTACH:
             is_refused = first != _TEMPORARY
@@ -220,14 +220,14 @@ def _confine(action: int, first: str | None, second: str | None, database: str |
         case sqlite3.SQLITE_FUNCTION:
             is_refused = (second or "").lower() in _NATIVE
         case sqlite3.SQLITE_PRAGMA:
-            is_refused = (first or "").lower() in _BEYOND
+            is_refused = (first or "").lower() in _PROCESS_WIDE
         case _:
             is_refused = False
     return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
 
 
 def explain(connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
-    """Compile every statement without running it. Raises InvalidInput naming the operation that is wrong."""
+    """Compile every statement without running it. Raises InvalidInput that names an invalid operation."""
     for script in made:
         for step in script.steps:
             try:
@@ -236,31 +236,31 @@ def explain(connection: sqlite3.Connection, made: Sequence[OperationScript]) -> 
                 raise InvalidInput(f"{script.kind}: {message_of(exc)} in: {step.sql}") from exc
 
 
-def failure_of(error: sqlite3.Error, place: int) -> OperationFailure:
+def failure_of(error: sqlite3.Error, index: int) -> OperationFailure:
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
-        return OperationFailure(LOST, "", str(error), statement=place)
+        return OperationFailure(LOST, "", str(error), statement=index)
     if code in (_BUSY, _INTERRUPT):
-        return OperationFailure(TIMED_OUT, str(code), str(error), statement=place)
-    return OperationFailure(LOST if code & 0xFF in _GONE else FAILED, str(code), message_of(error), statement=place)
+        return OperationFailure(TIMED_OUT, str(code), str(error), statement=index)
+    return OperationFailure(LOST if code & 0xFF in _GONE else FAILED, str(code), message_of(error), statement=index)
 
 
 def message_of(error: Exception) -> str:
-    """SQLite's own words; where it was not authorized, what a statement under test may not do."""
+    """SQLite's message; after a refusal by the authorizer, also what tested statements may not do."""
     if getattr(error, "sqlite_errorcode", None) != _NOT_AUTHORIZED:
         return str(error)
     return f"{error}: {_CONFINED}"
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """What went wrong; the code is SQLite's extended one."""
-    if outcome == FAILED and sqlstate.isdigit() and int(sqlstate) & 0xFF in _NEVER:
+    """The error class for an outcome and an extended SQLite error code."""
+    if outcome == FAILED and sqlstate.isdigit() and int(sqlstate) & 0xFF in _PERMANENT:
         return ErrorClass.CONFIGURATION
     return CLASSES[outcome]
 
 
 def in_sqlite(statement: str) -> str:
-    """DDL in SQLite's words. Only a key that is called INTEGER is the row's own number, and needs no index besides."""
+    """Portable DDL with SQLite's types: only an INTEGER key is the rowid and needs no separate index."""
     return re.sub(r"\bBIGINT\b", "INTEGER", statement, flags=re.IGNORECASE)
 
 
@@ -273,7 +273,7 @@ def text_of(moment: datetime) -> str:
 
 
 def plain(row: Sequence[Any]) -> list[Any]:
-    """Values as SQLite keeps them: moments as text, numbers of any kind as numbers."""
+    """Values as SQLite stores them: dates and times as text, decimals as floats."""
     return [_plain(value) for value in row]
 
 
@@ -294,7 +294,7 @@ def _column(name: str, declared: str, not_null: int) -> Column:
 
 
 def _type(declared: str) -> ValueType:
-    """By SQLite's own rules for what a declared type means, and what people mean by it."""
+    """The value type for a declared type, by SQLite's affinity rules plus date and time types."""
     if "TIME" in declared or "DATE" in declared:
         return ValueType.TIMESTAMP
     if "INT" in declared:

@@ -1,4 +1,4 @@
-"""What targets say the same way: what an outcome means, when time began, that a table is missing."""
+"""Shared by all targets: error classes, the epoch, and the error for a missing table."""
 
 from datetime import UTC, datetime
 
@@ -6,14 +6,14 @@ from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
 from drumbeat.bench.model import ErrorClass
 from drumbeat.core.errors import InvalidInput
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)  #: naive, and UTC
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)  #: UTC, without a time zone
 
 CLASSES = {
     OK: None,
     FAILED: ErrorClass.DATABASE_ERROR,
     TIMED_OUT: ErrorClass.QUERY_TIMEOUT,
     LOST: ErrorClass.CONNECTION,
-}  #: where the database's code does not say more
+}  #: for errors whose database code says no more
 
 
 def no_table(location: str, table: str) -> InvalidInput:

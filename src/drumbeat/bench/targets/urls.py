@@ -1,4 +1,4 @@
-"""Passwords in URLs of databases."""
+"""Passwords in database URLs."""
 
 from urllib.parse import parse_qsl, quote, urlsplit
 

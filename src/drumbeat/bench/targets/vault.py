@@ -1,4 +1,4 @@
-"""Sealing passwords: with a key from the environment, bound to the name and the URL they are for."""
+"""Encrypts passwords with a key from the environment; each is bound to its connection's name and URL."""
 
 import base64
 import binascii
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "DRUMBEAT_KEY"
 KEY_BYTES = 32
 _NONCE_BYTES = 12
-_MAKE_ONE = "make one with: openssl rand -base64 32"
+_CREATE_ONE = "create one with: openssl rand -base64 32"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of AES-256, known by an id that tells nothing of it."""
+    """An AES-256 key, identified by an id that does not reveal it."""
 
     secret: bytes = field(repr=False)
 
@@ -33,7 +33,7 @@ class Key:
 
 
 class Vault:
-    """Seals with its first key, opens with any. To change keys: put the new one first, reseal, take the old one away."""
+    """Encrypts with its first key, decrypts with any. To change keys: put the new one first, reseal, remove the old one."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = tuple(keys)
@@ -44,18 +44,18 @@ class Vault:
         return bool(self._keys)
 
     def seal(self, text: str, bound_to: str) -> Sealed:
-        """A secret that opens only together with ``bound_to``. Raises InvalidSettings without a key."""
+        """Encrypt a secret that can be decrypted only with the same ``bound_to``. Raises InvalidSettings without a key."""
         key = self._first()
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = _cipher(key).encrypt(nonce, text.encode(), bound_to.encode())
         return Sealed(key_id=key.key_id, text=base64.b64encode(nonce + ciphertext).decode())
 
     def open(self, sealed: Sealed, bound_to: str) -> str:
-        """Raises InvalidSettings without the right key, InvalidInput when the row is not as it was sealed."""
+        """Decrypt a secret. Raises InvalidSettings without the right key, InvalidInput if the row was changed."""
         key = next((each for each in self._keys if each.key_id == sealed.key_id), None)
         if key is None:
             raise InvalidSettings(
-                f"expected the key {sealed.key_id} in {KEY_VARIABLE}, to open a connection's password; "
+                f"expected the key {sealed.key_id} in {KEY_VARIABLE} to decrypt a connection's password; "
                 f"got {', '.join(each.key_id for each in self._keys) or 'none'}"
             )
         from cryptography.exceptions import InvalidTag
@@ -65,25 +65,25 @@ class Vault:
             return str(_cipher(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound_to.encode()).decode())
         except (InvalidTag, ValueError):
             raise InvalidInput(
-                "a connection's password was changed in the store, or moved to another URL; set it anew"
+                "a connection's password was changed in the store or moved to another URL; set it again"
             ) from None
 
     def is_current(self, sealed: Sealed) -> bool:
-        """Whether it is sealed with the first key."""
+        """Whether it is encrypted with the first key."""
         return bool(self._keys) and sealed.key_id == self._keys[0].key_id
 
     def fingerprint(self, data: bytes) -> str:
-        """The same for the same data; where there is a key, of no use to whoever guesses at data."""
+        """A hash of the data, keyed if there is a key, so that the data cannot be guessed from it."""
         return hmac.digest(self._keys[0].secret if self._keys else b"-", b"fingerprint\0" + data, hashlib.sha256).hex()
 
     def _first(self) -> Key:
         if not self._keys:
-            raise InvalidSettings(f"expected a key in {KEY_VARIABLE}, to seal a connection's password with; {_MAKE_ONE}")
+            raise InvalidSettings(f"expected a key in {KEY_VARIABLE} to encrypt a connection's password; {_CREATE_ONE}")
         return self._keys[0]
 
 
 def open_vault(environment: Mapping[str, str]) -> Vault:
-    """The vault whose keys the environment holds, divided by commas. Raises InvalidSettings, which shows none of them."""
+    """A vault with the comma-separated keys in the environment. Raises InvalidSettings; its message shows no key."""
     texts = [text.strip() for text in environment.get(KEY_VARIABLE, "").split(",") if text.strip()]
     return Vault([_key(text, n) for n, text in enumerate(texts, 1)])
 
@@ -95,7 +95,7 @@ def _key(text: str, n: int) -> Key:
         secret = b""
     if len(secret) != KEY_BYTES:
         raise InvalidSettings(
-            f"expected {KEY_BYTES} bytes in base64 as key {n} of {KEY_VARIABLE}, got something else; {_MAKE_ONE}"
+            f"expected {KEY_BYTES} bytes in base64 as key {n} of {KEY_VARIABLE}, got another value; {_CREATE_ONE}"
         )
     return Key(secret)
 

@@ -1,4 +1,4 @@
-"""Templates: validated documents that runs are made from."""
+"""Templates: validated documents from which runs are created."""
 
 from drumbeat.bench.templates.document import TemplateDocument, check_no_password
 from drumbeat.bench.templates.parse import json_schema, parse, with_settings

@@ -1,4 +1,4 @@
-"""The parts of a template: what to load, with what, how far, within which bounds."""
+"""The blocks of a template: target, workload, timing, scaling, guardrails and so on."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -29,14 +29,14 @@ from drumbeat.bench.workloads.standard import STANDARD
 from drumbeat.bench.workloads.value_sources import SOURCES, values_schema
 from drumbeat.core.errors import InvalidInput
 
-CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the kinds the seeds have SQL of their own for
+CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the kinds with ``custom_*_query`` fields
 
 
 Values = Annotated[list[dict[str, Any]], WithJsonSchema(values_schema())]
 
 
 class TemplateBlock(BaseModel):
-    """A part of a template. A field it does not have is refused."""
+    """A block of a template. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -44,19 +44,15 @@ class TemplateBlock(BaseModel):
 class TargetBlock(TemplateBlock):
     """The database under test."""
 
-    url: str | None = Field(default=None, description="its URL without a password, which is given in DRUMBEAT_TARGET_PASSWORD")
+    url: str | None = Field(default=None, description="database URL; the password goes into DRUMBEAT_TARGET_PASSWORD")
     connection: str | None = Field(default=None, description="the name of a stored connection, instead of a URL")
-    table: str | None = Field(
-        default=None, description="the table that presets and {table} in SQL mean, with its schema if need be"
-    )
-    query_timeout_seconds: Annotated[Seconds, Field(gt=0, le=DAY)] = Field(
-        default=30.0, description="an operation that takes longer is given up"
-    )
+    table: str | None = Field(default=None, description="table for presets and for {table} in SQL, with its schema if needed")
+    query_timeout_seconds: Annotated[Seconds, Field(gt=0, le=DAY)] = Field(default=30.0, description="timeout of an operation")
     parallel_connects: Annotated[Count, Field(le=MOST_HELD)] = Field(
-        default=32, description="how many connections a worker opens at once"
+        default=32, description="how many connections a worker opens in parallel"
     )
     use_cached_result: bool = Field(
-        default=True, description="whether a result may come from the server's query cache, where it has one (MariaDB)"
+        default=True, description="whether the server may use its query cache, if it has one (MariaDB)"
     )
 
 
@@ -71,30 +67,30 @@ class OperationBlock(TemplateBlock):
     """One kind of operation: a statement, or several in a transaction."""
 
     kind: Annotated[str, Field(min_length=1)] = Field(
-        description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a name of your own"
+        description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a custom name"
     )
-    weight: Annotated[Whole, Field(ge=0)] = Field(description="its share; all of them total 100")
+    weight: Annotated[Whole, Field(ge=0)] = Field(description="share of the operations in percent; all weights add up to 100")
     sql: str | None = Field(default=None, description="one statement, with $1, $2 … for its values")
     values: Values | None = Field(default=None, description=f"one for each placeholder: {', '.join(SOURCES)}")
     statements: list[StatementBlock] | None = Field(default=None, description="several statements instead: one transaction")
-    reads: bool | None = Field(default=None, description="whether it counts as a read; by default the kind says so")
+    reads: bool | None = Field(default=None, description="whether it counts as a read; by default depends on the kind")
 
 
 class WorkloadBlock(TemplateBlock):
-    """What the load does: a standard workload, operations of its own, or a mix for one table."""
+    """What the load does: a standard workload, custom operations, or a preset for one table."""
 
     name: str | None = None
     standard: str | None = Field(
-        default=None, description="a workload everybody knows", json_schema_extra={"enum": [*STANDARD, None]}
+        default=None, description="a standard workload, such as tpcb or tpcc", json_schema_extra={"enum": [*STANDARD, None]}
     )
     scale: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
-        default=1.0, description="the standard workload's size, as it was prepared"
+        default=1.0, description="size of the standard workload, as prepared"
     )
-    operations: list[OperationBlock] | None = Field(default=None, description="your own SQL, with where its values come from")
+    operations: list[OperationBlock] | None = Field(default=None, description="custom SQL with the sources of its values")
     preset: str | None = Field(
-        default=None, description="a mix of the four kinds, for a table of yours", json_schema_extra={"enum": [*PRESETS, None]}
+        default=None, description="a mix of operations for your own table", json_schema_extra={"enum": [*PRESETS, None]}
     )
-    table: str | None = Field(default=None, description="the table; target.table when not given")
+    table: str | None = Field(default=None, description="table for the preset; default: target.table")
     custom_point_lookup_query: str | None = None
     custom_range_scan_query: str | None = None
     custom_insert_query: str | None = None
@@ -104,12 +100,12 @@ class WorkloadBlock(TemplateBlock):
     custom_insert_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
     custom_update_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
     think_time_ms: Annotated[Number, Field(ge=0, le=DAY * 1000)] = Field(
-        default=0.0, description="a connection's pause between two operations"
+        default=0.0, description="pause of a connection between two operations"
     )
 
     @property
     def custom_sql(self) -> Mapping[Kind, str]:
-        """The seeds' four queries, those that are given."""
+        """The ``custom_*_query`` fields that are set."""
         given = {kind: getattr(self, f"custom_{kind.lower()}_query") for kind in CUSTOM}
         return {kind: sql for kind, sql in given.items() if sql}
 
@@ -120,7 +116,7 @@ class WorkloadBlock(TemplateBlock):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """How it says what to do; one is enough, and none is a template that cannot be run yet."""
+        """The ways in which the workload is defined: more than one is an error, none cannot be run yet."""
         on_table = bool(self.preset or self.custom_sql or self.custom_weights)
         said = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
         return tuple(way for way, is_there in said.items() if is_there)
@@ -150,7 +146,7 @@ def _check_weights(workload: WorkloadBlock) -> None:
         raise ValueError(f"expected percentages that total 100, got {sum(weights.values())} ({given})")
     if missing := [kind for kind, weight in weights.items() if weight and kind not in workload.custom_sql]:
         name = missing[0].lower()
-        raise ValueError(f"custom_{name}_pct is {weights[missing[0]]} and there is no custom_{name}_query; give it SQL, or 0")
+        raise ValueError(f"custom_{name}_pct is {weights[missing[0]]}, but custom_{name}_query is missing; add it, or set 0")
 
 
 def _check_operations(workload: WorkloadBlock) -> None:
@@ -166,37 +162,37 @@ class TimingBlock(TemplateBlock):
     """How long each phase takes."""
 
     warmup_seconds: Seconds = Field(
-        default=30.0, description="before anything counts; QPS: at least, and until the throughput has settled"
+        default=30.0, description="warm-up that is not measured; QPS: the minimum, it lasts until throughput is stable"
     )
     duration_seconds: Annotated[Seconds, Field(gt=0)] = Field(
-        default=300.0, description="of the measurement; find-max takes as long as it takes"
+        default=300.0, description="duration of the measurement; find-max ends by itself"
     )
 
 
 class FindMaxBlock(TemplateBlock):
-    """How the most connections are searched for."""
+    """How find-max searches for the highest stable number of connections."""
 
-    start_connections: Connections = Field(default=5, description="in all, at the first step")
-    connections_increment: Connections = Field(default=10, description="added at each step")
+    start_connections: Connections = Field(default=5, description="total connections at the first step")
+    connections_increment: Connections = Field(default=10, description="connections added at each step")
     step_duration_seconds: Annotated[Seconds, Field(gt=0)] = 30.0
     settle_seconds: Seconds | None = Field(
-        default=None, description="at the start of a step, not counted; 2, or a third of a short step"
+        default=None, description="start of each step that is not measured; default: 2, or a third of a short step"
     )
-    qps_stability_pct: Percent = Field(default=5.0, description="how far throughput may fall below the last stable step's")
+    qps_stability_pct: Percent = Field(default=5.0, description="how far throughput may fall below the last stable step")
     latency_stability_pct: Annotated[Number, Field(ge=0)] = Field(
-        default=20.0, description="how far p95 may rise above the first step's"
+        default=20.0, description="how far p95 may rise above the first step"
     )
-    max_error_rate_pct: Percent = Field(default=1.0, description="more errors than this end the search")
+    max_error_rate_pct: Percent = Field(default=1.0, description="a higher error rate ends the search")
     queueing: Annotated[Queueing, BeforeValidator(queueing_of)] = Field(
         default=Queueing.AUTO,
-        description="which sessions that wait in the server end the search: `auto` (those that wait for another transaction's "
-        "lock, and those that wait for the server's own short locks once throughput stops growing), `locks` (only the first), "
-        "`all` (both, whatever throughput does) or `off`",
+        description="which waiting sessions in the server end the search: `auto` (sessions that wait for another transaction's "
+        "lock, and for internal locks once throughput stops growing), `locks` (only for transactions' locks), "
+        "`all` (both, even while throughput grows) or `off`",
     )
-    max_waiting_pct: Percent = Field(default=10.0, description="how many of the connections may wait in the server, on average")
-    bisect: bool = Field(default=True, description="go on to the knee between the last stable level and the first unstable one")
-    min_operations: Count = Field(default=20, description="a step with fewer is repeated once")
-    most_looks: Count = Field(default=5, description="how often a level is measured at the most when its figures scatter")
+    max_waiting_pct: Percent = Field(default=10.0, description="how many of the connections may wait in the server on average")
+    bisect: bool = Field(default=True, description="search for the knee between the last stable and the first unstable level")
+    min_operations: Count = Field(default=20, description="a step with fewer operations is repeated once")
+    most_looks: Count = Field(default=5, description="how often a level is measured at most when its results vary")
 
     @model_validator(mode="after")
     def _settles_within_a_step(self) -> Self:
@@ -212,10 +208,10 @@ class ScalingBlock(TemplateBlock):
     """How many workers and how many connections each; null and -1: no limit."""
 
     mode: Annotated[ScalingMode, BeforeValidator(one_of(ScalingMode))] = ScalingMode.AUTO
-    min_workers: WorkerLimit = Field(default=None, description="1 when not given; FIXED: exactly so many")
-    max_workers: WorkerLimit = Field(default=None, description="not used in FIXED")
-    min_connections: HeldLimit = Field(default=None, description="a worker's floor, 1 when not given; FIXED: exactly so many")
-    max_connections: HeldLimit = Field(default=None, description="a worker's ceiling; by what its host takes when not given")
+    min_workers: WorkerLimit = Field(default=None, description="default 1; FIXED: exact number of workers")
+    max_workers: WorkerLimit = Field(default=None, description="not used in FIXED mode")
+    min_connections: HeldLimit = Field(default=None, description="min per worker, default 1; FIXED: exact number per worker")
+    max_connections: HeldLimit = Field(default=None, description="max per worker; default: by the capacity of its host")
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
@@ -229,19 +225,19 @@ class ScalingBlock(TemplateBlock):
 
 
 class GuardrailsBlock(TemplateBlock):
-    """What workers' hosts may be put to."""
+    """Resource limits of the workers' hosts."""
 
     enabled: bool = True
     max_cpu_percent: Percent = 80.0
     max_memory_percent: Percent = 85.0
     mode: Annotated[GuardrailMode | None, BeforeValidator(one_of(GuardrailMode))] = Field(
-        default=None, description="soft: adapt; hard: fail at once; warn: say so and go on. soft when not given, in FIXED warn"
+        default=None, description="soft: reduce load; hard: fail at once; warn: only warn. Default: soft; in FIXED mode: warn"
     )
     back_off_percent: Annotated[Percent, Field(gt=0)] = Field(
-        default=20.0, description="by how much an overloaded worker is lowered"
+        default=20.0, description="by how much the connections of an overloaded worker are reduced"
     )
-    act_patience: Count = Field(default=2, description="intervals over before a worker is backed off")
-    patience_intervals: Count = Field(default=3, description="intervals over before the run fails")
+    act_patience: Count = Field(default=2, description="intervals above a limit before a worker's connections are reduced")
+    patience_intervals: Count = Field(default=3, description="intervals above a limit before the run fails")
     fail_threshold: Annotated[FailThreshold, BeforeValidator(one_of(FailThreshold))] = FailThreshold.ALL
     interval_seconds: Annotated[Seconds, Field(gt=0)] = 5.0
 
@@ -253,12 +249,12 @@ class ObjectiveBlock(TemplateBlock):
     p99_ms: Milliseconds = None
     max_error_pct: ErrorShare = None
     min_availability_pct: ErrorShare = Field(
-        default=None, description="of the measured seconds, in how many an operation must succeed; only of `overall`"
+        default=None, description="share of the measured seconds in which an operation must succeed; only in `overall`"
     )
 
 
 class PricesBlock(TemplateBlock):
-    """What an hour costs."""
+    """Prices per hour."""
 
     worker_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
     target_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
@@ -266,22 +262,22 @@ class PricesBlock(TemplateBlock):
 
 
 class RecordingBlock(TemplateBlock):
-    """What is kept of single operations."""
+    """Which single operations are recorded."""
 
     sampling: Annotated[Number, Field(ge=0, le=1)] = Field(
-        default=1.0, description="the share of operations that is recorded; 0: none"
+        default=1.0, description="share of operations that are recorded; 0: none"
     )
-    load_into_store: bool = Field(default=False, description="copy them into the store's executions table when the run ends")
+    load_into_store: bool = Field(default=False, description="copy records to the store's executions table when the run ends")
 
 
 class ShardingBlock(TemplateBlock):
-    """Each worker asks for keys of its own partition alone; see ``bench/workloads/sharding.py``."""
+    """Each worker uses only the keys of its own partition; see ``bench/workloads/sharding.py``."""
 
-    enabled: bool = Field(default=False, description="each worker takes its `key` values from its own partition alone")
+    enabled: bool = Field(default=False, description="each worker uses only `key` values of its own partition")
     total_partitions: Count | None = Field(
-        default=None, description="how many partitions the keys are cut into; a worker's is its slot modulo that"
+        default=None, description="number of partitions; a worker's partition is its slot modulo this number"
     )
-    key_column: str | None = Field(default=None, description="only keys of statements that name this column; else all")
+    key_column: str | None = Field(default=None, description="shard only statements that name this column; default: all")
     key_range: tuple[Whole, Whole] | None = Field(
-        default=None, description="the first and the last key of what is cut; else each key's own bounds"
+        default=None, description="first and last key of the range that is divided; default: each key's own bounds"
     )

@@ -1,4 +1,4 @@
-"""The seeds' own four queries: SQL with ? or $1 for values, whose sources follow from the kind and the table (§2.6)."""
+"""A workload's ``custom_*_query`` fields: SQL with ? or $1 for values, whose sources follow from the kind and the table."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ _CHANGED = re.compile(rf"\bSET\s+{_NAME}\s*=", re.IGNORECASE)
 
 
 def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
-    """The four queries with where their values come from. Raises InvalidInput naming the field."""
-    weights = shares(workload)
+    """The load of the custom queries, with their value sources. Raises InvalidInput that names the field."""
+    weights = weights_of(workload)
     operations = [
         Operation(
             kind=kind, weight=weight, statements=(_statement(kind, workload.custom_sql[kind], subject),), reads=kind in READS
@@ -29,15 +29,15 @@ def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
     return Load(name=workload.name or "custom", operations=tuple(operations))
 
 
-def shares(workload: WorkloadBlock) -> Mapping[Kind, int]:
-    """What is said; else a preset's, or the seeds' usual mix where there is SQL for all of it."""
+def weights_of(workload: WorkloadBlock) -> Mapping[Kind, int]:
+    """The weights of the kinds: those of the preset, else the given percentages, else the mixed preset's."""
     sql = workload.custom_sql
     weights = PRESETS[workload.preset] if workload.preset else workload.custom_weights or PRESETS["mixed"]
     if missing := [kind for kind, weight in weights.items() if weight and kind not in sql]:
         name = missing[0].lower()
         raise InvalidInput(
             f"workload.custom_{name}_query: expected SQL for the {weights[missing[0]]} % {missing[0]}; "
-            f"give it, or the percentages you want as workload.custom_*_pct"
+            f"add it, or set the percentages in workload.custom_*_pct"
         )
     return weights
 
@@ -52,12 +52,12 @@ def _statement(kind: Kind, sql: str, subject: Subject) -> Statement:
 
 
 def with_table(sql: str, subject: Subject) -> str:
-    """{table} replaced by the table's qualified name, quoted."""
+    """Replace {table} by the table's quoted, qualified name."""
     return sql.replace("{table}", named(subject.table.name, subject.words))
 
 
 def numbered(sql: str) -> tuple[str, int]:
-    """Question marks as $1, $2 …, and how many values there are. What is quoted or a comment stays; so do $1, $2 …"""
+    """Replace question marks by $1, $2 …; returns the SQL and the number of values. Skips quoted text and comments."""
     numbers = [int(found["number"]) for found in _TOKENS.finditer(sql) if found["number"]]
     if numbers:
         return sql, max(numbers)
@@ -74,25 +74,25 @@ def numbered(sql: str) -> tuple[str, int]:
 def _key(field: str, subject: Subject) -> Value:
     made = point_lookup(subject)
     if isinstance(made, str):
-        raise InvalidInput(f"{field}: {made}; use workload.operations to say where its values come from")
+        raise InvalidInput(f"{field}: {made}; use workload.operations to define the sources of its values")
     return made.values[0]
 
 
 def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """The same key for each placeholder."""
+    """Use the same key for each placeholder."""
     key = _key(field, subject)
     return [key, *(SameAs(index=0, type=key.type) for _ in range(count - 1))]
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """One value: a moment to begin at; two: a key, twice."""
+    """One placeholder: a start time, if known; otherwise the same key for each of up to two."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)
 
 
 def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """One value for each column that is named; for every column when none are."""
+    """One value for each named column, or for every column if none are named."""
     found = _INSERTED.search(sql)
     names = (
         [each.strip().strip('"`') for each in found[1].split(",")] if found else [each.name for each in subject.table.columns]
@@ -101,7 +101,7 @@ def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """A key; or a new value for the column that is set, and a key."""
+    """One placeholder: a key; two: a new value for the column after SET, and a key."""
     key = _key(field, subject)
     if count == 1:
         return [key]
@@ -125,6 +125,6 @@ def _new(field: str, column: Column, subject: Subject) -> Value:
     table = subject.table
     value = generated_key(column, table.name, table.key_high) if column.name == table.key else generated(column)
     if value is None or isinstance(value, str):
-        why = value or f"nothing can be made up for {column.name}, {column.native_type}"
-        raise InvalidInput(f"{field}: {why}; use workload.operations to say where its values come from")
+        reason = value or f"no value can be generated for {column.name} of type {column.native_type}"
+        raise InvalidInput(f"{field}: {reason}; use workload.operations to define the sources of its values")
     return value

@@ -1,4 +1,4 @@
-"""A template: the whole document a run is made from, in its one canonical form."""
+"""The template document from which a run is created, in its canonical form."""
 
 import hashlib
 import json
@@ -37,20 +37,18 @@ from drumbeat.core.errors import InvalidInput
 
 OVERALL = "overall"  #: the objective for all kinds together
 _LOST = re.compile(r"fail|replace|tolerate:([0-9]+)")
-PASSWORD_REFUSED = (
-    "target.url: holds a password, and templates and runs are kept in the store; give it in DRUMBEAT_TARGET_PASSWORD"  # noqa: S105
-)
+PASSWORD_REFUSED = "target.url: holds a password, but templates are stored; set DRUMBEAT_TARGET_PASSWORD instead"  # noqa: S105
 
 
 def _lost_policy(text: str) -> str:
     if not _LOST.fullmatch(text):
-        raise ValueError("expected fail, replace or tolerate:N (how many may be lost)")
+        raise ValueError("expected fail, replace or tolerate:N (N workers may be lost)")
     return text
 
 
 def _printable(name: str | None) -> str | None:
     if name is not None and not name.isprintable():
-        raise ValueError("expected one line of text that can be printed")
+        raise ValueError("expected one line of printable text")
     return name
 
 
@@ -59,15 +57,15 @@ def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]
     for name, objective in objectives.items():
         kind = kind_named(name) or OVERALL
         if kind in found:
-            raise ValueError(f"{kind} is there twice, once as {name!r}; keep one of them")
+            raise ValueError(f"{kind} is given twice, once as {name!r}; remove one of them")
         if kind != OVERALL and objective.min_availability_pct is not None:
-            raise ValueError(f"{name}: a kind has no availability of its own; give min_availability_pct of {OVERALL}")
+            raise ValueError(f"{name}: a single kind has no availability; set min_availability_pct in slo.{OVERALL}")
         found[kind] = objective
     return found
 
 
 class TemplateDocument(TemplateBlock):
-    """What a run is made from. Made by ``parse``, which also knows older spellings."""
+    """A template, as read by ``parse``, which also accepts older field names."""
 
     model_config = ConfigDict(title="Drumbeat benchmark template")
 
@@ -81,29 +79,29 @@ class TemplateDocument(TemplateBlock):
         LoadMode.CONCURRENCY
     )
     concurrent_connections: ConnectionLimit = Field(
-        default=None, description="CONCURRENCY: in all (10 when not given); QPS and find-max: a worker's ceiling"
+        default=None, description="CONCURRENCY: total connections (default 10); QPS and find-max: max connections per worker"
     )
-    target_qps: Annotated[Number, Field(gt=0, le=MOST)] = Field(default=100.0, description="QPS: operations a second")
-    starting_threads: ConnectionLimit = Field(default=None, description="QPS: connections in all at the start")
-    max_thread_increase: Connections = Field(default=15, description="QPS: connections added in one interval")
+    target_qps: Annotated[Number, Field(gt=0, le=MOST)] = Field(default=100.0, description="QPS: target operations per second")
+    starting_threads: ConnectionLimit = Field(default=None, description="QPS: total connections at the start")
+    max_thread_increase: Connections = Field(default=15, description="QPS: max connections added per interval")
     control_interval_seconds: Annotated[Seconds, Field(gt=0)] = Field(
-        default=5.0, description="QPS: between two looks of the controller"
+        default=5.0, description="QPS: interval between two decisions of the controller"
     )
     bounds_patience_intervals: Count = Field(
-        default=3, description="QPS, BOUNDED: intervals at the ceiling and under target before the run ends"
+        default=3, description="QPS, BOUNDED: intervals at the max and below the target before the run ends"
     )
     expected_latency_ms: Milliseconds = Field(
-        default=None, description="an operation's mean latency, if it is known; a target that it proves impossible is refused"
+        default=None, description="mean latency of an operation, if known; a target_qps that is impossible with it is refused"
     )
-    ramp_seconds: Seconds = Field(default=0.0, description="over which a change of a worker's connections is spread")
+    ramp_seconds: Seconds = Field(default=0.0, description="duration over which a change of a worker's connections is spread")
     find_max: FindMaxBlock = Field(default_factory=FindMaxBlock)
     scaling: ScalingBlock = Field(default_factory=ScalingBlock)
     allocation: Annotated[Allocation | None, BeforeValidator(one_of(Allocation))] = Field(
-        default=None, description="spread when not given; pack for find-max whose workers' ceiling is found by their hosts"
+        default=None, description="how workers share connections: spread, or pack (default of find-max without max_connections)"
     )
     guardrails: GuardrailsBlock = Field(default_factory=GuardrailsBlock)
     slo: Annotated[dict[str, ObjectiveBlock], AfterValidator(_by_kind)] = Field(
-        default={}, description="service levels by kind of operation; overall: all together"
+        default={}, description="service levels by kind of operation; overall: for all kinds together"
     )
     on_worker_lost: Annotated[
         str, AfterValidator(_lost_policy), Field(json_schema_extra={"pattern": f"^({_LOST.pattern})$"})
@@ -112,28 +110,28 @@ class TemplateDocument(TemplateBlock):
     recording: RecordingBlock = Field(default_factory=RecordingBlock)
     sharding: ShardingBlock | None = None
     seed: Annotated[Whole | None, Field(ge=0, le=2**63 - 1)] = Field(
-        default=None, description="the same keys and values again for the same seed"
+        default=None, description="random seed: the same seed gives the same keys and values"
     )
 
     @model_validator(mode="after")
     def _has_a_total(self) -> Self:
         unlimited = "concurrent_connections" in self.model_fields_set and self.concurrent_connections is None
         if self.load_mode is LoadMode.CONCURRENCY and unlimited:
-            raise ValueError("concurrent_connections: expected how many connections in all, got no limit; say how many")
+            raise ValueError("concurrent_connections: expected the total number of connections, got no limit; set a number")
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """The document as plain data, every default written out and what is not set left out."""
+        """The document as plain data, with all defaults and without unset fields."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def to_json(self) -> dict[str, Any]:
-        """What may be kept in the store. Raises InvalidInput when the target's URL holds a password."""
+        """The document for the store. Raises InvalidInput if the target's URL contains a password."""
         check_no_password(self)
         return self.canonical()
 
     @property
     def config_hash(self) -> str:
-        """The same for documents that mean the same run, however they are spelled, named or described."""
+        """A hash that is equal for documents that define the same run, whatever their name, description and spelling."""
         meaning = {name: value for name, value in self.canonical().items() if name not in ("name", "description", "tags")}
         return hashlib.sha256(json.dumps(meaning, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
@@ -144,18 +142,18 @@ class TemplateDocument(TemplateBlock):
 
     @property
     def table(self) -> str | None:
-        """The one table presets and {table} mean."""
+        """The table for presets and for {table}."""
         return self.workload.table or self.target.table
 
 
 def kind_named(name: str) -> str:
-    """A kind by any spelling of its name; a name of the user's own as it is; '' for all kinds together."""
+    """The kind for a name in any case; a custom name stays as it is; '' for all kinds together."""
     if name.lower() in ("", "all", OVERALL):
         return ALL_KINDS
     return name.upper() if name.upper() in Kind.__members__ else name
 
 
 def check_no_password(document: TemplateDocument) -> None:
-    """Raise InvalidInput when the target's URL holds a password."""
+    """Raise InvalidInput if the target's URL contains a password."""
     if holds_password(document.target.url):
         raise InvalidInput(PASSWORD_REFUSED)

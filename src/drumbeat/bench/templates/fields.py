@@ -1,4 +1,4 @@
-"""The kinds of field a template has: durations, limits that may be absent, thresholds that may be off, words in any case."""
+"""Field types of templates: durations, optional limits, optional thresholds, enums in any case."""
 
 import re
 from collections.abc import Callable
@@ -15,24 +15,24 @@ _WHOLE_TEXT = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|min|m|h|d)\s*)+")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _NO_LIMIT = -1
 
-YEAR, DAY = 31_536_000, 86_400  #: seconds; a run lasts no longer than the one, an operation no longer than the other
-MOST_HELD = 20_000  #: connections of one worker …
-MOST_IN_ALL = 64 * MOST_HELD  #: … and of as many as keys are shared out to
-MOST_WORKERS = 10_000  #: that can be thought of; how many may be started is said by ``preflight``
-MOST = 1_000_000_000  #: of anything else
+YEAR, DAY = 31_536_000, 86_400  #: seconds; the longest duration of a run and of an operation
+MOST_HELD = 20_000  #: connections of one worker
+MOST_IN_ALL = 64 * MOST_HELD  #: connections of 64 workers, the most that keys are divided among
+MOST_WORKERS = 10_000  #: upper limit of the field; ``preflight`` checks how many can be started
+MOST = 1_000_000_000  #: upper limit of other numbers
 
 
 def seconds(value: Any) -> Any:
-    """A number of seconds from a number, or from a text such as 30s, 5m or 1h30m."""
+    """Seconds from a number or a text such as 30s, 5m or 1h30m."""
     if not isinstance(value, str):
         return value
     if not _WHOLE_TEXT.fullmatch(value):
-        raise ValueError("expected seconds as a number, or a text such as 30s, 5m or 1h30m")
+        raise ValueError("expected seconds as a number, or a duration such as 30s, 5m or 1h30m")
     return sum(float(number) * _UNITS[unit] for number, unit in _PARTS.findall(value))
 
 
 def absent(value: Any) -> Any:
-    """-1 means what null means."""
+    """-1 means the same as null."""
     return None if not isinstance(value, bool) and value == _NO_LIMIT else value
 
 
@@ -41,9 +41,9 @@ def shortest(value: float) -> float | int:
     return int(value) if float(value).is_integer() else value
 
 
-def one_of(words: type[StrEnum], **also: StrEnum) -> Callable[[Any], Any]:
-    """Finds a word however it is written, and by its other names."""
-    names = {member.value.lower(): member for member in words} | also
+def one_of(members: type[StrEnum], **aliases: StrEnum) -> Callable[[Any], Any]:
+    """A validator that finds an enum member by name in any case, or by an alias."""
+    names = {member.value.lower(): member for member in members} | aliases
 
     def found(value: Any) -> Any:
         return names.get(value.lower(), value) if isinstance(value, str) else value
@@ -52,7 +52,7 @@ def one_of(words: type[StrEnum], **also: StrEnum) -> Callable[[Any], Any]:
 
 
 def queueing_of(value: Any) -> Any:
-    """Which waits count; YAML reads a bare ``off`` as false."""
+    """The queueing mode; YAML reads a bare ``off`` as false."""
     return Queueing.OFF if value is False else one_of(Queueing)(value)
 
 

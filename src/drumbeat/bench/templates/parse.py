@@ -1,4 +1,4 @@
-"""Reading templates: from YAML, JSON or plain data to a checked document, with settings of the command line put in."""
+"""Reads templates from YAML, JSON or plain data, validates them, and applies ``path=value`` settings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import check_size, read_json, shown
 from drumbeat.yaml_text import read_yaml
 
-_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a text that is not closed ends with its line
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: an unclosed string ends with its line
 _EXPECTED = "a template in YAML or JSON"
 _MOST_SETTINGS = 1000
-_MOST_PROBLEMS = 20  #: listed in one refusal
+_MOST_PROBLEMS = 20  #: listed in one error
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise InvalidInput(f"expected a template in JSON, got the field {name!r} twice; keep one of them")
+            raise InvalidInput(f"expected a template in JSON, got the field {name!r} twice; remove one of them")
         fields[name] = value
     return fields
 
@@ -32,7 +32,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
     """A template from YAML or JSON (comments allowed), or from plain data.
 
-    Raises one InvalidInput that counts the fields that are wrong and lists the first 20: path, what was expected, what was got.
+    Raises one InvalidInput that counts the invalid fields and lists the first 20: path, what was expected, what was found.
     """
     fields = source if isinstance(source, Mapping) else read(source)
     check_size(fields, "a template")
@@ -47,11 +47,11 @@ def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
 
 
 def read(text: str | bytes) -> Mapping[str, Any]:
-    """Plain data from YAML or JSON. Raises InvalidInput; what the text says is not repeated, for it may hold a password."""
+    """Plain data from YAML or JSON. Raises InvalidInput, which never repeats the text, since it may contain a password."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"expected a template in UTF-8, got a byte that is not at {exc.start}") from exc
+        raise InvalidInput(f"expected a template in UTF-8, got an invalid byte at position {exc.start}") from exc
     found = _json(decoded) if decoded.lstrip().startswith(("{", "//")) else read_yaml(decoded, _EXPECTED)
     if not isinstance(found, Mapping):
         raise InvalidInput(f"expected a template to be an object with fields, got {type(found).__name__}")
@@ -59,13 +59,13 @@ def read(text: str | bytes) -> Mapping[str, Any]:
 
 
 def _json(text: str) -> Any:
-    """JSON; without quotes it is YAML (a flow mapping)."""
+    """Parse JSON with // comments; text without any double quotes is a YAML flow mapping."""
     bare = _COMMENT.sub(lambda found: found[1] or "", text)
-    return read_json(bare, "a template", object_pairs_hook=_once) if '"' in bare else read_yaml(text, _EXPECTED)
+    return read_json(bare, "a template", object_pairs_hook=_without_duplicates) if '"' in bare else read_yaml(text, _EXPECTED)
 
 
 def _refused(problems: Sequence[str], count: int) -> InvalidInput:
-    """A refusal that names the first problems of so many."""
+    """An error that lists the first problems and the total count."""
     if count == 1:
         return InvalidInput(f"the template is wrong at {problems[0]}")
     named = problems[:_MOST_PROBLEMS]
@@ -74,9 +74,9 @@ def _refused(problems: Sequence[str], count: int) -> InvalidInput:
 
 
 def with_settings(document: TemplateDocument, settings: Sequence[str]) -> TemplateDocument:
-    """The document with ``path=value`` settings put in, in turn; a value is YAML, a path may be any spelling of a field's."""
+    """Apply ``path=value`` settings to a document, in order. A value is YAML; a path may use older field names."""
     if len(settings) > _MOST_SETTINGS:
-        raise InvalidInput(f"expected at most {_MOST_SETTINGS} settings, got {len(settings)}; write them into the template")
+        raise InvalidInput(f"expected at most {_MOST_SETTINGS} settings, got {len(settings)}; put them in the template")
     tree = document.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     for setting in settings:
         path, value = _setting(setting)
@@ -85,9 +85,9 @@ def with_settings(document: TemplateDocument, settings: Sequence[str]) -> Templa
 
 
 def _setting(text: str) -> tuple[Path, Any]:
-    name, is_one, value = text.partition("=")
+    name, separator, value = text.partition("=")
     path = tuple(part.strip() for part in name.strip().split("."))
-    if not is_one or not all(path):
+    if not separator or not all(path):
         raise InvalidInput(f"expected a setting such as scaling.max_workers=10, got {name!r} without a value or a name")
     try:
         return canonical_path(path), read_yaml(value, "a value in YAML") if value.strip() else ""
@@ -95,26 +95,26 @@ def _setting(text: str) -> tuple[Path, Any]:
         raise InvalidInput(f"{name}: {exc}") from None
 
 
-def _assign(tree: dict[str, Any], path: Path, value: Any, said: str) -> None:
-    place: Any = tree
+def _assign(tree: dict[str, Any], path: Path, value: Any, name: str) -> None:
+    node: Any = tree
     for step, following in pairwise(path):
-        place = place[_index(place, step, said)] if isinstance(place, list) else place.setdefault(step, {})
-        if not isinstance(place, dict | list):
-            raise InvalidInput(f"{said}: {step} is {shown(place)} and has no field {following!r}")
-    if isinstance(place, list):
-        place[_index(place, path[-1], said)] = value
+        node = node[_index(node, step, name)] if isinstance(node, list) else node.setdefault(step, {})
+        if not isinstance(node, dict | list):
+            raise InvalidInput(f"{name}: {step} is {shown(node)} and has no field {following!r}")
+    if isinstance(node, list):
+        node[_index(node, path[-1], name)] = value
     else:
-        place[path[-1]] = value
+        node[path[-1]] = value
 
 
-def _index(items: Sequence[Any], step: str, said: str) -> int:
+def _index(items: Sequence[Any], step: str, name: str) -> int:
     if not step.isdigit() or int(step) >= len(items):
-        raise InvalidInput(f"{said}: expected a number from 0 to {len(items) - 1}, got {step!r}")
+        raise InvalidInput(f"{name}: expected a number from 0 to {len(items) - 1}, got {step!r}")
     return int(step)
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema of templates, for editors; older spellings are in it as deprecated."""
+    """The JSON Schema of templates, for editors; older field names are marked as deprecated."""
     schema = TemplateDocument.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     _add(schema, schema, ("autoscale_enabled",), "true is scaling.mode AUTO, false is FIXED", {"type": "boolean"})
@@ -123,22 +123,22 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def _add(schema: dict[str, Any], place: dict[str, Any], path: Path, description: str, like: Mapping[str, Any]) -> None:
+def _add(schema: dict[str, Any], node: dict[str, Any], path: Path, description: str, like: Mapping[str, Any]) -> None:
     for step in path[:-1]:
-        place = _followed(schema, place["properties"][step])
+        node = _resolve(schema, node["properties"][step])
     known = {name: value for name, value in like.items() if name not in ("default", "title", "description")}
-    place.setdefault("properties", {})[path[-1]] = {**known, "description": description, "deprecated": True}
+    node.setdefault("properties", {})[path[-1]] = {**known, "description": description, "deprecated": True}
 
 
 def _schema_at(schema: dict[str, Any], path: Path) -> Mapping[str, Any]:
-    place: dict[str, Any] = schema
+    node: dict[str, Any] = schema
     for step in path:
-        inner = place.get("properties", {}).get(step) or place["additionalProperties"]
-        place = _followed(schema, inner)
-    return place
+        inner = node.get("properties", {}).get(step) or node["additionalProperties"]
+        node = _resolve(schema, inner)
+    return node
 
 
-def _followed(schema: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
-    """Where a reference leads."""
-    name = str(place.get("$ref", "")).rpartition("/")[2]
-    return schema["$defs"][name] if name else place
+def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    """Resolve a ``$ref``."""
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    return schema["$defs"][name] if name else node

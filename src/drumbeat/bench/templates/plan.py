@@ -1,4 +1,4 @@
-"""From a template to the plan the orchestrator decides by, refusing what can never work."""
+"""Makes the orchestrator's plan from a template. Refuses settings that can never work."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,16 +21,16 @@ from drumbeat.bench.templates.document import TemplateDocument, kind_named
 from drumbeat.bench.templates.fields import duration
 from drumbeat.core.errors import InvalidInput
 
-CONNECTIONS = 10  #: CONCURRENCY: in all, when none are said
+CONNECTIONS = 10  #: CONCURRENCY: the default total
 _SETTLE = timedelta(seconds=2)
-_QUICK = 10.0  #: milliseconds; most databases answer a simple operation within it, and not all do
+_TYPICAL_LATENCY = 10.0  #: milliseconds; a typical latency of a simple operation
 
 
 def plan_of(document: TemplateDocument, capacity: HostCapacity, *, measured_latency_ms: float | None = None) -> RunPlan:
-    """What a run of the template shall do, on workers whose hosts have this capacity.
+    """The plan for a run of the template on workers whose hosts have this capacity.
 
-    A measured latency counts before the one the template states. Raises InvalidInput for bounds that contradict each other
-    and for a target that a known latency proves impossible (C30; ``plan_warnings`` says the rest).
+    A measured latency takes precedence over the template's. Raises InvalidInput for contradictory bounds and for a target
+    QPS that is impossible with a known latency (``plan_warnings`` reports less certain problems).
     """
     scaling = scaling_of(document, capacity)
     plan = RunPlan(
@@ -59,14 +59,14 @@ def _partitions(document: TemplateDocument) -> int:
 
 
 def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:
-    """The bounds with every default put in, and what one worker may hold."""
+    """The scaling bounds with all defaults, and how many connections one worker may hold."""
     given = document.scaling
     if given.mode is ScalingMode.FIXED:
         return _fixed(document)
-    floor, said = given.min_connections or 1, given.max_connections or _ceiling(document)
-    if said is not None and said < floor:
+    floor, requested = given.min_connections or 1, given.max_connections or _ceiling(document)
+    if requested is not None and requested < floor:
         raise InvalidInput(
-            f"scaling: min_connections > max_connections ({floor} > {said}); a worker's ceiling is concurrent_connections here"
+            f"scaling: min_connections > max_connections ({floor} > {requested}); concurrent_connections is the max per worker"
         )
     return Scaling(
         mode=given.mode,
@@ -74,8 +74,8 @@ def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:
         max_workers=given.max_workers,
         min_connections=floor,
         max_connections=given.max_connections,
-        cap=said or max(floor, per_worker_cap(capacity)),
-        allocation=document.allocation or _usual_allocation(document, said),
+        cap=requested or max(floor, per_worker_cap(capacity)),
+        allocation=document.allocation or _default_allocation(document, requested),
     )
 
 
@@ -85,11 +85,11 @@ def _fixed(document: TemplateDocument) -> Scaling:
     if missing or given.min_workers is None or given.min_connections is None:
         named = " and ".join(f"scaling.{name}" for name in missing)
         raise InvalidInput(
-            f"{named}: FIXED mode needs both min_workers and min_connections (exactly so many workers with so many connections "
-            "each); give them, or use AUTO or BOUNDED"
+            f"{named}: FIXED mode needs both min_workers and min_connections (the exact numbers of workers and of connections "
+            "per worker); set them, or use AUTO or BOUNDED"
         )
     if document.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
-        return _searched(given.min_workers, given.min_connections, document.allocation or Allocation.SPREAD)
+        return _fixed_find_max(given.min_workers, given.min_connections, document.allocation or Allocation.SPREAD)
     return Scaling(
         mode=ScalingMode.FIXED,
         min_workers=given.min_workers,
@@ -99,8 +99,8 @@ def _fixed(document: TemplateDocument) -> Scaling:
     )
 
 
-def _searched(workers: int, connections: int, allocation: Allocation) -> Scaling:
-    """A search cannot hold its connections fixed: exactly so many workers share each step, up to so many connections each."""
+def _fixed_find_max(workers: int, connections: int, allocation: Allocation) -> Scaling:
+    """FIXED for find-max, which varies the connections: a fixed number of workers, with up to this many connections each."""
     return Scaling(
         mode=ScalingMode.BOUNDED,
         min_workers=workers,
@@ -112,7 +112,7 @@ def _searched(workers: int, connections: int, allocation: Allocation) -> Scaling
 
 
 def _ceiling(document: TemplateDocument) -> int | None:
-    """A worker's, where ``concurrent_connections`` means that."""
+    """``concurrent_connections`` if it is the maximum per worker, as in QPS and find-max."""
     return None if document.load_mode is LoadMode.CONCURRENCY else document.concurrent_connections
 
 
@@ -120,14 +120,14 @@ def _least_workers(document: TemplateDocument) -> int:
     return document.scaling.min_workers or 1
 
 
-def _usual_allocation(document: TemplateDocument, ceiling: int | None) -> Allocation:
-    """Find-max fills each worker first where its ceiling was found, not said (C31)."""
+def _default_allocation(document: TemplateDocument, ceiling: int | None) -> Allocation:
+    """PACK for find-max if the template sets no maximum per worker; otherwise SPREAD."""
     packs = document.load_mode is LoadMode.FIND_MAX_CONCURRENCY and ceiling is None
     return Allocation.PACK if packs else Allocation.SPREAD
 
 
 def _connections(document: TemplateDocument, scaling: Scaling) -> int | None:
-    """CONCURRENCY: in all, and what FIXED says stands; else a worker's ceiling."""
+    """CONCURRENCY: the total, which FIXED overrides; otherwise the maximum per worker."""
     if document.load_mode is not LoadMode.CONCURRENCY:
         return scaling.cap if document.scaling.mode is ScalingMode.FIXED else document.concurrent_connections
     if scaling.mode is ScalingMode.FIXED:
@@ -167,12 +167,12 @@ def _find_max(document: TemplateDocument) -> FindMaxPlan:
 def _guardrails(document: TemplateDocument) -> Guardrails:
     given = document.guardrails
     fields = given.model_dump(exclude={"interval_seconds", "mode"})
-    usual = GuardrailMode.WARN if document.scaling.mode is ScalingMode.FIXED else GuardrailMode.SOFT
-    return replace(Guardrails(**fields), mode=given.mode or usual, interval=duration(given.interval_seconds))
+    default = GuardrailMode.WARN if document.scaling.mode is ScalingMode.FIXED else GuardrailMode.SOFT
+    return replace(Guardrails(**fields), mode=given.mode or default, interval=duration(given.interval_seconds))
 
 
 def _check_total(plan: RunPlan) -> None:
-    """CONCURRENCY within bounds: the connections must fit in."""
+    """CONCURRENCY: the connections must fit within the bounds."""
     most = plan.scaling.most_workers
     if plan.load_mode is not LoadMode.CONCURRENCY or most is None or plan.connections is None:
         return
@@ -190,8 +190,8 @@ def _check_reachable(plan: RunPlan, latency_ms: float | None) -> None:
     reachable = most * 1000 / latency_ms
     if reachable < plan.qps.target_qps:
         raise InvalidInput(
-            f"{_unreachable(plan)}: at {latency_ms:g} ms each they do {reachable:.0f} a second; lower target_qps, or raise "
-            "scaling.max_workers or scaling.max_connections"
+            f"{_unreachable(plan)}: at {latency_ms:g} ms each they reach {reachable:.0f} per second; lower target_qps, or "
+            "raise scaling.max_workers or scaling.max_connections"
         )
 
 
@@ -206,49 +206,49 @@ def _within(plan: RunPlan) -> str:
 
 
 def most_connections(plan: RunPlan) -> int | None:
-    """Over all workers together, as far as the bounds go; None: they do not end."""
+    """The maximum total over all workers; None: unlimited."""
     most = plan.scaling.most_workers
     return None if most is None else most * plan.scaling.cap
 
 
 def plan_warnings(document: TemplateDocument, plan: RunPlan) -> tuple[str, ...]:
-    """What of a plan may not be what its author meant."""
-    looks = (_product, _raised, _latency_needed, _unused, _searches_fixed)
-    found = [look(document, plan) for look in looks]
+    """Warnings about settings that may not be intended."""
+    checks = (_overridden, _above_capacity, _latency_needed, _unused, _searches_fixed)
+    found = [check(document, plan) for check in checks]
     return tuple(warning for warning in found if warning)
 
 
-def _product(document: TemplateDocument, plan: RunPlan) -> str | None:
-    said, stands = document.concurrent_connections, plan.connections
+def _overridden(document: TemplateDocument, plan: RunPlan) -> str | None:
+    requested, actual = document.concurrent_connections, plan.connections
     is_fixed = plan.scaling.mode is ScalingMode.FIXED and plan.load_mode is LoadMode.CONCURRENCY
-    if not is_fixed or said is None or said == stands:
+    if not is_fixed or requested is None or requested == actual:
         return None
     workers, each = plan.scaling.min_workers, plan.scaling.min_connections
-    return f"concurrent_connections is {said}, but FIXED says {workers} workers × {each} connections: {stands} stands"
+    return f"concurrent_connections is {requested}, but FIXED sets {workers} workers × {each} connections; using {actual}"
 
 
-def _raised(document: TemplateDocument, plan: RunPlan) -> str | None:
-    scaling, said = plan.scaling, document.scaling.max_connections or _ceiling(document)
+def _above_capacity(document: TemplateDocument, plan: RunPlan) -> str | None:
+    scaling, requested = plan.scaling, document.scaling.max_connections or _ceiling(document)
     if (
         document.scaling.mode is ScalingMode.FIXED
-        or said is not None
+        or requested is not None
         or scaling.cap > scaling.min_connections
         or scaling.cap == 1
     ):
         return None
-    return f"scaling.min_connections is {scaling.cap}, as much as a worker's host was found to take, or more"
+    return f"scaling.min_connections is {scaling.cap}, which is at or above the capacity of a worker's host"
 
 
 def _latency_needed(document: TemplateDocument, plan: RunPlan) -> str | None:
-    """The seeds would refuse this; only a latency can tell (C30). In their words where few operations are that quick."""
+    """Warn if the target needs a low latency and none is known: only a latency shows whether it can be reached."""
     most = most_connections(plan)
     if plan.load_mode is not LoadMode.QPS or most is None or document.expected_latency_ms or most >= plan.qps.target_qps:
         return None
     needed = most * 1000 / plan.qps.target_qps
     unknown = "no latency is known yet (expected_latency_ms)"
-    if needed <= _QUICK:
+    if needed <= _TYPICAL_LATENCY:
         return f"{_unreachable(plan)} unless operations take less than {needed:.3g} ms on average; {unknown}"
-    return f"{_within(plan)} takes operations of less than {needed:.3g} ms on average; {unknown}"
+    return f"{_within(plan)} needs operations of less than {needed:.3g} ms on average; {unknown}"
 
 
 def _unused(document: TemplateDocument, plan: RunPlan) -> str | None:
@@ -256,7 +256,7 @@ def _unused(document: TemplateDocument, plan: RunPlan) -> str | None:
     bounds = [name for name in ("max_workers", "max_connections") if getattr(given, name) is not None]
     if given.mode is not ScalingMode.FIXED or not bounds:
         return None
-    return f"{' and '.join(f'scaling.{name}' for name in bounds)} mean nothing in FIXED mode"
+    return f"{' and '.join(f'scaling.{name}' for name in bounds)}: not used in FIXED mode"
 
 
 def _searches_fixed(document: TemplateDocument, plan: RunPlan) -> str | None:

@@ -1,4 +1,4 @@
-"""What is wrong with a template, field by field, in words that say what was expected."""
+"""Error messages for invalid templates: which field, what was expected, what was found."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,17 +20,17 @@ _EXPECTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "int_from_float": lambda _: "a whole number",
     "float_type": lambda _: "a number",
     "float_parsing": lambda _: "a number",
-    "finite_number": lambda _: "a number that is not endless",
+    "finite_number": lambda _: "a finite number",
     "bool_type": lambda _: "true or false",
     "bool_parsing": lambda _: "true or false",
     "string_type": lambda _: "text",
     "list_type": lambda _: "a list",
     "tuple_type": lambda _: "a list of two numbers",
-    "too_long": lambda given: f"at most {given['max_length']} of them",
+    "too_long": lambda given: f"at most {given['max_length']} items",
     "dict_type": lambda _: "an object",
     "model_type": lambda _: "an object",
     "enum": lambda given: f"one of {given['expected']}",
-    "missing": lambda _: "it to be given",
+    "missing": lambda _: "a value (required)",
     "greater_than_equal": lambda given: f"{_number(given['ge'])} or more",
     "greater_than": lambda given: f"more than {_number(given['gt'])}",
     "less_than_equal": lambda given: f"{_number(given['le'])} or less",
@@ -45,7 +45,7 @@ def _number(bound: float) -> str:
 
 
 def problems_of(error: ValidationError, most: int) -> list[str]:
-    """The first so many, each as path, what was expected and what was got; what may be secret is not shown."""
+    """The first ``most`` errors, each with path, expected and found value; possible secrets are not shown."""
     return [_problem(each) for each in error.errors(include_url=False)[:most]]
 
 
@@ -54,17 +54,17 @@ def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return f"{path}: {unknown(tuple(map(str, error['loc'])))}"
     if error["type"] == "value_error":
-        return _said(path, str(error["ctx"]["error"]), error["input"])
+        return _check_message(path, str(error["ctx"]["error"]), error["input"])
     expected = _EXPECTED.get(error["type"])
     wanted = expected(error.get("ctx", {})) if expected else str(error["msg"])
     return f"{path or 'the template'}: expected {wanted}{_got(path, error['input'])}"
 
 
-def _said(path: str, said: str, given: Any) -> str:
-    """What a check of ours says; one that names a field names it within the block it looked at."""
-    if not path or _NAMED.match(said):
-        return f"{path}.{said}".lstrip(".")
-    return f"{path}: {said}{_got(path, given)}"
+def _check_message(path: str, message: str, given: Any) -> str:
+    """The message of a custom validator; if it names a field, that is relative to the validated block."""
+    if not path or _NAMED.match(message):
+        return f"{path}.{message}".lstrip(".")
+    return f"{path}: {message}{_got(path, given)}"
 
 
 def _got(path: str, given: Any) -> str:
@@ -74,9 +74,9 @@ def _got(path: str, given: Any) -> str:
 
 
 def unknown(path: tuple[str, ...]) -> str:
-    """That there is no such field, and which one was meant."""
+    """The message for an unknown field, with a suggestion."""
     if "passw" in path[-1].lower():
-        return "passwords are not kept in templates; give it in DRUMBEAT_TARGET_PASSWORD"
+        return "passwords are not stored in templates; set DRUMBEAT_TARGET_PASSWORD"
     meant = near(path)
     if meant:
         return f"there is no such field; did you mean {meant}?"
@@ -84,7 +84,7 @@ def unknown(path: tuple[str, ...]) -> str:
 
 
 def near(path: tuple[str, ...]) -> str | None:
-    """The field a path most likely means: the same name elsewhere, else one in the same place that looks like it."""
+    """The field that a path most likely means: the same name elsewhere, else a similar name."""
     name = path[-1].lower()
     if elsewhere := [field for field in FIELDS if field.rpartition(".")[2] == name]:
         return elsewhere[0]
@@ -108,7 +108,7 @@ def _siblings(path: Sequence[str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The block a field holds, alone, in a list or by name."""
+    """The block type of a field: directly, in a list or in a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in get_args(annotation) if (found := _model_in(inner))), None)
@@ -122,4 +122,4 @@ def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from _fields(inner, f"{prefix}{name}.")
 
 
-FIELDS: tuple[str, ...] = tuple(_fields(TemplateDocument))  #: every path but those inside lists and by kind
+FIELDS: tuple[str, ...] = tuple(_fields(TemplateDocument))  #: every path except inside lists and mappings

@@ -1,4 +1,4 @@
-"""Settling a template's workload on its database, once, before the run: every worker then reads the same statements."""
+"""Resolves a template's workload against its database once, before the run, so that all workers run the same statements."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,20 +16,20 @@ from drumbeat.bench.workloads.standard import standard
 from drumbeat.bench.workloads.value_pools import sample_pools
 from drumbeat.core.errors import InvalidInput
 
-_SAMPLED_FOR = 100  #: connections: pools are kept in the run's row, so they are of the smallest size
-_DENSE = 0.9  #: with this share of its keys taken, a table needs no pool of them
+_SAMPLED_FOR = 100  #: connections; pools are stored in the run's row, so they have the smallest size
+_DENSE = 0.9  #: if this share of the key range is used, random keys replace a pool
 
 
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
-    """The template with its workload as ``load_of`` takes it: SQL made for its table, new keys above those that are there.
+    """The template with its workload as ``load_of`` reads it: generated SQL, and new keys above the existing ones.
 
-    A standard workload stays a name where nothing of it depends on what is in the database. Raises InvalidInput.
+    A standard workload stays a name if nothing in it depends on the database's content. Raises InvalidInput.
     """
     load = await _load(document, target)
-    settled = replace(await above_what_is_there(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
-    if document.workload.standard and (settled == load or not can_be_written(settled)):
+    final = replace(await above_what_is_there(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
+    if document.workload.standard and (final == load or not can_be_written(final)):
         return document
-    return document.model_copy(update={"workload": written(settled)})
+    return document.model_copy(update={"workload": written(final)})
 
 
 async def _load(document: TemplateDocument, target: Target) -> Load:
@@ -43,7 +43,7 @@ async def _load(document: TemplateDocument, target: Target) -> Load:
     if workload.preset:
         subject = await _subject(document, target)
         return generate(workload.name or workload.preset, subject, PRESETS[workload.preset]).load
-    raise InvalidInput("workload: expected standard, operations, preset or custom_*_query; there is nothing to do")
+    raise InvalidInput("workload: expected standard, operations, preset or custom_*_query, got none of them")
 
 
 async def _standard(name: str, scale: float, target: Target) -> Load:
@@ -54,7 +54,7 @@ async def _standard(name: str, scale: float, target: Target) -> Load:
 
 
 async def _operations(document: TemplateDocument, target: Target) -> Load:
-    """As they are, {table} put in."""
+    """The template's operations, with {table} replaced."""
     load = load_of(document.workload.model_dump(mode="json", exclude_none=True))
     for table in sorted(_tables_of_new_keys(load)):
         await target.describe(table)
@@ -78,12 +78,12 @@ async def _subject(document: TemplateDocument, target: Target) -> Subject:
     described = await target.describe(_table(document))
     pools = await sample_pools(target, described, _SAMPLED_FOR, document.seed or 0)
     if _is_dense(described):
-        pools = replace(pools, keys=(), rows={name: kept for name, kept in pools.rows.items() if name != described.key})
+        pools = replace(pools, keys=(), rows={name: values for name, values in pools.rows.items() if name != described.key})
     return Subject(table=described, pools=pools, words=words_of(target.traits.name))
 
 
 def _is_dense(table: TableDescription) -> bool:
-    """Whether a key by chance is nearly always there, so that bounds say as much as a list."""
+    """Whether nearly every key between the bounds exists, so that random keys can replace a pool."""
     key = next((column for column in table.columns if column.name == table.key), None)
     if key is None or key.type not in LARGEST or table.key_low is None or table.key_high is None:
         return False
@@ -92,5 +92,5 @@ def _is_dense(table: TableDescription) -> bool:
 
 def _table(document: TemplateDocument) -> str:
     if not document.table:
-        raise InvalidInput("workload.table: expected the table that the SQL is for; give it there or as target.table")
+        raise InvalidInput("workload.table: expected the table for the SQL; set it here or in target.table")
     return document.table

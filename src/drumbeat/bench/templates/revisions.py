@@ -1,4 +1,4 @@
-"""Kept templates and their revisions: of two who change the same one, the second is told."""
+"""Stored templates and their revisions, to detect concurrent changes."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ _SAVED_WITHIN = timedelta(seconds=10)
 
 
 def whole(template: Template) -> dict[str, Any]:
-    """A kept template as one document."""
+    """A stored template as one document."""
     about = {"name": template.name, "description": template.description, "tags": list(template.tags)}
     return {**template.config, **{name: value for name, value in about.items() if value}}
 
 
 def row_of(template_id: str, name: str, document: TemplateDocument) -> Template:
-    """A document as a template to be kept. Raises InvalidInput when it holds a password."""
+    """The row of a document for the store. Raises InvalidInput if it contains a password."""
     return Template(
         template_id=template_id,
         name=name,
@@ -31,22 +31,22 @@ def row_of(template_id: str, name: str, document: TemplateDocument) -> Template:
 
 
 def revision(template: Template) -> str:
-    """The same as long as nobody has changed a template; being used is no change."""
+    """A hash that changes whenever the template changes; using the template does not change it."""
     return hashlib.sha256(json.dumps(whole(template), sort_keys=True).encode()).hexdigest()[:32]
 
 
 async def save_if(store: Store, owner: str, template: Template, seen: str) -> Template:
-    """Save a change of the revision that was seen. Raises StaleWrite when it is no longer the last, or is being changed.
+    """Save a template if its stored revision is still ``seen``. Raises StaleWrite if it was changed or is being changed.
 
-    One at a time: the lease keeps another who has seen the same from saving between the look and the save.
+    The lease prevents another save between the check and this save.
     """
     lease = await store.leases.acquire(f"template/{template.template_id}", owner, _SAVED_WITHIN)
     if lease is None:
-        raise StaleWrite(f"template {template.name!r} is being changed by somebody else; look at it again in a moment")
+        raise StaleWrite(f"template {template.name!r} is being changed by someone else; reload it in a moment")
     try:
-        kept = await store.templates.get(template.template_id)
-        if revision(kept) != seen:
-            raise StaleWrite(f"template {kept.name!r} was changed by somebody else meanwhile; look at it again, then change it")
+        stored = await store.templates.get(template.template_id)
+        if revision(stored) != seen:
+            raise StaleWrite(f"template {stored.name!r} was changed by someone else meanwhile; reload it and try again")
         return await store.templates.save(template)
     finally:
         await store.leases.release(lease)

@@ -1,4 +1,4 @@
-"""What a run's row keeps: the template as it was, the plan made from it, and the workload as workers read it."""
+"""The configuration stored in a run's row: the template, its plan, and the workload for the workers."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from drumbeat.core.errors import InvalidInput
 
 
 def run_config(document: TemplateDocument, plan: RunPlan) -> dict[str, Any]:
-    """The configuration of a run, for ``runs.config``. Raises InvalidInput naming every field a run needs and has not.
+    """The configuration of a run, for ``runs.config``. Raises InvalidInput that names every missing field.
 
-    A template whose SQL depends on its table (preset, custom_*_query, {table}) is settled by ``resolved`` before.
+    A template whose SQL depends on its table (preset, custom_*_query, {table}) must be resolved by ``resolved`` first.
     """
     config = document.to_json()
     check_complete(document)
@@ -28,12 +28,12 @@ def run_config(document: TemplateDocument, plan: RunPlan) -> dict[str, Any]:
 
 
 def missing_fields(document: TemplateDocument) -> tuple[str, ...]:
-    """What a run needs and a template may lack."""
+    """The fields that a run needs and the template lacks."""
     found = []
     if not document.target.url:
         named = document.target.connection
         found.append(
-            f"target.url: expected the URL of the connection {named!r}; look it up first"
+            f"target.url: expected the URL of the connection {named!r}, got none; look up the connection first"
             if named
             else "target.url: expected the URL of the database under test (or target.connection, a stored one)"
         )
@@ -43,22 +43,22 @@ def missing_fields(document: TemplateDocument) -> tuple[str, ...]:
 
 
 def check_complete(document: TemplateDocument) -> None:
-    """Raise InvalidInput naming what a run needs and the template lacks."""
+    """Raise InvalidInput that names every field that a run needs and the template lacks."""
     if missing := missing_fields(document):
         raise InvalidInput("\n  ".join(["this template cannot be run yet:", *missing]))
 
 
 def with_url(document: TemplateDocument, url: str) -> TemplateDocument:
-    """The template on the database at a URL: what a stored connection's name stands for."""
+    """The template with this target URL, such as that of its stored connection."""
     return document.model_copy(update={"target": document.target.model_copy(update={"url": url})})
 
 
 def workload_block(document: TemplateDocument) -> dict[str, Any]:
-    """The workload as ``load_of`` takes it."""
+    """The workload as ``load_of`` reads it."""
     workload = document.workload
     block = workload.model_dump(mode="json", exclude_none=True)
     if not workload.standard and not workload.operations:
-        raise InvalidInput("workload: its SQL is made for its table and has not been yet; call resolved() with the target open")
+        raise InvalidInput("workload: its SQL is not generated yet; call resolved() with the open target first")
     if any("{table}" in statement.sql for each in load_of(block).operations for statement in each.statements):
-        raise InvalidInput("workload.operations: {table} has not been replaced yet; call resolved() with the target open")
+        raise InvalidInput("workload.operations: {table} has not been replaced yet; call resolved() with the open target first")
     return block

@@ -1,4 +1,4 @@
-"""Other spellings of a template's fields, the seeds' among them: each is moved to where its one canonical name is."""
+"""Older and alternative names of template fields, and their translation to the canonical names."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -10,7 +10,7 @@ from drumbeat.core.plain import shown
 
 Path = tuple[str, ...]
 
-_STEPS = {"start_concurrency": "start_connections", "concurrency_increment": "connections_increment"}  #: C39
+_STEPS = {"start_concurrency": "start_connections", "concurrency_increment": "connections_increment"}
 
 
 def _spellings() -> Iterator[tuple[Path, Path]]:
@@ -48,9 +48,9 @@ _OBSOLETE: Mapping[Path, str] = dict.fromkeys(
 
 
 def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The fields under their canonical names, and what is wrong with how they were spelled."""
+    """The fields under their canonical names, and the problems found, such as contradictory names."""
     tree: dict[str, Any] = {name: deepcopy(value) for name, value in fields.items() if value is not None or name not in _BLOCKS}
-    problems = [f"{'.'.join(path)}: {why}" for path, why in _OBSOLETE.items() if _take(tree, path) is not _NOTHING]
+    problems = [f"{'.'.join(path)}: {reason}" for path, reason in _OBSOLETE.items() if _take(tree, path) is not _NOTHING]
     adaptive = tree.pop("autoscale_enabled", None)
     for old, new in SPELLINGS.items():
         value = _take(tree, old)
@@ -61,7 +61,7 @@ def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def canonical_path(path: Path) -> Path:
-    """Where a setting is, by any of its spellings."""
+    """The canonical path of a field."""
     return SPELLINGS.get(path, path)
 
 
@@ -69,29 +69,29 @@ _NOTHING = object()
 
 
 def _take(tree: dict[str, Any], path: Path) -> Any:
-    """What is there, taken out."""
-    place: Any = tree
+    """Remove and return the value at a path."""
+    node: Any = tree
     for name in path[:-1]:
-        place = place.get(name) if isinstance(place, dict) else None
-    return place.pop(path[-1], _NOTHING) if isinstance(place, dict) else _NOTHING
+        node = node.get(name) if isinstance(node, dict) else None
+    return node.pop(path[-1], _NOTHING) if isinstance(node, dict) else _NOTHING
 
 
 def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
-    """Put it under its canonical name. A block that is no object is left for the document to refuse."""
-    place: Any = tree
+    """Store a value under its canonical name. A block that is not an object is left for the document's validation."""
+    node: Any = tree
     for name in new[:-1]:
-        place = place.setdefault(name, {}) if isinstance(place, dict) else None
-    if not isinstance(place, dict):
+        node = node.setdefault(name, {}) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
         return []
-    if place.setdefault(new[-1], value) != value:
+    if node.setdefault(new[-1], value) != value:
         return [
-            f"{'.'.join(old)}: means {'.'.join(new)}, which is {shown(place[new[-1]])}, not {shown(value)}; keep one of them"
+            f"{'.'.join(old)}: means {'.'.join(new)}, which is {shown(node[new[-1]])}, not {shown(value)}; remove one of them"
         ]
     return []
 
 
 def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
-    """``autoscale_enabled``: true is AUTO, false is FIXED with one worker. What is said in the new words stands."""
+    """Translate ``autoscale_enabled``: true is AUTO, false is FIXED with one worker. Newer fields take precedence."""
     if adaptive is None:
         return []
     if not isinstance(adaptive, bool):
@@ -108,7 +108,7 @@ def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
 
 
 def _fix(tree: Mapping[str, Any], scaling: dict[str, Any]) -> None:
-    """One process with all the connections, as it was before there was scaling."""
+    """One worker with all connections, as before scaling existed."""
     counts_all = str(tree.get("load_mode", LoadMode.CONCURRENCY)).upper() == LoadMode.CONCURRENCY
     connections = tree.get("concurrent_connections", 10 if counts_all else None)
     scaling.setdefault("min_workers", 1)

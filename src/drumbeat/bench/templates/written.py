@@ -1,4 +1,4 @@
-"""A load written down as a ``workload`` block, so that a run's row says exactly what its workers do: ``load_of`` backwards."""
+"""Converts a load to a ``workload`` block (the reverse of ``load_of``), so that a run's row shows what its workers do."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,12 +36,12 @@ _NAMES: Mapping[type[Any], str] = {
 
 
 def can_be_written(load: Load) -> bool:
-    """Whether every value has a name in a ``workload`` block; TPC-C's have not."""
+    """Whether every value can be expressed in a ``workload`` block; those of TPC-C cannot."""
     return all(type(value) in _NAMES for each in load.used for statement in each.statements for value in statement.values)
 
 
 def written(load: Load) -> WorkloadBlock:
-    """The load as operations. What has no weight is left out. Raises InvalidInput for values ``load_of`` has no name for."""
+    """The load as operations, without those of weight 0. Raises InvalidInput for values that cannot be expressed."""
     fields = {
         "name": load.name,
         "operations": [_operation(each) for each in load.used],
@@ -50,8 +50,8 @@ def written(load: Load) -> WorkloadBlock:
     try:
         return WorkloadBlock.model_validate(fields)
     except ValidationError as exc:
-        said = "; ".join(str(each["msg"]) for each in exc.errors(include_url=False))
-        raise InvalidInput(f"workload: {load.name} cannot be kept in a run: {said}") from exc
+        problems = "; ".join(str(each["msg"]) for each in exc.errors(include_url=False))
+        raise InvalidInput(f"workload: {load.name} cannot be stored in a run: {problems}") from exc
 
 
 def _operation(operation: Operation) -> dict[str, Any]:

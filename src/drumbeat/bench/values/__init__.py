@@ -1,1 +1,1 @@
-"""Random values and the order of operations: what templates, targets and the driver all draw from."""
+"""Random values and the order of operations, used by templates, targets and the driver."""

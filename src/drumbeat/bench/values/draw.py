@@ -1,4 +1,4 @@
-"""Where values come from: many at a time, each worker's apart from every other's by its slot."""
+"""Draws the values of operations, many at a time; a worker's slot keeps its values apart from other workers'."""
 
 import string
 from collections.abc import Callable, Sequence
@@ -31,52 +31,52 @@ from drumbeat.core.errors import InvalidInput
 
 Drawn = NDArray[Any]  #: one value per operation
 
-VIRTUAL_SLOTS = 64  #: fixed for a run, so that a worker's share does not depend on how many others there are, or will be
+VIRTUAL_SLOTS = 64  #: fixed, so that a worker's share does not depend on the number of workers
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="S1")
 
 
 @dataclass(slots=True)
 class Draw:
-    """One worker's chance and place: what its values are drawn by."""
+    """One worker's random generator and slot, from which its values are drawn."""
 
     slot: int
     chance: np.random.Generator
     now_us: Callable[[], int]
     slots: int = VIRTUAL_SLOTS
-    given: dict[int, range] = field(default_factory=dict)  #: by a NewKey's first: which of its keys were drawn last
+    drawn_keys: dict[int, range] = field(default_factory=dict)  #: by NewKey.first: the range of the keys drawn last
 
     def __post_init__(self) -> None:
         _check_slot(self.slot, self.slots)
 
     @classmethod
     def seeded(cls, slot: int, seed: int, now_us: Callable[[], int], slots: int = VIRTUAL_SLOTS) -> Self:
-        """The same values again for the same seed and slot; others for another slot."""
+        """Reproducible values: the same for the same seed and slot, different for each slot."""
         _check_slot(slot, slots)
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
-    def places(self, size: int, begin: int, count: int) -> Drawn:
-        """This slot's own places among ``size``, in turn: every ``slots``-th one, so that no other slot ever uses them."""
+    def positions(self, size: int, begin: int, count: int) -> Drawn:
+        """The next of this slot's positions in a list of ``size``: every ``slots``-th one, so that slots never overlap."""
         if size <= self.slot:
             raise InvalidInput(f"expected at least {self.slots} values to share among {self.slots} slots, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
         return self.slot + (begin + np.arange(count)) % own * self.slots
 
     def new_keys(self, value: NewKey, count: int) -> Drawn:
-        """Keys nobody was given before, whichever operation asks."""
-        begin = self.given.get(value.first, range(0)).stop
+        """Keys that were never drawn before, by any operation. Raises InvalidInput when the span is used up."""
+        begin = self.drawn_keys.get(value.first, range(0)).stop
         if begin + count > value.span:
-            raise InvalidInput(f"expected at most {value.span} new keys a worker, more were asked for; raise the span")
-        self.given[value.first] = range(begin, begin + count)
+            raise InvalidInput(f"expected at most {value.span} new keys per worker, but more are needed; raise the span")
+        self.drawn_keys[value.first] = range(begin, begin + count)
         first = value.first + self.slot * value.span + begin
         return np.arange(first, first + count, dtype=np.int64)
 
-    def settled(self, value: NewKey | None) -> int:
-        """How many new keys were given out long enough ago to be in the table: all before the last draw of them."""
-        return self.given.get(value.first, range(0)).start if value else 0
+    def likely_inserted(self, value: NewKey | None) -> int:
+        """How many new keys are probably in the table by now: all but those drawn last."""
+        return self.drawn_keys.get(value.first, range(0)).start if value else 0
 
 
 class ValueStream:
-    """Values of one placeholder, drawn in order; what was drawn is not drawn again where that matters."""
+    """The values of one placeholder, drawn in order."""
 
     def __init__(self, value: Value, draw: Draw) -> None:
         self._value = value
@@ -91,7 +91,7 @@ class ValueStream:
             _check_span(value, draw.slots)
 
     def next(self, count: int, earlier: Sequence[Drawn]) -> Drawn:
-        """The next values; ``earlier`` are those of the same operations' placeholders before this one."""
+        """The next values; ``earlier`` are the values of the same operations' previous placeholders."""
         begin, self._drawn = self._drawn, self._drawn + count
         match self._value:
             case KeyValue():
@@ -99,7 +99,7 @@ class ValueStream:
             case NewKey():
                 return self._draw.new_keys(self._value, count)
             case PoolValue():
-                return self._pool[self._draw.places(len(self._pool), begin, count)]
+                return self._pool[self._draw.positions(len(self._pool), begin, count)]
             case SameAs(index=index, plus=plus):
                 return earlier[index] + plus if plus else earlier[index]
             case Either(share=share):
@@ -108,7 +108,7 @@ class ValueStream:
             case Pick():
                 return self._pool[self._inner[0].next(count, earlier).astype(np.int64)]
             case _:
-                return _by_chance(self._value, self._draw, count)
+                return _random(self._value, self._draw, count)
 
     def _keys(self, value: KeyValue, begin: int, count: int) -> Drawn:
         keys = value.high - value.low + 1
@@ -116,7 +116,7 @@ class ValueStream:
             case Distribution.UNIFORM:
                 return self._draw.chance.integers(value.low, value.high + 1, count)
             case Distribution.SEQUENTIAL:
-                return value.low + self._draw.places(keys, begin, count)
+                return value.low + self._draw.positions(keys, begin, count)
             case Distribution.HOTSPOT:
                 return value.low + _hot(value, keys, self._draw.chance, count)
             case Distribution.ZIPFIAN:
@@ -130,8 +130,8 @@ class ValueStream:
         return self._zipf.ranks(self._draw.chance.random(count))
 
     def _newest(self, value: KeyValue, ranks: Drawn) -> Drawn:
-        """Counted back from this worker's newest inserted key; behind its oldest from ``high``."""
-        own = self._draw.settled(value.inserted)
+        """Keys counted back from this worker's newest inserted key, and from ``high`` once its own keys are used up."""
+        own = self._draw.likely_inserted(value.inserted)
         keys = value.high - (ranks - own)
         if value.inserted is None or not own:
             return keys
@@ -139,7 +139,7 @@ class ValueStream:
         return np.where(ranks < own, newest - ranks, keys)
 
 
-def _by_chance(value: Value, draw: Draw, count: int) -> Drawn:
+def _random(value: Value, draw: Draw, count: int) -> Drawn:
     match value:
         case RandomNumber(low=low, high=high, scale=scale):
             numbers = draw.chance.integers(low, high + 1, count)
@@ -154,21 +154,21 @@ def _by_chance(value: Value, draw: Draw, count: int) -> Drawn:
         case Now():
             return np.full(count, draw.now_us(), dtype=np.int64)
         case _:
-            raise InvalidInput(f"expected a value left to chance, got {value}")
+            raise InvalidInput(f"expected a random value, got {value}")
 
 
 def letters(chance: np.random.Generator, length: int, count: int) -> Drawn:
-    """Texts of letters and digits, as bytes."""
+    """Random texts of letters and digits, as bytes."""
     drawn = _LETTERS[chance.integers(0, len(_LETTERS), (count, length), dtype=np.uint8)]
     return drawn.view(f"S{length}").reshape(count).astype(object)
 
 
 def _hot(value: KeyValue, keys: int, chance: np.random.Generator, count: int) -> Drawn:
     hot = max(1, floor(keys * value.hot_share))
-    warm = chance.integers(0, hot, count)
+    in_hot = chance.integers(0, hot, count)
     if hot == keys:
-        return warm
-    return np.where(chance.random(count) < value.hot_load, warm, chance.integers(hot, keys, count))
+        return in_hot
+    return np.where(chance.random(count) < value.hot_load, in_hot, chance.integers(hot, keys, count))
 
 
 def _is_skewed(value: KeyValue) -> bool:

@@ -1,20 +1,20 @@
-"""Skewed chance: ranks by Zipf's law, and where among the keys the popular ones lie."""
+"""Skewed key distributions: Zipf ranks, and a fixed shuffle from ranks to keys."""
 
 from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
-_TABLE = 65_536  #: ranks with a chance of their own in a table; those behind it are so alike that an integral tells them apart
+_TABLE = 65_536  #: ranks whose probabilities are tabulated; later ranks use an integral
 _GOLDEN = 0.6180339887498949
 _SCRAMBLE = 0x9E3779B97F4A7C15
 
 
 class Zipf:
-    """Ranks from 0, rank r as often as 1/(r+1)^theta says.
+    """Draws ranks from 0; rank r has a probability proportional to 1/(r+1)^theta.
 
-    The quick method of Gray and others, which YCSB uses, gives the third rank a fifth too much. This one looks the first ranks
-    up and inverts an integral for the rest, and is right for every rank.
+    The fast method of Gray et al., which YCSB uses, draws the third rank a fifth too often. This one uses a table for the first
+    ranks and inverts an integral for the rest, and is right for every rank.
     """
 
     def __init__(self, keys: int, theta: float) -> None:
@@ -26,13 +26,13 @@ class Zipf:
     def ranks(self, chance: NDArray[np.float64]) -> NDArray[np.int64]:
         share = chance * self._total
         ranks = np.searchsorted(self._sums, share, side="right")
-        behind = ranks >= _TABLE
-        if self._keys > _TABLE and behind.any():
-            ranks[behind] = self._inverted(share[behind] - self._sums[-1])
+        beyond = ranks >= _TABLE
+        if self._keys > _TABLE and beyond.any():
+            ranks[beyond] = self._inverted(share[beyond] - self._sums[-1])
         return np.minimum(ranks, self._keys - 1)
 
     def _integral(self, keys: int) -> float:
-        """The sum of 1/i^theta from behind the table to ``keys``, each term by the integral around it."""
+        """The sum of 1/i^theta from the end of the table to ``keys``, approximated by an integral."""
         if keys <= _TABLE:
             return 0.0
         return float(((keys + 0.5) ** self._rest - (_TABLE + 0.5) ** self._rest) / self._rest)
@@ -43,9 +43,9 @@ class Zipf:
 
 
 def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
-    """Each rank at a place of its own among the keys, always the same one, neighbours far apart.
+    """Map each rank to its own key, always the same, with neighbouring ranks far apart.
 
-    Beyond four thousand million keys, where products no longer fit, two ranks may share a place.
+    With more than 2**32 keys, where products no longer fit, two ranks may share a key.
     """
     wide = ranks.astype(np.uint64)
     if keys <= 2**32:
@@ -56,7 +56,7 @@ def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
 
 
 def stride(size: int) -> int:
-    """A step that visits every one of ``size`` places once, and lands far from where it was."""
+    """A large step that visits each of ``size`` positions exactly once."""
     step = max(1, round(size * _GOLDEN))
     while gcd(step, size) != 1:
         step += 1

@@ -1,11 +1,11 @@
-"""An exact mix: smooth weighted round-robin, so that every hundred operations hold each kind as often as its weight says."""
+"""An exact mix by smooth weighted round-robin: every hundred operations have each kind as often as its weight."""
 
 from collections.abc import Sequence
 from math import gcd
 
 
 def cycle(weights: Sequence[int]) -> list[int]:
-    """One round of the mix as indices, evenly interleaved; repeated, it gives each index its weight's share exactly."""
+    """One round of the mix as indices, evenly interleaved; repeated, each index gets exactly its share."""
     shared = gcd(*weights) or 1
     shares = [weight // shared for weight in weights]
     total, current = sum(shares), [0] * len(shares)

@@ -1,1 +1,1 @@
-"""One bench worker: it drives its share of a run's load and records what it measured."""
+"""A bench worker: generates its share of a run's load and records what it measures."""

@@ -1,4 +1,4 @@
-"""A bench worker put together: from a run's configuration to a load that is ready to start."""
+"""Builds a bench worker's workload from a run's configuration."""
 
 import socket
 import time
@@ -39,7 +39,7 @@ _MOST_CONNECTIONS = 1000
 def bench_workload(
     store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock, vault: Vault | None = None
 ) -> BenchWorkload:
-    """One worker's share of a run. The vault opens the password of a stored connection, if the run names one."""
+    """One worker's share of a run. The vault decrypts the password of a stored connection, if the run names one."""
     keeper = StoreKeeper(store, run_id, worker_id)
     connections = ConnectionService(store, vault or Vault())
     build = partial(
@@ -49,7 +49,7 @@ def bench_workload(
 
 
 async def _first_target(store: Store, run_id: RunId, worker_id: WorkerId) -> int:
-    """What this worker was told to hold before it joined."""
+    """The number of connections that this worker should open before it reports ready."""
     return (await store.workers.get(PoolId(run_id), worker_id)).target
 
 
@@ -82,12 +82,12 @@ async def _build(
 
 
 def target_url(config: Mapping[str, Any]) -> str:
-    """Where the database under test is. Raises InvalidInput when the URL holds a password: a run is kept in the store."""
+    """The URL of the database under test. Raises InvalidInput if it holds a password, as that must not be in a run's row."""
     url = _block(config, "target").get("url")
     if not isinstance(url, str) or not url:
         raise InvalidInput("target.url: expected the URL of the database under test")
     if urlsplit(url).password:
-        raise InvalidInput("target.url: holds a password, and runs are kept in the store; give it in DRUMBEAT_TARGET_PASSWORD")
+        raise InvalidInput("target.url: holds a password, which must not be stored with a run; set DRUMBEAT_TARGET_PASSWORD")
     return url
 
 
@@ -112,12 +112,12 @@ def _executions(config: Mapping[str, Any], folder: Path, kinds: list[str], clock
 def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     block = config.get(name)
     if not isinstance(block, Mapping):
-        raise InvalidInput(f"expected the run's configuration to have a {name!r} block, got {block!r}")
+        raise InvalidInput(f"expected a {name!r} block in the run's configuration, got {block!r}; create the run again")
     return block
 
 
 class StoreKeeper:
-    """Keeps a worker's results and files in the store."""
+    """Writes a worker's results and files to the store."""
 
     def __init__(self, store: Store, run_id: RunId, worker_id: WorkerId) -> None:
         self._store = store
@@ -143,7 +143,7 @@ class StoreKeeper:
             )
 
     async def finished(self, final: Final) -> None:
-        kept = {row.kind: row for row in await self._store.results.list(self._run_id) if row.worker_id == self._worker_id}
+        stored = {row.kind: row for row in await self._store.results.list(self._run_id) if row.worker_id == self._worker_id}
         now = await self._store.now()
         whole = Result(
             run_id=self._run_id,
@@ -157,7 +157,7 @@ class StoreKeeper:
             qps=final.tally.operations / final.seconds if final.seconds else None,
             latency=final.tally.response,
             custom_metrics=final.extra,
-            started_at=kept[None].started_at if None in kept else None,
+            started_at=stored[None].started_at if None in stored else None,
             ended_at=now,
         )
         kinds = [self._of_kind(name, kind, final) for name, kind in final.tally.by_kind().items()]

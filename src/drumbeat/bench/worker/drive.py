@@ -1,4 +1,4 @@
-"""One process, no orchestrator: drive a target for a while and say how it went."""
+"""``bench drive``: one process without an orchestrator loads a database for a while and reports the result."""
 
 import asyncio
 import logging
@@ -35,19 +35,19 @@ from drumbeat.runtime.timeouts import pause
 
 log = logging.getLogger(__name__)
 
-_STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
-_LOOKED_EVERY = timedelta(milliseconds=20)
+_STALLED = timedelta(seconds=15)  #: without a new connection: no more are expected
+_POLLED_EVERY = timedelta(milliseconds=20)
 _DRAIN = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveSettings:
-    """How to drive."""
+    """The settings of ``bench drive``."""
 
     connections: int = 8
     duration: timedelta = timedelta(seconds=30)
     warmup: timedelta = timedelta(seconds=2)
-    rate: float | None = None  #: operations a second, open loop; None: as fast as possible
+    rate: float | None = None  #: operations per second, open loop; None: as fast as possible
     seed: int | None = None
     executions: Path | None = None  #: a folder for Parquet files
     engine: EngineSettings = field(default_factory=EngineSettings)
@@ -55,25 +55,25 @@ class DriveSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveResult:
-    """How it went."""
+    """The result of ``bench drive``."""
 
     seconds: float
     tally: LoadTally
-    connections: int  #: asked for
-    held: int  #: on average while measuring
-    skipped: int  #: open loop: operations that were due and never sent
+    connections: int  #: requested
+    held: int  #: open, on average over the measurement
+    skipped: int  #: open loop: operations that were due but never sent
     client_cpu_us_per_op: float | None
     little: Mapping[str, float] | None
     client_limited: bool
-    marked_intervals: int  #: open loop: seconds that did not keep their schedule
+    marked_intervals: int  #: open loop: seconds in which operations were sent late
     failed_connects: int
-    server: Mapping[str, float]  #: what the server's own totals rose by
+    server: Mapping[str, float]  #: the increase of the server's own totals
     executions: Mapping[str, Any]
     warnings: tuple[str, ...]
     most_frequent_error: TopError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The promised fields first."""
+        """The result as JSON; the documented fields come first."""
         response = _response(self.tally)
         return {
             "throughput": self.tally.operations / self.seconds if self.seconds else 0.0,
@@ -107,7 +107,7 @@ class DriveResult:
 
 
 def _response(tally: LoadTally | KindTally) -> dict[str, Any]:
-    """Response times; the shortest is of an operation that went well, and not known where none did."""
+    """Response times. The shortest is that of a successful operation, and unknown if there was none."""
     found = figures(tally.response)
     return found if tally.service.count else found | {"min_ms": None}
 
@@ -120,7 +120,7 @@ async def drive_url(
     on_note: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> DriveOutcome:
-    """Drive the database at a URL with a standard workload, at the longest until ``stop``; a note is told as it is made."""
+    """Load the database at a URL with a standard workload, or until ``stop`` is set. ``on_note`` gets notes as they arise."""
     chosen = standard(request.workload, request.scale)
     settings = DriveSettings(
         connections=request.connections,
@@ -131,7 +131,7 @@ async def drive_url(
         executions=Path(request.record) if request.record else None,
         engine=EngineSettings(limit=request.limit, most_connections=max(request.connections, 1)),
     )
-    check_recording(settings.executions)  # before anything is asked of the database
+    check_recording(settings.executions)  # before the database is opened
     async with open_target(url) as target:
         watcher = Watcher(
             on_interval=lambda interval: on_progress(_progress(interval)),
@@ -142,14 +142,14 @@ async def drive_url(
         for note in small:
             watcher.on_note(note)
         result = await drive(target, chosen.load, settings, clock, watcher)
-    told = replace(result, warnings=(*small, *result.warnings))
-    return DriveOutcome(figures=told.to_json(), warnings=told.warnings)
+    complete = replace(result, warnings=(*small, *result.warnings))
+    return DriveOutcome(figures=complete.to_json(), warnings=complete.warnings)
 
 
 async def prepare_url(
     url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]
 ) -> None:
-    """Create and load a standard workload's tables at a URL."""
+    """Create and fill the tables of a standard workload in the database at a URL."""
     chosen = standard(workload, scale)
     async with open_target(url) as target:
         await prepare(target, chosen, fresh=fresh, on_progress=on_progress)
@@ -170,7 +170,7 @@ def _progress(interval: DriverInterval) -> DriveProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Who watches a load, and may end it before its time."""
+    """Callbacks for intervals and notes of a load, and an event that ends it early."""
 
     on_interval: Callable[[DriverInterval], None] = lambda interval: None
     on_note: Callable[[str], None] = log.warning
@@ -180,7 +180,7 @@ class Watcher:
 async def drive(
     target: Target, load: Load, settings: DriveSettings, clock: Clock, watcher: Watcher | None = None
 ) -> DriveResult:
-    """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load when something is wrong with either."""
+    """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load if the load or the settings are wrong."""
     check_recording(settings.executions)
     await target.check(load)
     runner = _runner(target, await above_what_is_there(target, load), settings, clock)
@@ -189,16 +189,16 @@ async def drive(
         result, before = await _drive(runner, target, settings, clock, watcher or Watcher())
     finally:
         await runner.close()
-    totals = rise(before, await target.counters())  # only sessions that are closed have told the server all they did
+    totals = rise(before, await target.counters())  # complete only after the sessions are closed
     return _with_executions(replace(result, server=totals), runner.kept())
 
 
 def check_recording(folder: Path | None) -> None:
-    """Raise InvalidInput where a recording would overwrite an earlier one, or has no folder to be in."""
+    """Raise InvalidInput if the recording would overwrite an earlier one, or if its folder is a file."""
     if folder is None or not folder.exists():
         return
     if not folder.is_dir():
-        raise InvalidInput(f"--record: expected a folder, got the file {str(folder)!r}; name a folder, it is made if need be")
+        raise InvalidInput(f"--record: expected a folder, got the file {str(folder)!r}; name a folder, which may be new")
     if earlier := sorted(path.name for path in folder.glob("*.parquet")):
         raise InvalidInput(
             f"--record: expected a folder without a recording, got {str(folder)!r}, which holds an earlier one "
@@ -206,12 +206,13 @@ def check_recording(folder: Path | None) -> None:
         )
 
 
-def _with_executions(result: DriveResult, kept: Mapping[str, Any]) -> DriveResult:
-    """What is on disk is known once the last file is closed."""
+def _with_executions(result: DriveResult, recorded: Mapping[str, Any]) -> DriveResult:
+    """Adds the executions on disk, which are known only after the last file is closed."""
     warnings = [*result.warnings]
-    if kept.get("lost"):
-        warnings.append(f"{kept['lost']} executions were not kept: {kept['why']}; the other figures count every operation")
-    return replace(result, executions=kept, warnings=tuple(warnings))
+    if recorded.get("lost"):
+        lost = f"{recorded['lost']} executions were not recorded: {recorded['why']}"
+        warnings.append(f"{lost}; all other figures count every operation")
+    return replace(result, executions=recorded, warnings=tuple(warnings))
 
 
 def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -> LoadRunner:
@@ -228,7 +229,7 @@ def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -
 async def _drive(
     runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher
 ) -> tuple[DriveResult, Mapping[str, float]]:
-    """What was measured, and the server's totals before it."""
+    """The result of the measurement, and the server's totals before it."""
     watch = _Watch(runner, watcher)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
@@ -253,25 +254,25 @@ async def _drive(
 
 
 async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
-    """Wait for connections as long as more of them come. Answers with why there are too few; raises InvalidInput for none."""
+    """Wait as long as new connections open. Returns why there are too few, or None; raises InvalidInput if none opened."""
     most, since = 0, clock.elapsed()
     while (held := runner.engine.held) < connections and not watcher.stop.is_set():
         if held > most:
             most, since = held, clock.elapsed()
         if clock.elapsed() - since > _STALLED:
             why = _too_few(runner, connections)
-            watcher.on_note(f"{why}; going on with those")
+            watcher.on_note(f"{why}; continuing with these")
             return why
-        await clock.sleep(_LOOKED_EVERY)
+        await clock.sleep(_POLLED_EVERY)
     return None
 
 
 def _too_few(runner: LoadRunner, connections: int) -> str:
     samples = runner.engine.error_samples
-    said = f"; the database said: {samples[-1].message}" if samples and samples[-1].message else ""
-    why = f"only {runner.engine.held} of {connections} connections could be opened{said}"
+    error = f"; the database said: {samples[-1].message}" if samples and samples[-1].message else ""
+    why = f"only {runner.engine.held} of {connections} connections could be opened{error}"
     if not runner.engine.held:
-        raise InvalidInput(f"{why}; ask for fewer, or let the database have more")
+        raise InvalidInput(f"{why}; use fewer connections, or raise the database's limit")
     return why
 
 
@@ -282,7 +283,7 @@ def _fewer(runner: LoadRunner, connections: int) -> str | None:
 
 @dataclass(slots=True)
 class _Watch:
-    """One interval a second."""
+    """Collects one interval per second."""
 
     runner: LoadRunner
     watcher: Watcher
@@ -328,7 +329,7 @@ def _result(
 
 
 def held_on_average(intervals: Sequence[DriverInterval]) -> int:
-    """How many connections were held on average."""
+    """How many connections were open, on average."""
     return round(fmean(interval.held for interval in intervals)) if intervals else 0
 
 
@@ -337,7 +338,7 @@ def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int, sk
     if (why := off_because(little)) is not None:
         found.append(why)
     if limited:
-        found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")
+        found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to generate more load")
     if skipped:
         found.append(never_sent(skipped))
     if marked:

@@ -1,4 +1,4 @@
-"""What a bench worker does between START and STOP: drive its share of a run's load, and say exactly what it saw."""
+"""The workload of a bench worker between START and STOP: generates its share of a run's load and reports exact figures."""
 
 import asyncio
 import base64
@@ -23,15 +23,15 @@ from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 log = logging.getLogger(__name__)
 
 _FILED_EVERY = timedelta(seconds=1)
-_MOST_OWED = timedelta(seconds=1)  #: of operations a paced worker is behind with, before it is measured
-_AGAIN = timedelta(seconds=1)  #: after the store did not answer
-_STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
-_LOOKED_EVERY = timedelta(milliseconds=50)
+_MOST_OVERDUE = timedelta(seconds=1)  #: how far a paced worker may fall behind before the measurement
+_RETRY_AFTER = timedelta(seconds=1)  #: when the store did not answer
+_STALLED = timedelta(seconds=15)  #: without a new connection: no more are expected
+_POLLED_EVERY = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """What a worker's whole share came to."""
+    """The final figures of a worker."""
 
     tally: LoadTally
     seconds: float
@@ -40,25 +40,25 @@ class Final:
 
 
 class Keeper(Protocol):
-    """Who keeps what a worker found, beside its samples."""
+    """Stores a worker's results and files; its samples are stored elsewhere."""
 
     async def started(self, connections: int) -> None:
-        """Load is about to begin."""
+        """The load is about to begin."""
         ...
 
     async def filed(self, files: Sequence[ClosedFile]) -> None:
-        """More files of executions are closed."""
+        """These files of executions are closed."""
         ...
 
     async def finished(self, final: Final) -> None:
-        """It is over."""
+        """The load has ended, with these figures."""
         ...
 
 
 class BenchWorkload:
     """One worker's share of a run.
 
-    ``build`` opens the target, makes the runner and says how failures are told apart; it is called once, in ``prepare``.
+    ``build`` opens the target and makes the runner and the error classifier; it is called once, in ``prepare``.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class BenchWorkload:
         clock: Clock,
         first_target: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
-        """With ``first_target`` that many connections are open before this worker calls itself ready."""
+        """``first_target``: how many connections must be open before this worker reports ready; None: none."""
         self._build = build
         self._first_target = first_target
         self._keeper = keeper
@@ -77,26 +77,26 @@ class BenchWorkload:
         self._runner: LoadRunner | None = None
         self._classify: Classify = lambda outcome, sqlstate: None
         self._highest = 0
-        self._told = self._connects_told = 0
+        self._samples_reported = self._connects_reported = 0
         self._qps: float | None = None
         self._filed = 0
 
     @property
     def _running(self) -> LoadRunner:
         if self._runner is None:
-            raise InvalidInput("this worker's load is not prepared yet")
+            raise InvalidInput("expected a prepared workload, got one that is not; call prepare first")
         return self._runner
 
     async def prepare(self) -> None:
-        """Open the target, check every statement, make the connections it is to begin with."""
+        """Open the target, check every statement, open the first connections."""
         runner, self._classify = await self._build(self._stack)
         self._runner = runner
         await runner.open()
         if self._first_target is not None:
-            await self._hold(runner, await self._first_target())
+            await self._open_connections(runner, await self._first_target())
 
-    async def _hold(self, runner: LoadRunner, connections: int) -> None:
-        """Open connections and wait for them. Raises InvalidInput when the database will not have so many."""
+    async def _open_connections(self, runner: LoadRunner, connections: int) -> None:
+        """Open connections and wait for them. Raises InvalidInput if the database does not accept so many."""
         runner.set_target(connections, timedelta())
         most, since = 0, self._clock.elapsed()
         while (held := runner.engine.held) < connections:
@@ -104,17 +104,17 @@ class BenchWorkload:
                 most, since = held, self._clock.elapsed()
             if self._clock.elapsed() - since > _STALLED:
                 raise InvalidInput(_too_few(runner, connections))
-            await self._clock.sleep(_LOOKED_EVERY)
+            await self._clock.sleep(_POLLED_EVERY)
             runner.tick()
 
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         self._highest = target
-        await self._insist(lambda: self._keeper.started(target))
+        await self._store_with_retries(lambda: self._keeper.started(target))
         self._pace(qps)
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """In a paced run whoever is told no pace keeps the last, or has none: never as fast as possible."""
+        """Set the rate. In a paced run a worker without a new rate keeps its last one, or 0: it never runs at full speed."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps
@@ -130,7 +130,7 @@ class BenchWorkload:
 
     def measure(self) -> Measurement | None:
         interval = self._running.interval()
-        self._forget_old_debts()
+        self._drop_overdue()
         tally = interval.tally
         return Measurement(
             operations=tally.operations,
@@ -141,28 +141,28 @@ class BenchWorkload:
             extra=_extra(interval) | self._error_classes(tally) | self._new_error_samples() | self._new_failed_connects(),
         )
 
-    def _forget_old_debts(self) -> None:
-        """While connections are still being found for a pace, a controller wants it from now on, not the past made up for."""
+    def _drop_overdue(self) -> None:
+        """Drop operations overdue for too long: while the controller still looks for connections, only the rate counts."""
         if self._qps is not None:
-            self._running.forgive(self._qps * _MOST_OWED.total_seconds())
+            self._running.forgive(self._qps * _MOST_OVERDUE.total_seconds())
 
     def _error_classes(self, tally: LoadTally) -> dict[str, Any]:
-        """How many failed of each class; nothing where nothing failed."""
+        """How many operations failed, by class; empty if none failed."""
         classes: Counter[str] = Counter()
         for (outcome, sqlstate), count in tally.errors_by_state.items():
             classes[self._classify(outcome, sqlstate) or ErrorClass.FATAL] += count
         return {"error_classes": dict(classes)} if classes else {}
 
     def _new_error_samples(self) -> dict[str, Any]:
-        """The first failures of each class, told once."""
+        """The first failures of each class, each reported once."""
         samples = self._running.engine.error_samples
-        fresh, self._told = samples[self._told :], len(samples)
+        fresh, self._samples_reported = samples[self._samples_reported :], len(samples)
         return {"error_samples": [_sample_json(each) for each in fresh]} if fresh else {}
 
     def _new_failed_connects(self) -> dict[str, Any]:
-        """Attempts to connect that failed since the last look; nothing where none did."""
+        """Failed connection attempts since the last sample; empty if there were none."""
         failed = self._running.engine.failed_connects
-        fresh, self._connects_told = failed - self._connects_told, failed
+        fresh, self._connects_reported = failed - self._connects_reported, failed
         return {"failed_connects": fresh} if fresh else {}
 
     @property
@@ -180,7 +180,7 @@ class BenchWorkload:
         )
 
     async def ended(self) -> None:
-        """A load has no end of its own; this raises what made it impossible."""
+        """Runs until cancelled, as a load has no end; raises the error that stops it."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._file_executions())
             group.create_task(self._running.run())
@@ -194,17 +194,17 @@ class BenchWorkload:
         files = self._running.files
         fresh = files[self._filed :]
         if fresh:
-            await self._insist(lambda: self._keeper.filed(fresh))
+            await self._store_with_retries(lambda: self._keeper.filed(fresh))
             self._filed += len(fresh)
 
-    async def _insist(self, keep: Callable[[], Awaitable[None]]) -> None:
-        """Keep what nobody else knows. While the store is away try again, until this worker gives up as a whole."""
+    async def _store_with_retries(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write what only this worker knows. Retries while the store is unavailable, until the whole worker gives up."""
         while True:
             try:
-                return await keep()
+                return await write()
             except StoreUnavailable as exc:
-                log.warning("%s; trying again in %.0f s", exc, _AGAIN.total_seconds())
-            await self._clock.sleep(_AGAIN)
+                log.warning("could not store this worker's results: %s; retrying in %.0f s", exc, _RETRY_AFTER.total_seconds())
+            await self._clock.sleep(_RETRY_AFTER)
 
     async def drain(self, within: timedelta) -> DrainResult:
         abandoned = await self._running.drain(within)
@@ -218,7 +218,7 @@ class BenchWorkload:
                 await runner.close()
                 await self._file_new()
                 final = self._final(runner)
-                await self._insist(lambda: self._keeper.finished(final))
+                await self._store_with_retries(lambda: self._keeper.finished(final))
         finally:
             await self._stack.aclose()
 
@@ -238,17 +238,17 @@ class BenchWorkload:
         return Final(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
 
 
-def _too_few(runner: LoadRunner, wanted: int) -> str:
+def _too_few(runner: LoadRunner, target: int) -> str:
     samples = runner.engine.error_samples
-    said = f"; it said: {samples[-1].message}" if samples else ""
+    error = f"; the database said: {samples[-1].message}" if samples else ""
     return (
-        f"expected {wanted} connections, got {runner.engine.held} and no more for {_STALLED.total_seconds():g} s{said}; "
-        "ask for fewer, or let the database have more"
+        f"expected {target} connections, got {runner.engine.held} and no more for {_STALLED.total_seconds():g} s{error}; "
+        "use fewer connections, or raise the database's limit"
     )
 
 
 def _extra(interval: DriverInterval) -> dict[str, Any]:
-    """What a sample carries beside its counts: exact histograms by kind, and what the client itself cost."""
+    """What a sample carries besides its counts: exact histograms by kind, and the client's own cost."""
     cost = interval.cost
     return {
         "kinds": {

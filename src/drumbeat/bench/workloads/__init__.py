@@ -1,1 +1,1 @@
-"""What is sent to a database: operations, values, generated SQL and the standard workloads."""
+"""Workloads: operations, values, generated SQL and the standard benchmarks."""

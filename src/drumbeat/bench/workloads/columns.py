@@ -1,4 +1,4 @@
-"""What can be put into a column: values by its type and length, and the words a database wants around them."""
+"""Generated values for a column, by its type and length, and how a database writes names and arguments."""
 
 import re
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from drumbeat.bench.model import LARGEST, NewKey, Now, RandomNumber, RandomText,
 from drumbeat.bench.targets.interface import Column
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 
-LONGEST_TEXT = 32  #: what is generated for a text column that would take more
-_MOST = 1_000_000  #: what is generated for a number
-_SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: new keys for one worker; a run may use up 64 times that
-_FEWEST_KEYS = 10_000  #: with less room than this for each worker a run would soon be out of keys
-_SHORTEST_KEY = 16  #: shorter texts by chance would sooner or later be the same
+LONGEST_TEXT = 32  #: of a generated text, even if the column takes more
+_MOST = 1_000_000  #: the largest generated number
+_SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: new keys per worker; there may be 64 workers
+_FEWEST_KEYS = 10_000  #: with fewer keys per worker, a run would soon run out of keys
+_SHORTEST_KEY = 16  #: shorter random texts would collide sooner or later
 
 _SIZES = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TEXTS = frozenset(
@@ -26,10 +26,10 @@ _DECIMALS = frozenset({"numeric", "decimal", "dec", "number"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How a database wants names and arguments written."""
+    """A database's SQL dialect: how names are quoted and arguments are cast."""
 
     quote: str = '"'
-    casts: Mapping[ValueType, frozenset[str]] | None = None  #: the types that take an argument as it is; others need a cast
+    casts: Mapping[ValueType, frozenset[str]] | None = None  #: the types that take an argument without a cast; None: all do
 
 
 _POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
@@ -44,25 +44,25 @@ WORDS: Mapping[str, Words] = {"postgresql": Words(casts=_POSTGRESQL), "mysql": W
 
 
 def words_of(target: str) -> Words:
-    """By a target's name; standard SQL's where nothing else is known."""
+    """The dialect of a target by its name; standard SQL for unknown targets."""
     return WORDS.get(target, Words())
 
 
 def named(name: str, words: Words) -> str:
-    """A column's name, or a table's with its schema, quoted part by part."""
+    """A column's or table's name in quotes; schema and table are quoted separately."""
     quote = words.quote
     return ".".join(quote + part.replace(quote, quote * 2) + quote for part in name.split("."))
 
 
-def argument(column: Column, place: int, words: Words) -> str:
-    """A placeholder that the column can be compared with without being changed itself, so that its index is used."""
+def argument(column: Column, number: int, words: Words) -> str:
+    """A placeholder, cast to the column's type if needed: the column itself is never cast, so that its index is used."""
     if words.casts is None or _base(column) in words.casts[column.type]:
-        return f"${place}"
-    return f"CAST(${place} AS {column.native_type})"
+        return f"${number}"
+    return f"CAST(${number} AS {column.native_type})"
 
 
 def generated(column: Column) -> Value | None:
-    """A value for the column, by its type and length; None where we know of none."""
+    """A value source for the column, by its type and length; None if its type is not supported."""
     base = _base(column)
     if base in _BOOLEANS:
         return RandomNumber(high=1)
@@ -78,13 +78,13 @@ def generated(column: Column) -> Value | None:
 
 
 def generated_key(column: Column, table: str, highest: int | None) -> Value | str:
-    """A key that is not there yet; or, where there can be none, why."""
+    """A source of new keys for the column; or the reason why there is none."""
     if column.type in LARGEST:
         return _next_key(column, table, highest)
     value = _text(column) if column.type is ValueType.TEXT else None
     if isinstance(value, RandomUuid) or (isinstance(value, RandomText) and value.length >= _SHORTEST_KEY):
         return value
-    return f"its key {column.name} is {column.native_type}, of which no new ones can be made up"
+    return f"no new values can be generated for its key {column.name} of type {column.native_type}"
 
 
 def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
@@ -92,12 +92,12 @@ def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
     largest = _SMALL.get(_base(column), LARGEST[column.type])
     span = min(_SPANS[column.type], (largest - first) // VIRTUAL_SLOTS)
     if span < _FEWEST_KEYS:
-        return f"its key {column.name} is {column.native_type} and has reached {first - 1}; there is no room for new ones"
+        return f"its key {column.name} of type {column.native_type} has reached {first - 1}; there is no room for new keys"
     return NewKey(first=first, span=span, table=table, column=column.name, type=column.type)
 
 
 def _fraction(column: Column) -> RandomNumber:
-    """A number of two digits behind the point, or as many as the column keeps."""
+    """A number with two decimal places, or as many as the column keeps."""
     precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
     digits = 2 if precision is None else (scale or 0)
     most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)
@@ -113,7 +113,7 @@ def _text(column: Column) -> RandomText | RandomUuid | None:
 
 
 def _base(column: Column) -> str:
-    """The type's name in small letters, without its sizes and its sign."""
+    """The type's name in lower case, without sizes and signedness."""
     bare = re.sub(r"\(.*?\)|\b(un)?signed\b", " ", column.native_type.lower())
     return " ".join(bare.split())
 

@@ -1,4 +1,4 @@
-"""A load from plain data: what a run's configuration, a file or an API call says, checked and named where it is wrong."""
+"""Builds a load from the ``workload`` block of a run's configuration and checks its fields."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +16,9 @@ _OPERATION = ("kind", "weight", *_STATEMENT, "statements", "reads")
 
 
 def load_of(config: Mapping[str, Any]) -> Load:
-    """The load a ``workload`` block asks for: a standard one by name and scale, or operations of its own.
+    """The load of a ``workload`` block: a standard workload by name and scale, or a list of operations.
 
-    Raises InvalidInput naming the field.
+    Raises InvalidInput that names the invalid field.
     """
     if "standard" in config:
         load = standard(str(config["standard"]), float(config.get("scale", 1))).load
@@ -49,7 +49,7 @@ def _operation(number: int, fields: Any) -> Operation:
 
 
 def _statements(where: str, fields: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """The one statement of an operation, or those of its transaction."""
+    """The single statement of an operation, or the statements of its transaction."""
     several = fields.get("statements")
     if not several:
         return (_statement(where, fields, _OPERATION),) if fields.get("sql") else ()

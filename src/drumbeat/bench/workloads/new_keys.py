@@ -1,4 +1,4 @@
-"""New keys above those that are there: asked once, when a run begins, so that all its workers count from the same number."""
+"""Places new keys above the existing ones: read once when a run begins, so that all workers start from the same number."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,23 +13,23 @@ _HIGHEST = "SELECT MAX({column}) FROM {table}"
 
 
 async def above_what_is_there(target: Target, load: Load) -> Load:
-    """The load, its new keys beginning behind the highest key each table has now.
+    """The load with its new keys above the highest key that each table has now.
 
-    Whoever starts a run does this, once, and gives the answer to every worker: one that asked for itself, later, would begin
-    inside the ranges of those before it. Raises InvalidInput when a table has no room left for new keys.
+    This is done once when a run starts, and every worker gets the result: a worker that read the highest key later would use
+    keys in the ranges of other workers. Raises InvalidInput if a table has no room left for new keys.
     """
     return above(load, await highest_keys(target, load))
 
 
 async def highest_keys(target: Target, load: Load) -> dict[str, int]:
-    """The highest key of each column that new keys go to, by ``table.column``; a table without rows is left out."""
+    """The highest key of each column that gets new keys, by ``table.column``; tables without rows are left out."""
     found = {_name(key): await _highest(target, key) for key in sorted(_new_keys(load), key=repr)}
     return {name: highest for name, highest in found.items() if highest is not None}
 
 
 def above(load: Load, highest: Mapping[str, int]) -> Load:
-    """The load, its new keys beginning behind these."""
-    moved = {key: _behind(key, highest[_name(key)]) for key in _new_keys(load) if _name(key) in highest}
+    """The load with its new keys above these."""
+    moved = {key: _above_highest(key, highest[_name(key)]) for key in _new_keys(load) if _name(key) in highest}
     return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
 
 
@@ -51,13 +51,13 @@ async def _highest(target: Target, key: NewKey) -> int | None:
     return None if highest is None else int(highest)
 
 
-def _behind(key: NewKey, highest: int) -> NewKey:
-    """Above the highest, with a smaller span where the type has no room for the usual one."""
+def _above_highest(key: NewKey, highest: int) -> NewKey:
+    """Move new keys above the highest key; the span shrinks if the type has no room for it."""
     first = max(key.first, highest + 1)
     span = min(key.span, (LARGEST.get(key.type, 2**63 - 1) - first) // VIRTUAL_SLOTS)
     if span < 1:
         raise InvalidInput(
-            f"{key.table}.{key.column} has reached {highest} and there is no room for new keys; delete the highest"
+            f"{key.table}.{key.column} has reached {highest} and there is no room for new keys; delete the highest keys"
         )
     return replace(key, first=first, span=span)
 

@@ -1,11 +1,10 @@
-"""``bench prepare``: create a standard workload's tables and fill them. The only place that issues DDL against a target.
+"""``bench prepare``: create and fill a standard workload's tables. The only code that runs DDL on a target.
 
-Tables are filled one after the other, each in chunks that are added whole or not at all, so whatever stopped an earlier
-attempt, what it left tells where to go on:
+Tables are filled one after the other, in chunks that are added completely or not at all, so an interrupted attempt can resume:
 
-- rows are looked for by ranges of the key, and only those that are missing are added;
-- a table whose rows the load itself adds and removes is complete as soon as a table behind it has rows, and is then left alone.
-  Its number of rows no longer says anything, so a workload with such tables cannot grow: for another scale, prepare it afresh.
+- rows are checked by key range, and only missing rows are added;
+- a table whose rows the load adds and removes is complete once a later table has rows, and is then left alone. Its row count
+  says nothing any more, so a workload with such tables cannot grow: use ``fresh`` for another scale.
 """
 
 import logging
@@ -20,18 +19,18 @@ from drumbeat.core.errors import InvalidInput
 
 log = logging.getLogger(__name__)
 
-CHUNK = 50_000  #: rows added at once
+CHUNK = 50_000  #: rows per bulk insert
 
-Progress = Callable[[str, int, int], None]  #: a table, how many of its rows are there, how many there will be
+Progress = Callable[[str, int, int], None]  #: called with a table, its rows so far, and its rows in total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTable:
-    """What became of one table."""
+    """What ``prepare`` did with one table."""
 
     name: str
     created: bool
-    kept: int  #: rows that were there
+    kept: int  #: rows that existed already
     added: int
 
 
@@ -46,34 +45,34 @@ class PreparedReport:
         return sum(table.added for table in self.tables)
 
 
-def _silent(table: str, done: int, total: int) -> None:
-    """Nobody watches."""
+def _no_progress(table: str, done: int, total: int) -> None:
+    """Ignore progress."""
 
 
 async def prepare(
-    target: Target, standard: Scaled, *, fresh: bool = False, chunk: int = CHUNK, on_progress: Progress = _silent
+    target: Target, standard: Scaled, *, fresh: bool = False, chunk: int = CHUNK, on_progress: Progress = _no_progress
 ) -> PreparedReport:
-    """Make the workload's tables hold at least their rows; ``fresh``: drop them before.
+    """Create the workload's tables and add missing rows; ``fresh``: drop the tables first.
 
-    Raises InvalidInput, having changed nothing, when a table of that name is not ours, or was prepared at another scale.
+    Raises InvalidInput before any change if a table of that name has other columns, or was prepared at another scale.
     """
-    there = {table.name for table in standard.tables if await _is_there(target, table)}
-    settled = frozenset[str]() if fresh else await _settled(target, standard, there)
+    existing = {table.name for table in standard.tables if await _exists(target, table)}
+    complete = frozenset[str]() if fresh else await _complete(target, standard, existing)
     if fresh:
-        await _drop(target, [table for table in reversed(standard.tables) if table.name in there])
-        there = set()
+        await _drop(target, [table for table in reversed(standard.tables) if table.name in existing])
+        existing = set()
     filler = _Filler(target, chunk, on_progress)
     reports = []
     for table in standard.tables:
-        created = table.name not in there
+        created = table.name not in existing
         if created:
             log.info("%s: creating %s", target.location, table.name)
             await target.define(table.ddl)
-        reports.append(await filler.fill(table, created=created, settled=table.name in settled))
+        reports.append(await filler.fill(table, created=created, complete=table.name in complete))
     return PreparedReport(tables=tuple(reports))
 
 
-async def _is_there(target: Target, table: StandardTable) -> bool:
+async def _exists(target: Target, table: StandardTable) -> bool:
     try:
         described = await target.describe(table.name)
     except InvalidInput:
@@ -82,7 +81,7 @@ async def _is_there(target: Target, table: StandardTable) -> bool:
     if found != set(table.columns):
         raise InvalidInput(
             f"expected {table.name} on {target.location} to have the columns {', '.join(table.columns)}, got "
-            f"{', '.join(sorted(found))}; it is not ours: rename it, or prepare in another database"
+            f"{', '.join(sorted(found))}; it is another table: rename it, or use another database"
         )
     return True
 
@@ -93,17 +92,17 @@ async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
     await target.define([f"DROP TABLE IF EXISTS {table.name}" for table in tables])
 
 
-async def _settled(target: Target, standard: Scaled, there: set[str]) -> frozenset[str]:
-    """The tables whose rows the load changes and that were complete before it ever ran."""
+async def _complete(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
+    """The complete tables whose rows the load changes. Raises InvalidInput if the scale differs."""
     if not any(table.changes and table.count for table in standard.tables):
         return frozenset()
-    counts = [await _count(target, table) if table.name in there else 0 for table in standard.tables]
-    last = max((place for place, count in enumerate(counts) if count), default=0)
-    for place, (table, count) in enumerate(zip(standard.tables, counts, strict=True)):
-        if not table.changes and (count > table.count or (count < table.count and place < last)):
+    counts = [await _count(target, table) if table.name in existing else 0 for table in standard.tables]
+    last = max((index for index, count in enumerate(counts) if count), default=0)
+    for index, (table, count) in enumerate(zip(standard.tables, counts, strict=True)):
+        if not table.changes and (count > table.count or (count < table.count and index < last)):
             raise InvalidInput(
                 f"expected {table.count} rows in {table.name}, as {standard.name} has at scale {standard.scale:g}, "
-                f"got {count}; it was prepared at another scale: use that one, or prepare afresh"
+                f"got {count}; it was prepared at another scale: use that scale, or prepare with --fresh"
             )
     return frozenset(table.name for table in standard.tables[:last] if table.changes)
 
@@ -113,17 +112,17 @@ async def _count(target: Target, table: StandardTable) -> int:
 
 
 class _Filler:
-    """Adds the rows that are missing."""
+    """Adds missing rows."""
 
     def __init__(self, target: Target, chunk: int, on_progress: Progress) -> None:
         self._target = target
         self._chunk = chunk
         self._on_progress = on_progress
 
-    async def fill(self, table: StandardTable, *, created: bool, settled: bool) -> PreparedTable:
+    async def fill(self, table: StandardTable, *, created: bool, complete: bool) -> PreparedTable:
         added = 0
-        self._on_progress(table.name, table.count if settled else 0, table.count)
-        for begin in () if settled else range(0, table.count, self._chunk):
+        self._on_progress(table.name, table.count if complete else 0, table.count)
+        for begin in () if complete else range(0, table.count, self._chunk):
             end = min(begin + self._chunk, table.count)
             rows = table.rows(begin, end) if created else await self._missing(table, begin, end)
             added += await self._target.load_rows(table.name, table.columns, rows) if rows else 0
@@ -131,7 +130,7 @@ class _Filler:
         return PreparedTable(name=table.name, created=created, kept=table.count - added, added=added)
 
     async def _missing(self, table: StandardTable, begin: int, end: int) -> Iterable[Sequence[Any]]:
-        """Those of the rows that are not there, by their keys."""
+        """The rows in this range whose keys are missing."""
         first, last = _key(table, begin), _key(table, end - 1)
         present = int((await self._target.fetch(*_in_range("SELECT COUNT(*)", table, first, last)))[0][0])
         if present >= end - begin:
@@ -142,16 +141,16 @@ class _Filler:
         keys = {
             tuple(row) for row in await self._target.fetch(*_in_range("SELECT " + ", ".join(table.key), table, first, last))
         }
-        return [row for row in rows if tuple(row[place] for place in table.key_places) not in keys]
+        return [row for row in rows if tuple(row[index] for index in table.key_places) not in keys]
 
 
 def _key(table: StandardTable, number: int) -> tuple[int, ...]:
     row = next(iter(table.rows(number, number + 1)))
-    return tuple(row[place] for place in table.key_places)
+    return tuple(row[index] for index in table.key_places)
 
 
 def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """A query over the keys from ``first`` to ``last``. The first column is bounded by itself too, for the index's sake."""
+    """A query over the keys from ``first`` to ``last``, with extra bounds on the first column so that its index is used."""
     lead, places = table.key[0], len(first)
     bounds = [
         f"{lead} >= $1 AND {lead} <= ${places + 1}",
@@ -161,9 +160,9 @@ def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: t
     return " ".join([select, "FROM", table.name, "WHERE", " AND ".join(bounds)]), (*first, *last)
 
 
-def _beyond(columns: Sequence[str], sign: str, place: int) -> str:
-    """Columns compared one after the other: (a > $1 OR (a = $1 AND (b >= $2)))."""
+def _beyond(columns: Sequence[str], sign: str, number: int) -> str:
+    """Compare a key of several columns: (a > $1 OR (a = $1 AND (b >= $2)))."""
     column, rest = columns[0], columns[1:]
     if not rest:
-        return f"({column} {sign}= ${place})"
-    return f"({column} {sign} ${place} OR ({column} = ${place} AND {_beyond(rest, sign, place + 1)}))"
+        return f"({column} {sign}= ${number})"
+    return f"({column} {sign} ${number} OR ({column} = ${number} AND {_beyond(rest, sign, number + 1)}))"

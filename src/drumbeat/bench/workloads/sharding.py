@@ -1,7 +1,7 @@
-"""Sharding: the keys are cut into partitions, and each worker asks for keys of its own partition alone. Pure.
+"""Sharding: divides the keys into partitions; each worker uses only the keys of its own partition. Pure.
 
-A worker's partition is its slot modulo how many there are. Only ``key`` values are bound to it: new keys and pools are apart by
-slot anyway.
+A worker's partition is its slot modulo the number of partitions. Sharding affects only ``key`` values: new keys and pools are
+divided by slot anyway.
 """
 
 import re
@@ -16,20 +16,20 @@ from drumbeat.core.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharding:
-    """How keys are cut into partitions."""
+    """How keys are divided into partitions."""
 
     partitions: int
-    column: str | None = None  #: only keys of statements that name it; None: all
-    low: int | None = None  #: what is cut; None: each key's own bounds
+    column: str | None = None  #: shard only statements that name this column; None: all
+    low: int | None = None  #: the first key of the range that is divided; None: each key's own bounds
     high: int | None = None
 
 
 def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
-    """What a template's or a run's ``sharding`` asks for; None: nothing. Raises InvalidInput."""
+    """The sharding of a template's or run's ``sharding`` block; None if it is not enabled. Raises InvalidInput."""
     if not block or not block.get("enabled"):
         return None
     if block.get("total_partitions") is None:
-        raise InvalidInput("sharding.total_partitions: expected how many partitions the keys are cut into, got none")
+        raise InvalidInput("sharding.total_partitions: expected how many partitions to divide the keys into, got none")
     low, high = block.get("key_range") or (None, None)
     if low is not None and high is not None and high - low + 1 < block["total_partitions"]:
         raise InvalidInput(
@@ -40,14 +40,14 @@ def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
 
 
 def sharded(load: Load, sharding: Sharding | None, slot: int) -> Load:
-    """The load of the worker in a slot. Raises InvalidInput for a key that its partition has none of."""
+    """The load of the worker in a slot. Raises InvalidInput if its partition has no key for an operation."""
     if sharding is None:
         return load
     return replace(load, operations=tuple(_operation(each, sharding, slot) for each in load.operations))
 
 
 def check_sharding(load: Load, sharding: Sharding | None) -> None:
-    """Raise InvalidInput where sharding would do nothing, or where some worker would have no key to ask for."""
+    """Raise InvalidInput if sharding would have no effect, or if a worker would have no keys."""
     if sharding is None:
         return
     if not any(_keys_of(load, sharding)):
@@ -105,8 +105,8 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
 
 
 def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
-    """The first and the last key of a slot's partition; ``low`` and ``high`` are cut where no range was given."""
+    """The first and last key of a slot's partition; ``low`` and ``high`` are divided if ``sharding`` has no range."""
     first = low if sharding.low is None else sharding.low
     count = (high if sharding.high is None else sharding.high) - first + 1
-    place = slot % sharding.partitions
-    return first + place * count // sharding.partitions, first + (place + 1) * count // sharding.partitions - 1
+    index = slot % sharding.partitions
+    return first + index * count // sharding.partitions, first + (index + 1) * count // sharding.partitions - 1

@@ -1,7 +1,7 @@
-"""The four canonical statements for any table, as far as the table allows them.
+"""Generates the four standard statements (point lookup, range scan, insert, update) for any table that allows them.
 
-A kind the table cannot have is left out with the reason; its weight goes to the others in proportion to theirs, so that the
-total stays 100 (whole numbers, by largest remainder; the earlier kind first where remainders are equal).
+A kind that the table does not allow is left out, with the reason. Its weight goes to the others in proportion to theirs, so
+that the total stays 100 (whole numbers, by largest remainder; the earlier kind wins a tie).
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ _CHANGED_FIRST = (ValueType.TEXT, ValueType.FLOAT, ValueType.INT, ValueType.BIGI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A load for one table, and what it could not have."""
+    """A load for one table, and the kinds that are left out."""
 
     load: Load
     left_out: Mapping[Kind, str]  #: with the reason
@@ -50,7 +50,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What statements are made from."""
+    """The table, values and SQL dialect that statements are generated from."""
 
     table: TableDescription
     pools: ValuePools = field(default_factory=ValuePools)
@@ -65,7 +65,7 @@ class Subject:
         return next((column for column in self.table.columns if column.name == self.table.time_column), None)
 
     def written(self, sql: str, **names: str) -> str:
-        """SQL with {table} and other names put in."""
+        """Replace {table} and other names in SQL."""
         for name, text in {"table": named(self.table.name, self.words), **names}.items():
             sql = sql.replace("{" + name + "}", text)
         return sql
@@ -77,11 +77,11 @@ class Subject:
         return ", ".join(self.name(column) for column in self.table.columns)
 
 
-Made = Statement | str  #: a statement, or why there is none
+Made = Statement | str  #: a statement, or the reason why there is none
 
 
 def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Generated:
-    """A load of the four kinds in these weights. Raises InvalidInput when the table can have none of those that are wanted."""
+    """A load of the four kinds with these weights. Raises InvalidInput if the table allows none of the requested kinds."""
     made = {kind: make(subject) for kind, make in _MAKERS.items()}
     left_out = {kind: reason for kind, reason in made.items() if isinstance(reason, str)}
     statements = {kind: statement for kind, statement in made.items() if isinstance(statement, Statement)}
@@ -94,11 +94,11 @@ def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Genera
 
 
 def shared_out(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, str]) -> dict[Kind, int]:
-    """The weights, made to total 100 in proportion."""
+    """Scale the weights in proportion to a total of 100."""
     total = sum(weights.values())
     if not total:
         reasons = "; ".join(f"{kind}: {reason}" for kind, reason in left_out.items())
-        raise InvalidInput(f"expected a table that can have one of the kinds asked for, got {table} ({reasons})")
+        raise InvalidInput(f"expected a table that allows one of the requested kinds, got {table} ({reasons})")
     exact = {kind: weight * 100 / total for kind, weight in weights.items()}
     shares = {kind: floor(share) for kind, share in exact.items()}
     by_remainder = sorted(shares, key=lambda kind: shares[kind] - exact[kind])
@@ -108,7 +108,7 @@ def shared_out(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, 
 
 
 def point_lookup(subject: Subject) -> Made:
-    """One row by its key."""
+    """Select one row by its key."""
     key, value = subject.key, _existing_key(subject)
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
@@ -122,13 +122,13 @@ def point_lookup(subject: Subject) -> Made:
 
 
 def range_scan(subject: Subject) -> Made:
-    """A hundred keys in a row where the key is a number, for that has an index; else a hundred rows from a moment on."""
+    """Scan a hundred consecutive keys if the key is a number, since that has an index; else a hundred rows from a time on."""
     key = subject.key
     if key is not None and key.type in LARGEST:
         return _key_range(subject, key)
     if subject.time is not None:
         return _time_range(subject, subject.time)
-    return f"{subject.table.name} has neither a key that is a number nor a time column"
+    return f"{subject.table.name} has neither a numeric key nor a time column"
 
 
 def _key_range(subject: Subject, key: Column) -> Made:
@@ -159,7 +159,7 @@ def _time_range(subject: Subject, time: Column) -> Made:
 
 
 def insert(subject: Subject) -> Made:
-    """A row with a new key and something in every column; columns we have nothing for are left to be null."""
+    """Insert a row with a new key and a value in every column; columns of unsupported types stay null."""
     values: dict[Column, Value] = {}
     for column in subject.table.columns:
         value = _inserted(subject, column)
@@ -170,7 +170,7 @@ def insert(subject: Subject) -> Made:
     sql = subject.written(
         "INSERT INTO {table} ({columns}) VALUES ({values})",
         columns=", ".join(subject.name(column) for column in values),
-        values=", ".join(argument(column, place, subject.words) for place, column in enumerate(values, 1)),
+        values=", ".join(argument(column, number, subject.words) for number, column in enumerate(values, 1)),
     )
     return Statement(sql=sql, values=tuple(values.values()))
 
@@ -180,18 +180,18 @@ def _inserted(subject: Subject, column: Column) -> Value | str | None:
         return generated_key(column, subject.table.name, subject.table.key_high)
     value = _written(subject, column)
     if value is None and not column.nullable:
-        return f"{column.name} must not be null and nothing can be made up for its type, {column.native_type}"
+        return f"{column.name} must not be null, and no value can be generated for its type {column.native_type}"
     return value
 
 
 def update(subject: Subject) -> Made:
-    """A new value in one column that is not the key: a text if there is one, and no reference to another table."""
+    """Update one column other than the key; prefers text, and avoids references to other tables."""
     key, value = subject.key, _existing_key(subject)
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
     others = [column for column in subject.table.columns if column is not key and generated(column) is not None]
     if not others:
-        return f"{subject.table.name} has no column but its key that a value can be made up for"
+        return f"{subject.table.name} has no column besides its key that a value can be generated for"
     changed = min(others, key=lambda column: (_is_reference(column), _CHANGED_FIRST.index(column.type)))
     sql = subject.written(
         "UPDATE {table} SET {column} = {new} WHERE {key} = {value}",
@@ -212,7 +212,7 @@ _MAKERS: Mapping[Kind, Callable[[Subject], Made]] = {
 
 
 def _existing_key(subject: Subject) -> Value | str:
-    """From the KEY pool; else from the sampled rows; else any between the lowest and the highest."""
+    """A source of existing keys: the sampled keys, else the sampled rows, else the range from lowest to highest key."""
     table, key = subject.table, subject.key
     sampled = subject.pools.keys or subject.pools.rows.get(table.key or "", ())
     if key is not None and sampled:
@@ -223,7 +223,7 @@ def _existing_key(subject: Subject) -> Value | str:
 
 
 def _written(subject: Subject, column: Column) -> Value | None:
-    """Something new; for a reference to another table something that is there."""
+    """A generated value; for a reference to another table, an existing value."""
     sampled = subject.pools.rows.get(column.name, ())
     if sampled and _is_reference(column):
         return PoolValue(values=sampled, type=column.type)

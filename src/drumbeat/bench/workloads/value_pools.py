@@ -1,4 +1,4 @@
-"""Value pools: keys, moments and rows that are in a table, sampled before a run."""
+"""Value pools: existing keys, timestamps and rows of a table, sampled before a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.bench.workloads.columns import generated, named, words_of
 
 MOST = 1_000_000
-_PLACES = 100  #: how many places of the table a sample is taken from
+_POSITIONS = 100  #: positions in the key range at which a sample is read
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuePools:
-    """What is known to be in a table. Moments are microseconds since 1970."""
+    """Existing values of a table. Timestamps are microseconds since 1970."""
 
     keys: tuple[object, ...] = ()
     ranges: tuple[object, ...] = ()
@@ -30,7 +30,7 @@ class ValuePools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSizes:
-    """How many values are enough for so many connections."""
+    """How many values to sample for a number of connections."""
 
     keys: int
     ranges: int
@@ -43,11 +43,11 @@ class PoolSizes:
 
 
 async def sample_pools(target: Target, description: TableDescription, concurrency: int, seed: int = 0) -> ValuePools:
-    """Sample a table, the same way each time for a seed.
+    """Sample a table, reproducibly for a seed.
 
-    Where the key is a number, runs of neighbours are taken from places all over its range, which costs the same however large
-    the table is; elsewhere the table's first rows are. Twice as many are read as are kept. A pool that is smaller than the
-    number of slots is repeated until each slot has a place of its own in it.
+    If the key is a number, runs of consecutive rows are read at positions all over the key range, at a cost that does not
+    depend on the table's size; otherwise the first rows are read. Twice as many rows are read as are used. A pool smaller
+    than the number of slots is repeated until it has a value for each slot.
     """
     sizes, columns = PoolSizes.of(concurrency), {column.name: column for column in description.columns}
     sampler = _Sampler(target, description, np.random.default_rng(seed))
@@ -59,7 +59,7 @@ async def sample_pools(target: Target, description: TableDescription, concurrenc
 
 
 class _Sampler:
-    """Reads some of a table's rows."""
+    """Reads a sample of a table's rows."""
 
     def __init__(self, target: Target, table: TableDescription, chance: np.random.Generator) -> None:
         self._target = target
@@ -72,11 +72,11 @@ class _Sampler:
 
     async def rows(self, columns: Sequence[Column], size: int) -> dict[str, tuple[object, ...]]:
         found = await self._read([column.name for column in columns], 2 * size) if columns else []
-        kept = [found[place] for place in self._chance.permutation(len(found))[:size]]
-        return {column.name: _enough([plain(row[place]) for row in kept], column) for place, column in enumerate(columns)}
+        chosen = [found[index] for index in self._chance.permutation(len(found))[:size]]
+        return {column.name: _enough([plain(row[index]) for row in chosen], column) for index, column in enumerate(columns)}
 
     async def _read(self, names: Sequence[str], count: int) -> list[Sequence[Any]]:
-        """About ``count`` rows, none twice, each with the key behind its other columns where there is one."""
+        """About ``count`` distinct rows; if the table has a numeric key, it is the last value of each row."""
         low, high = self._table.key_low, self._table.key_high
         if self._table.key is None or low is None or high is None:
             return list(await self._target.fetch(self._sql("SELECT {columns} FROM {table} LIMIT $1", names), (count,)))
@@ -87,12 +87,12 @@ class _Sampler:
         return list(found.values())
 
     def _runs(self, low: int, high: int, count: int) -> list[tuple[int, int]]:
-        """Where to begin, and how many rows to take: at one place in every hundredth part of the keys."""
+        """The start keys and lengths of the runs: one random start in each hundredth of the key range."""
         if high - low < count:
             return [(low, count)]
-        parts = np.linspace(low, high, _PLACES, endpoint=False)
-        starts = parts + self._chance.random(_PLACES) * (high - low) / _PLACES
-        return [(int(start), -(-count // _PLACES)) for start in starts]
+        parts = np.linspace(low, high, _POSITIONS, endpoint=False)
+        starts = parts + self._chance.random(_POSITIONS) * (high - low) / _POSITIONS
+        return [(int(start), -(-count // _POSITIONS)) for start in starts]
 
     def _sql(self, sql: str, names: Sequence[str]) -> str:
         columns = ", ".join(named(name, self._words) for name in names)
@@ -101,20 +101,20 @@ class _Sampler:
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:
-    """Without nulls, and repeated until there is one for each slot."""
-    known = tuple(moment(value) if column.type is ValueType.TIMESTAMP else value for value in values if value is not None)
-    return known * -(-VIRTUAL_SLOTS // len(known)) if 0 < len(known) < VIRTUAL_SLOTS else known
+    """The values without nulls, repeated until there is one for each slot."""
+    present = tuple(moment(value) if column.type is ValueType.TIMESTAMP else value for value in values if value is not None)
+    return present * -(-VIRTUAL_SLOTS // len(present)) if 0 < len(present) < VIRTUAL_SLOTS else present
 
 
 def plain(value: object) -> object:
-    """A value as operations carry it."""
+    """A value converted to a plain type: decimals become floats, UUIDs become text."""
     if isinstance(value, Decimal):
         return float(value)
     return str(value) if isinstance(value, UUID) else value
 
 
 def moment(value: object) -> object:
-    """A date, a moment, or the text of one, as microseconds since 1970; what has no time zone means UTC."""
+    """A date, a datetime, or its text, as microseconds since 1970; UTC if it has no time zone."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, date) and not isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""Where a template's values may come from: each source by its name, what each of its fields means, and its JSON Schema."""
+"""The value sources of templates: their names, their fields with descriptions, and their JSON Schema."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -11,19 +11,19 @@ from drumbeat.bench.model import KeyValue, NewKey, Now, PoolValue, RandomNumber,
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import shown
 
-_TYPE = "how the value is given to the database: int, bigint, float, text or timestamp"
-_MEANT = {"min": "low", "minimum": "low", "from": "low", "max": "high", "maximum": "high", "to": "high", "start": "first"}
-_CUTOFF = 0.6  #: how like a name must be to one that is known
+_TYPE = "the SQL type of the value: int, bigint, float, text or timestamp"
+_SYNONYMS = {"min": "low", "minimum": "low", "from": "low", "max": "high", "maximum": "high", "to": "high", "start": "first"}
+_CUTOFF = 0.6  #: how similar an unknown name must be to a known one to be suggested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSource:
-    """One source of values: the values it makes, what it is, and what its fields mean."""
+    """One value source: its class, its description, and the descriptions of its fields."""
 
     of: type[Any]
     meaning: str
     fields: Mapping[str, str]
-    bounds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: by field, in the words of JSON Schema
+    bounds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: by field, as JSON Schema keywords
 
 
 _SHARE = {"exclusiveMinimum": 0, "maximum": 1}
@@ -31,14 +31,14 @@ _SHARE = {"exclusiveMinimum": 0, "maximum": 1}
 SOURCES: Mapping[str, ValueSource] = {
     "key": ValueSource(
         of=KeyValue,
-        meaning="a key that is in the table, chosen between two bounds by a distribution",
+        meaning="an existing key between two bounds, chosen by a distribution",
         fields={
             "low": "the lowest key",
             "high": "the highest key",
-            "distribution": "which keys are asked for how often: uniform, zipfian, hotspot, sequential or latest",
-            "theta": "zipfian and latest: how skewed",
-            "hot_share": "hotspot: this share of the keys takes the share `hot_load` of the operations",
-            "hot_load": "hotspot: the share of the operations that the hot keys take",
+            "distribution": "how keys are chosen: uniform, zipfian, hotspot, sequential or latest",
+            "theta": "zipfian and latest: the skew, between 0 and 1",
+            "hot_share": "hotspot: the share of the keys that are hot",
+            "hot_load": "hotspot: the share of the operations that use the hot keys",
             "inserted": "latest: a `new_key` of the same load, whose keys are newer than `high`",
             "type": _TYPE,
         },
@@ -46,46 +46,46 @@ SOURCES: Mapping[str, ValueSource] = {
     ),
     "new_key": ValueSource(
         of=NewKey,
-        meaning="a key that no worker has used, for inserts: each worker has a range of its own",
+        meaning="a new key for inserts; each worker has its own range, so keys never collide",
         fields={
-            "first": "the first new key, above every key that is there",
+            "first": "the first new key; must be above all existing keys",
             "span": "how many keys one worker may use",
-            "table": "where the keys go: with `column`, `first` is put above what is there when a run begins",
-            "column": "the column of `table` the keys go into",
+            "table": "the table that gets the keys: with `column`, `first` is moved above the existing keys when a run begins",
+            "column": "the column of `table` that gets the keys",
             "type": _TYPE,
         },
         bounds={"span": {"minimum": 1}},
     ),
     "pool": ValueSource(
         of=PoolValue,
-        meaning="a value from a list; workers never use the same place of it at once",
+        meaning="a value from a list; no two workers use the same position of the list",
         fields={"values": "the list, with at least as many values as there are workers", "type": _TYPE},
     ),
     "number": ValueSource(
         of=RandomNumber,
-        meaning="a number between two bounds, each as likely",
+        meaning="a random number between two bounds, uniformly distributed",
         fields={
             "low": "the lowest number",
             "high": "the highest number",
-            "scale": "how many of its digits come after the point, with the type float: 12345 at scale 2 is 123.45",
+            "scale": "decimal places, with the type float: 12345 at scale 2 is 123.45",
             "type": _TYPE,
         },
         bounds={"scale": {"minimum": 0, "maximum": 18}},
     ),
     "text": ValueSource(
         of=RandomText,
-        meaning="letters and digits",
-        fields={"length": "how many of them", "type": _TYPE},
+        meaning="random letters and digits",
+        fields={"length": "the number of characters", "type": _TYPE},
         bounds={"length": {"minimum": 1, "maximum": 65_536}},
     ),
     "uuid": ValueSource(of=RandomUuid, meaning="a random UUID (version 4)", fields={"type": _TYPE}),
-    "now": ValueSource(of=Now, meaning="the moment the operation was made ready", fields={"type": _TYPE}),
+    "now": ValueSource(of=Now, meaning="the time when the operation was generated", fields={"type": _TYPE}),
     "same_as": ValueSource(
         of=SameAs,
-        meaning="an earlier value of the same operation, and something added to it",
+        meaning="an earlier value of the same operation, plus a number",
         fields={
             "index": "which value, counted from 0 over all statements of the operation",
-            "plus": "what is added to it",
+            "plus": "the number to add",
             "type": _TYPE,
         },
         bounds={"index": {"minimum": 0}},
@@ -94,7 +94,7 @@ SOURCES: Mapping[str, ValueSource] = {
 
 
 def value_of(where: str, given: Any) -> Value:
-    """A source from plain data, such as ``{"key": {"high": 1000}}``. Raises InvalidInput naming the field."""
+    """A value source from plain data such as ``{"key": {"high": 1000}}``. Raises InvalidInput that names the field."""
     if not isinstance(given, Mapping) or len(given) != 1:
         raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)} with its settings, got {shown(given)}")
     ((name, settings),) = given.items()
@@ -112,7 +112,7 @@ def value_of(where: str, given: Any) -> Value:
 
 
 def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] | tuple[str, ...]) -> None:
-    """Raise InvalidInput for a field that there is none of, with the one that was meant."""
+    """Raise InvalidInput for an unknown field, with a suggestion."""
     for name in given:
         if name in known:
             continue
@@ -122,7 +122,7 @@ def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] |
 
 
 def _check_known(where: str, of: type[Any], given: Any) -> None:
-    """Also within a field that is made of fields itself."""
+    """Check the field names of a source, including those of nested sources."""
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{where}: expected an object with its settings, got {shown(given)}")
     inner = {each.name: _within(each.type) for each in fields(of)}
@@ -138,14 +138,14 @@ def _within(annotation: Any) -> type[Any] | None:
 
 
 def _nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
-    meant = _MEANT.get(name.lower())
+    meant = _SYNONYMS.get(name.lower())
     if meant in known:
         return meant
     return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=_CUTOFF)), None)
 
 
 def values_schema() -> dict[str, Any]:
-    """The JSON Schema of a list of sources, one for each placeholder."""
+    """The JSON Schema of a list of value sources, one for each placeholder."""
     return {"type": "array", "items": {"oneOf": [_source_schema(name, source) for name, source in SOURCES.items()]}}
 
 
@@ -172,7 +172,7 @@ def _settings_schema(source: ValueSource) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
-    """A schema without references; what it describes has no other fields than those it names."""
+    """A schema with its references resolved and without additional properties."""
     if isinstance(schema, list):
         return [_inlined(each, known) for each in schema]
     if not isinstance(schema, Mapping):
@@ -185,7 +185,7 @@ def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
 
 
 def documented() -> Iterator[tuple[str, str, str, str]]:
-    """Each source and each field of it: its path, its default (empty: required), and its meaning, for the documentation."""
+    """Each source and field with its default (empty: required) and its description, for the documentation."""
     for name, source in SOURCES.items():
         yield name, "", "", source.meaning
         for each in fields(source.of):

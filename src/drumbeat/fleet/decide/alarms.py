@@ -1,6 +1,6 @@
-"""What somebody should look at: a provider that gives no list, an open breaker, a sudden queue, a limit that cannot be kept.
+"""Alarms of a beat: the provider lists nothing, the breaker is open, the queue grew suddenly, a timeout is too short.
 
-What became of the actions is not known yet when a beat is decided: see outcome.py.
+Alarms about failed actions are added after the actions were tried: see outcome.py.
 """
 
 from collections.abc import Iterator
@@ -10,28 +10,28 @@ from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import BreakerState, FleetState, FleetView, ScalingVerdict
 from drumbeat.fleet.model.policy import least_silence
 
-SPIKE = 10  #: a queue that grew to so many times what it was; or from nothing to more than so many jobs
+SPIKE = 10  #: the queue grew by this factor, or from nothing to more than this many jobs
 
 
-def alarms(view: FleetView, crew: Classified, verdict: ScalingVerdict, state: FleetState) -> list[str]:
-    """A sentence for each."""
-    is_short = verdict.desired > len(crew.staying) or any(limit.name == "breaker" for limit in verdict.limits)
+def alarms(view: FleetView, classified: Classified, verdict: ScalingVerdict, state: FleetState) -> list[str]:
+    """One sentence for each alarm."""
+    is_short = verdict.desired > len(classified.staying) or any(limit.name == "breaker" for limit in verdict.limits)
     return [
         *_unlisted(view),
         *_breaker(view, state.breaker, is_short=is_short),
         *_backoff(view, state),
-        *_jump(view),
-        *_too_strict(view),
+        *_queue_spike(view),
+        *_timeout_too_short(view),
     ]
 
 
 def _unlisted(view: FleetView) -> Iterator[str]:
     if view.unlisted is not None:
-        yield f"the provider gave no list of its instances: {view.unlisted}"
+        yield f"the provider failed to list its instances: {view.unlisted}"
 
 
 def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Iterator[str]:
-    """An open breaker, while it rests or has one on trial; afterwards only while workers are missing."""
+    """The open breaker, while it rests or a trial worker starts; after that only while workers are missing."""
     if breaker.opened_at is None:
         return
     rests = view.now < breaker.opened_at + view.policy.breaker_rest
@@ -42,20 +42,20 @@ def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Itera
 def _backoff(view: FleetView, state: FleetState) -> Iterator[str]:
     until = state.backoff.until
     if state.backoff.faults and until is not None and view.now < until:
-        yield f"{why_left_alone(state.backoff)}; it is asked again at {until:%H:%M:%S}"
+        yield f"{why_left_alone(state.backoff)}; next try at {until:%H:%M:%S}"
 
 
-def _jump(view: FleetView) -> Iterator[str]:
+def _queue_spike(view: FleetView) -> Iterator[str]:
     before, now = view.state.ready if view.state else None, view.queue.ready if view.queue else 0
     if before is not None and now > SPIKE and now >= SPIKE * before:
-        yield f"the queue jumped from {before} to {now} ready jobs since the last beat"
+        yield f"the queue grew from {before} to {now} ready jobs since the last beat"
 
 
-def _too_strict(view: FleetView) -> Iterator[str]:
-    told, least, usual = view.policy.heartbeat_timeout, least_silence(view.thresholds), view.thresholds
-    if told is not None and told < least:
+def _timeout_too_short(view: FleetView) -> Iterator[str]:
+    timeout, least, usual = view.policy.heartbeat_timeout, least_silence(view.thresholds), view.thresholds
+    if timeout is not None and timeout < least:
         yield (
-            f"heartbeat_timeout is {told.total_seconds():g} s, but workers of this pool beat every "
-            f"{usual.heartbeat_every.total_seconds():g} s and end themselves after {usual.give_up_after.total_seconds():g} s "
-            f"of silence: {least.total_seconds():g} s are heeded"
+            f"heartbeat_timeout of {timeout.total_seconds():g} s is too short: workers of this pool send a heartbeat every "
+            f"{usual.heartbeat_every.total_seconds():g} s and stop after {usual.give_up_after.total_seconds():g} s "
+            f"without contact; using {least.total_seconds():g} s instead"
         )

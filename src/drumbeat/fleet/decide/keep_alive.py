@@ -1,4 +1,7 @@
-"""How often an n-th worker is needed, for how long and after what gaps; and so for how long it is worth having. Pure."""
+"""Learn how often the pool needs its n-th worker, for how long and after what gaps, to decide how long to keep it. Pure.
+
+Level n stands for the n-th worker: it is needed while the pool has work for at least n workers.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,14 +11,14 @@ from math import log2
 from drumbeat.fleet.model import FleetState
 from drumbeat.fleet.policies import WorkerLevel
 
-LEVELS = 512  #: workers that are learnt about one by one
-GAPS = 256  #: gaps kept
-SEEN = 40  #: the latest of a band that count
-ENOUGH = 6  #: gaps from which it is learnt how long keeping pays
-RECENT = 0.2  #: how much one use counts for the mean of a band's uses
-FORGOTTEN = 6 * 3600.0  #: seconds after which a level that nobody has or needs is no longer followed
-WAITING = 1.0  #: worker-seconds that a second of a job's waiting is worth
-CHOICES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  #: how long to keep a worker, in restarts' worth
+LEVELS = 512  #: levels that are tracked, at most
+GAPS = 256  #: gaps remembered, at most
+RECENT_GAPS = 40  #: gaps of a band that are used, the latest ones
+MIN_GAPS = 6  #: gaps needed before the keep time is learnt from them
+USE_WEIGHT = 0.2  #: weight of the newest use in a band's moving mean
+FORGOTTEN = 6 * 3600.0  #: seconds after which an unused level without a worker is no longer tracked
+WAIT_COST = 1.0  #: cost of one second of a job's waiting, in worker-seconds
+KEEP_CHOICES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  #: keep times to choose from, as multiples of the cost of a restart
 
 Levels = tuple[tuple[bool, float], ...]
 Spans = tuple[tuple[int, float], ...]
@@ -25,12 +28,12 @@ def _band(level: int) -> int:
     return level if level < 4 else 4 + int(3 * log2(level / 4))
 
 
-BANDS = tuple(_band(level) for level in range(LEVELS))  #: levels learnt about together: the first alone, then more and more
+BANDS = tuple(_band(level) for level in range(LEVELS))  #: each level's band: levels of one band share what is learnt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualTimes:
-    """How long things take here, in seconds."""
+    """How long a start, a beat and a job take in this pool, in seconds."""
 
     lag: float
     every: float
@@ -38,12 +41,12 @@ class UsualTimes:
 
     @property
     def reach(self) -> float:
-        """From a job's coming to the readiness of a worker asked for it, at the longest; also what a restart is worth."""
+        """The longest time from a job's arrival until a worker started for it is ready; also the cost of a restart."""
         return self.lag + self.every
 
 
-def follow(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """Which levels are needed now and since when, with the gaps and the uses that have just ended."""
+def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
+    """The levels after this beat (needed or not, and since when), and gaps and uses including those that just ended."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
     count = max(min(max(here, demand), LEVELS), len(before.levels))
     for n in range(count):
@@ -53,7 +56,7 @@ def follow(before: FleetState, at: float, demand: int, here: int) -> tuple[Level
             continue
         levels.append((n < demand, at))
         if was is not None and was[0]:
-            uses[BANDS[n]] = _mixed(uses.get(BANDS[n]), at - was[1])
+            uses[BANDS[n]] = _moving_mean(uses.get(BANDS[n]), at - was[1])
         elif was is not None:
             gaps.append((BANDS[n], at - was[1]))
     while len(levels) > here and not levels[-1][0] and at - levels[-1][1] > FORGOTTEN:
@@ -61,24 +64,24 @@ def follow(before: FleetState, at: float, demand: int, here: int) -> tuple[Level
     return tuple(levels), tuple(gaps[-GAPS:]), tuple(sorted(uses.items()))
 
 
-def _mixed(mean: float | None, one: float) -> float:
-    return one if mean is None else mean + (one - mean) * RECENT
+def _moving_mean(mean: float | None, one: float) -> float:
+    return one if mean is None else mean + (one - mean) * USE_WEIGHT
 
 
-def worth(state: FleetState, at: float, needed: int, here: int, pace: UsualTimes) -> tuple[WorkerLevel, ...]:
-    """The levels of workers that are here beyond those needed: for how long each was not, and for how long having it pays."""
-    keeping = _Keeping(pace, state)
+def worker_levels(state: FleetState, at: float, needed: int, here: int, times: UsualTimes) -> tuple[WorkerLevel, ...]:
+    """For each surplus worker's level: how long it has not been needed, and how long to keep it."""
+    keep_times = _KeepTimes(times, state)
     return tuple(
-        WorkerLevel(idle=0.0 if is_needed else at - since, keep=keeping.keep(n, 0.0 if is_needed else at - since))
+        WorkerLevel(idle=0.0 if is_needed else at - since, keep=keep_times.keep(n, 0.0 if is_needed else at - since))
         for n, (is_needed, since) in enumerate(state.levels[needed:here], needed)
     )
 
 
-class _Keeping:
-    """What letting go costs, against what keeping does."""
+class _KeepTimes:
+    """How long to keep a surplus worker: weighs the cost of keeping it against the cost of losing it."""
 
-    def __init__(self, pace: UsualTimes, state: FleetState) -> None:
-        self._pace = pace
+    def __init__(self, times: UsualTimes, state: FleetState) -> None:
+        self._times = times
         self._uses: Mapping[int, float] = dict(state.uses)
         self._gaps: dict[int, list[float]] = defaultdict(list)
         for band, seconds in state.gaps:
@@ -86,46 +89,47 @@ class _Keeping:
         self._known: dict[tuple[int, float], float] = {}
 
     def keep(self, level: int, idle: float) -> float:
-        """For how long to have a worker that is not needed: a restart's worth at least.
+        """How long to keep a worker that is not needed: at least as long as a restart costs.
 
-        Before enough gaps are known it is kept until that has cost as much as losing it would (ski rental).
+        Before enough gaps are known, it is kept until that has cost as much as losing it would (the ski rental rule).
         """
-        again, gaps = self.again(level), self._gaps[BANDS[level]][-SEEN:]
-        aged = idle if idle > self._pace.lag else 0.0
-        if len(gaps) + (aged > 0) < ENOUGH:
-            return again
+        loss_cost, gaps = self.loss_cost(level), self._gaps[BANDS[level]][-RECENT_GAPS:]
+        aged = idle if idle > self._times.lag else 0.0
+        if len(gaps) + (aged > 0) < MIN_GAPS:
+            return loss_cost
         key = BANDS[level], aged
         if key not in self._known:
-            self._known[key] = least(self._pace.reach, [*gaps, aged] if aged else gaps, again)
+            self._known[key] = best_keep_time(self._times.reach, [*gaps, aged] if aged else gaps, loss_cost)
         return self._known[key]
 
-    def again(self, level: int) -> float:
-        """What not having it costs when it is needed, in worker-seconds: jobs that wait, perhaps a start; a restart at least.
+    def loss_cost(self, level: int) -> float:
+        """The cost of missing this worker when it is needed again, in worker-seconds: jobs wait, and perhaps a start.
 
-        The first worker's job waits for a start. Without a further one jobs wait until one of the others is free, the longer
-        and the more of them, the longer so many are needed; a start helps after its time. The less they wait, the less likely
-        it is that anybody is started for them.
+        Without any worker, a job waits for a start. Without a further worker, jobs wait until another worker is free; a longer
+        use makes more jobs wait, and longer, but at most until a new worker is ready. The shorter the wait, the less likely a
+        start. The result is at least the cost of a restart.
         """
-        reach = self._pace.reach
-        service = min(self._pace.service or reach, reach)
+        reach = self._times.reach
+        service = min(self._times.service or reach, reach)
         used = min(self._uses.get(BANDS[level], service), reach)
         wait = reach if level == 0 else min(reach, max(used, service) / level)
-        jobs = max(1.0, used / max(self._pace.service or reach, 0.001))
-        return max(WAITING * wait * jobs + self._pace.lag * wait / reach, reach)
+        jobs = max(1.0, used / max(self._times.service or reach, 0.001))
+        return max(WAIT_COST * wait * jobs + self._times.lag * wait / reach, reach)
 
 
-def least(restart: float, gaps: Sequence[float], again: float) -> float:
-    """For how long to keep a worker, by what would have cost least in these gaps.
+def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> float:
+    """The keep time that would have cost least in these gaps.
 
-    Only times count that would have cost no more than twice the best in hindsight, in these gaps and in any gap that comes
-    next. The cost of losing the worker is always such a time.
+    A keep time is considered only if it costs at most twice the optimum in hindsight, over these gaps and any next gap.
+    ``loss_cost`` always meets this.
     """
-    best = sum([min(gap, again) for gap in gaps])
-    costs = {keep: cost_of_keeping(keep, gaps, again) for keep in (again, *(choice * restart for choice in CHOICES))}
-    safe = [keep for keep, cost in costs.items() if cost + keep + again <= 2 * (best + min(keep, again))]
-    return min(safe, key=lambda keep: (costs[keep], keep), default=again)
+    best = sum([min(gap, loss_cost) for gap in gaps])
+    choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
+    costs = {keep: cost_of_keeping(keep, gaps, loss_cost) for keep in choices}
+    safe = [keep for keep, cost in costs.items() if cost + keep + loss_cost <= 2 * (best + min(keep, loss_cost))]
+    return min(safe, key=lambda keep: (costs[keep], keep), default=loss_cost)
 
 
-def cost_of_keeping(keep: float, gaps: Sequence[float], again: float) -> float:
-    """Worker-seconds: the gap if the worker is kept throughout, else the time it was kept and what losing it costs."""
-    return sum([gap if gap <= keep else keep + again for gap in gaps])
+def cost_of_keeping(keep: float, gaps: Sequence[float], loss_cost: float) -> float:
+    """Cost in worker-seconds: the gap if the worker is kept throughout, else the time it is kept plus the cost of losing it."""
+    return sum([gap if gap <= keep else keep + loss_cost for gap in gaps])

@@ -1,11 +1,11 @@
-"""What bounds a policy's wish: schedules, minimum, maximum, window, steps, cooldowns, breaker, provider, money, pause."""
+"""Limits on the number of workers: schedule, minimum, maximum, money, stabilisation, cooldown, breaker, backoff, pause."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 
-from drumbeat.fleet.breaker import MANY, backoff_leave, breaker_leave, next_backoff, next_breaker
+from drumbeat.fleet.breaker import UNLIMITED, backoff_leave, breaker_leave, next_backoff, next_breaker
 from drumbeat.fleet.decide.classify import Classified, has_queue
 from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Limit, ScalingVerdict, Schedule, Wish, WishedSize
 from drumbeat.fleet.money import affordable
@@ -13,19 +13,19 @@ from drumbeat.fleet.policies import Opinion
 
 
 @dataclass(slots=True)
-class _Wish:
-    """A number of workers on its way through the limits."""
+class _LimitedCount:
+    """A number of workers to which limits are applied one after another; each limit that changes it is recorded."""
 
     workers: int
     limits: list[Limit] = field(default_factory=list)
 
     def at_least(self, name: str, least: int, reason: str) -> None:
-        self._to(name, max(self.workers, least), reason)
+        self._set(name, max(self.workers, least), reason)
 
     def at_most(self, name: str, most: int, reason: str) -> None:
-        self._to(name, min(self.workers, most), reason)
+        self._set(name, min(self.workers, most), reason)
 
-    def _to(self, name: str, after: int, reason: str) -> None:
+    def _set(self, name: str, after: int, reason: str) -> None:
         if after != self.workers:
             self.limits.append(Limit(name=name, before=self.workers, after=after, reason=reason))
             self.workers = after
@@ -33,35 +33,35 @@ class _Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedDecision:
-    """How many there shall be, within all limits, and the state with what the limits have learnt."""
+    """How many workers are wanted within all limits, and the state including breaker and backoff."""
 
     verdict: ScalingVerdict
     state: FleetState
-    bound: int  #: what schedule, maximum and money allow: whoever is above leaves sooner
-    paid: int  #: what money allows: whoever is above leaves at once
-    calls: int  #: creations the provider may be asked for in this beat
-    room: int  #: how many more may run, beside all who may run now; below zero: there are more than may be
+    bound: int  #: workers that schedule, maximum and money allow; workers above it are drained sooner
+    paid: int  #: workers that money allows; workers above it are drained at once
+    calls: int  #: instances the provider may be asked to start in this beat
+    room: int  #: how many more instances may run; negative: more run than allowed
 
 
-def guard(view: FleetView, crew: Classified, opinion: Opinion, state: FleetState) -> BoundedDecision:
-    """The policy's wish, bounded. Every limit that changes it is named."""
+def apply_limits(view: FleetView, classified: Classified, opinion: Opinion, state: FleetState) -> BoundedDecision:
+    """Apply every limit to what the policy wants. Each limit that changes the number is recorded with its reason."""
     state = replace(state, breaker=next_breaker(view), backoff=next_backoff(view), failed_spawns=_failed_spawns(view, state))
-    here, wish = len(crew.staying), _Wish(opinion.desired)
+    here, wish = len(classified.staying), _LimitedCount(opinion.desired)
     wishes = opinion.wishes
     if has_queue(view):
-        wishes = (*wishes, *_slo(view, crew))
+        wishes = (*wishes, *_slo(view, classified))
         wish.workers = max(each.workers for each in wishes)
         if view.queue is None:
-            wish.at_most("unread queue", here, "the queue could not be read: nobody is added for it")
-            wish.at_least("unread queue", here, "the queue could not be read: nobody is sent away")
+            wish.at_most("unread queue", here, "the queue could not be read: no worker is added")
+            wish.at_least("unread queue", here, "the queue could not be read: no worker is drained")
         _bounds(view, wish)
-    paid = _money(view, crew, wish)
-    bound = min(paid, bounds_at(view.policy, view.now)[1] if has_queue(view) else MANY)
+    paid = _money(view, classified, wish)
+    bound = min(paid, bounds_at(view.policy, view.now)[1] if has_queue(view) else UNLIMITED)
     state = replace(state, wanted=_window(view, state, wish.workers))
     if has_queue(view):
-        _calm(view, crew, state, wish, bound)
-    room = _room(view, crew, wish)
-    calls = _spawning(view, crew, state, wish)
+        _dampen(view, classified, state, wish, bound)
+    room = _room(view, classified, wish)
+    calls = _spawning(view, classified, state, wish)
     verdict = ScalingVerdict(desired=wish.workers, wishes=wishes, limits=tuple(wish.limits))
     return BoundedDecision(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls, room=room)
 
@@ -70,20 +70,20 @@ def _failed_spawns(view: FleetView, state: FleetState) -> int:
     return state.failed_spawns + sum(call.cause is not None for call in (view.last.spawns if view.last else ()))
 
 
-def _slo(view: FleetView, crew: Classified) -> Iterator[Wish]:
-    """The oldest job has waited too long: every ready job shall have a worker."""
+def _slo(view: FleetView, classified: Classified) -> Iterator[Wish]:
+    """One worker for every ready job once the oldest has waited longer than ``wait_slo``."""
     queue, slo = view.queue, view.policy.wait_slo
     if slo is None or queue is None or queue.oldest_ready is None or view.now - queue.oldest_ready <= slo:
         return
     waited = (view.now - queue.oldest_ready).total_seconds()
-    workers = len(crew.busy) + ceil(queue.ready / view.policy.concurrency)
+    workers = len(classified.busy) + ceil(queue.ready / view.policy.concurrency)
     yield Wish(
-        rule="wait", workers=workers, reason=f"the oldest job has waited {waited:.0f} s, {slo.total_seconds():g} s at most"
+        rule="wait", workers=workers, reason=f"the oldest job has waited {waited:.0f} s, limit {slo.total_seconds():g} s"
     )
 
 
 def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
-    """Minimum and maximum at this hour, and whose they are. Of several schedules the last that says something counts."""
+    """Minimum and maximum at this hour, and whether a schedule sets them. If several schedules set one, the last counts."""
     least, most, whose = policy.min_workers, policy.max_workers, "policy"
     for schedule in policy.schedules:
         if applies(schedule, now):
@@ -94,92 +94,94 @@ def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
 
 
 def applies(schedule: Schedule, now: datetime) -> bool:
-    """Whether a moment is within a schedule."""
+    """Whether a schedule applies at a moment."""
     local = now + schedule.utc_offset
     minute, day = local.hour * 60 + local.minute, local.weekday()
     if schedule.begin < schedule.end:
-        return schedule.begin <= minute < schedule.end and _on(schedule, day)
+        return schedule.begin <= minute < schedule.end and _on_day(schedule, day)
     if schedule.begin == schedule.end:
-        return _on(schedule, day)
-    return (minute >= schedule.begin and _on(schedule, day)) or (minute < schedule.end and _on(schedule, (day - 1) % 7))
+        return _on_day(schedule, day)
+    return (minute >= schedule.begin and _on_day(schedule, day)) or (minute < schedule.end and _on_day(schedule, (day - 1) % 7))
 
 
-def _on(schedule: Schedule, day: int) -> bool:
+def _on_day(schedule: Schedule, day: int) -> bool:
     return not schedule.days or day in schedule.days
 
 
-def _bounds(view: FleetView, wish: _Wish) -> None:
+def _bounds(view: FleetView, wish: _LimitedCount) -> None:
     least, most, whose = bounds_at(view.policy, view.now)
-    wish.at_least(f"{whose} min_workers", least, f"at least {least} are kept")
-    wish.at_most(f"{whose} max_workers", most, f"at most {most} are allowed")
+    wish.at_least(f"{whose} min_workers", least, f"at least {least} workers are kept")
+    wish.at_most(f"{whose} max_workers", most, f"at most {most} workers are allowed")
 
 
-def _money(view: FleetView, crew: Classified, wish: _Wish) -> int:
-    """The ceilings, with what those who stay will still cost reserved; how many of them may stay."""
-    allowed, name = affordable(view, crew.staying)
-    wish.at_most(f"money per {name}", allowed, f"more would pass the ceiling per {name}")
+def _money(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
+    """Apply the money ceilings, with the future cost of staying workers reserved; returns how many workers are affordable."""
+    allowed, name = affordable(view, classified.staying)
+    wish.at_most(f"money per {name}", allowed, f"more workers would exceed the money ceiling per {name}")
     return allowed
 
 
 def _window(view: FleetView, state: FleetState, workers: int) -> tuple[WishedSize, ...]:
-    since = view.now - view.policy.calm("stabilisation")
-    kept = tuple(each for each in state.wanted if each.at >= since)
-    return (*kept, WishedSize(at=view.now, workers=workers)) if has_queue(view) else ()
+    since = view.now - view.policy.damping("stabilisation")
+    recent = tuple(each for each in state.wanted if each.at >= since)
+    return (*recent, WishedSize(at=view.now, workers=workers)) if has_queue(view) else ()
 
 
-def _calm(view: FleetView, crew: Classified, state: FleetState, wish: _Wish, bound: int) -> None:
-    """What keeps the number from swinging. What may not be at all (``bound``) is not kept for calm's sake."""
-    here, policy = len(crew.staying), view.policy
+def _dampen(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount, bound: int) -> None:
+    """Keep the number of workers from swinging: stabilisation, cooldowns, steps. Never keeps workers above ``bound``."""
+    here, policy = len(classified.staying), view.policy
     ceiling = min(bound, here)
     highest = max((each.workers for each in state.wanted), default=0)
-    wish.at_least("stabilisation", min(highest, ceiling), f"{highest} were wanted within the window")
+    wish.at_least("stabilisation", min(highest, ceiling), f"{highest} workers were wanted within the stabilisation window")
     if wish.workers > here:
         _hold_up(view, state, wish, here)
         if policy.step_up is not None:
-            wish.at_most("step_up", here + policy.step_up, f"{policy.step_up} more in one beat at most")
+            wish.at_most("step_up", here + policy.step_up, f"at most {policy.step_up} workers are added in one beat")
     elif wish.workers < here:
-        _hold_down(view, crew, state, wish, ceiling)
+        _hold_down(view, classified, state, wish, ceiling)
         if policy.step_down is not None:
-            wish.at_least("step_down", min(here - policy.step_down, ceiling), f"{policy.step_down} fewer in one beat at most")
+            reason = f"at most {policy.step_down} workers are drained in one beat"
+            wish.at_least("step_down", min(here - policy.step_down, ceiling), reason)
 
 
-def _hold_up(view: FleetView, state: FleetState, wish: _Wish, here: int) -> None:
-    """No scaling up too soon after the last; but the minimum is always made up for."""
+def _hold_up(view: FleetView, state: FleetState, wish: _LimitedCount, here: int) -> None:
+    """No scaling up too soon after the last scaling, except up to the minimum."""
     least = max(bounds_at(view.policy, view.now)[0], here)
     if _within(view.now, state.up_at, view.policy.cooldown_up):
-        wish.at_most("cooldown_up", least, f"the last scaling up was at {state.up_at:%H:%M:%S}")
-    if here and _within(view.now, state.down_at, view.policy.calm("turn_after")):
-        wish.at_most("turn_after", least, f"the last scaling down was at {state.down_at:%H:%M:%S}")
+        wish.at_most("cooldown_up", least, f"the fleet last scaled up at {state.up_at:%H:%M:%S}")
+    if here and _within(view.now, state.down_at, view.policy.damping("turn_after")):
+        wish.at_most("turn_after", least, f"the fleet last scaled down at {state.down_at:%H:%M:%S}")
 
 
-def _hold_down(view: FleetView, crew: Classified, state: FleetState, wish: _Wish, ceiling: int) -> None:
-    if not crew.sure:
-        wish.at_least("unsure", ceiling, "not everything could be read, or a list has shrunk: nobody is sent away yet")
-    if _within(view.now, state.down_at, view.policy.calm("cooldown_down")):
-        wish.at_least("cooldown_down", ceiling, f"the last scaling down was at {state.down_at:%H:%M:%S}")
-    if _within(view.now, state.up_at, view.policy.calm("turn_after")):
-        wish.at_least("turn_after", ceiling, f"the last scaling up was at {state.up_at:%H:%M:%S}")
+def _hold_down(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount, ceiling: int) -> None:
+    if not classified.may_drain:
+        reason = "not everything could be read, or the provider's list has shrunk: no worker is drained yet"
+        wish.at_least("unsure", ceiling, reason)
+    if _within(view.now, state.down_at, view.policy.damping("cooldown_down")):
+        wish.at_least("cooldown_down", ceiling, f"the fleet last scaled down at {state.down_at:%H:%M:%S}")
+    if _within(view.now, state.up_at, view.policy.damping("turn_after")):
+        wish.at_least("turn_after", ceiling, f"the fleet last scaled up at {state.up_at:%H:%M:%S}")
 
 
 def _within(now: datetime, moment: datetime | None, span: timedelta) -> bool:
     return moment is not None and now - moment < span
 
 
-def _room(view: FleetView, crew: Classified, wish: _Wish) -> int:
-    """Whoever leaves, or may not be gone yet, counts for the maximum: nobody takes its place before."""
-    here, (_, most, whose) = len(crew.staying), bounds_at(view.policy, view.now)
+def _room(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
+    """How many more instances may run. Instances that leave or may not be gone yet count towards the maximum."""
+    here, (_, most, whose) = len(classified.staying), bounds_at(view.policy, view.now)
     if not has_queue(view):
         most, whose = max(view.policy.max_workers, view.policy.workers), "policy"
-    room = most - here - crew.outgoing
+    room = most - here - classified.outgoing
     if wish.workers > here:
-        told = f"{crew.outgoing} others leave or may still run, {most} may run at once"
-        wish.at_most(f"{whose} max_workers", here + max(room, 0), told)
+        reason = f"{classified.outgoing} more instances are leaving or may still run; at most {most} may run at once"
+        wish.at_most(f"{whose} max_workers", here + max(room, 0), reason)
     return room
 
 
-def _spawning(view: FleetView, crew: Classified, state: FleetState, wish: _Wish) -> int:
-    """What holds back new workers only: a pause, the breaker, a provider that fails. Answers with how many may be asked for."""
-    here = len(crew.staying)
+def _spawning(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount) -> int:
+    """Limits on new workers only: a pause, the breaker, a failing provider. Returns how many the provider may be asked for."""
+    here = len(classified.staying)
     breaker, provider = breaker_leave(view, state.breaker), backoff_leave(view, state.backoff)
     if view.is_paused:
         wish.at_most(

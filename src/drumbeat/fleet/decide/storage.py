@@ -1,7 +1,7 @@
-"""Which volumes run full, and how large they shall be, by what their workers tell of them (G18). Pure.
+"""Which volumes are nearly full and how large to make them, by the disk figures that workers report. Pure.
 
-The size asked for is made from the size seen, so the same sight asks for the same size however often it is asked: an answer
-that was lost, a second controller or figures that are not new buy nothing twice.
+The new size is computed from the reported size, so the same figures always lead to the same request: a lost answer, a second
+controller or outdated figures do not buy space twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from drumbeat.core.worker import DISK, Worker, WorkerId
 from drumbeat.fleet.model import Action, ExpandVolume, FleetState, FleetView, Warn
 
 RULE = "storage"
-_LARGEST = 1e9  #: GB; what is larger is no disk
+_MAX_GB = 1e9  #: a larger figure is not a disk size
 _NUMBERS = frozenset({int, float})
 _NAMES = frozenset({str, type(None)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A volume as a worker sees it, in GB."""
+    """A volume as a worker reports it, in GB."""
 
-    name: str  #: the volume's, or where it is mounted if it has none
-    volume: str | None  #: what its provider calls it
+    name: str  #: the volume's name, or where it is mounted if it has none
+    volume: str | None  #: the provider's id of the volume
     worker_id: WorkerId
     total: float
     free: float
@@ -33,24 +33,24 @@ class Disk:
         return 100 * (1 - self.free / self.total)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.free:.0f} of {self.total:.0f} GB are free, {self.percent_used:.0f} % are used"
+        return f"{self.name}: {self.free:.0f} of {self.total:.0f} GB free, {self.percent_used:.0f} % used"
 
 
 def watch_storage(view: FleetView, living: Sequence[Worker], state: FleetState) -> tuple[list[Action], FleetState]:
-    """What shall be done about volumes that run full, and the state with what was asked for. Nothing until it is time."""
+    """Expansions of and warnings about nearly full volumes, if a check is due, and the state with the sizes asked for."""
     if not is_due(view):
         return [], state
     found = disks(living)
     if not found and not state.asked_gb:
         return [], state
     low = [disk for disk in found if is_low(view, disk)]
-    wanted = {disk.name: size for disk in low if (size := _wanted(view, disk)) is not None}
-    actions = [action for disk in low for action in _about(view, disk, wanted.get(disk.name))]
-    return actions, replace(state, disks_at=view.now, asked_gb=wanted)
+    sizes = {disk.name: size for disk in low if (size := _new_size(view, disk)) is not None}
+    actions = [action for disk in low for action in _actions_for(view, disk, sizes.get(disk.name))]
+    return actions, replace(state, disks_at=view.now, asked_gb=sizes)
 
 
 def is_due(view: FleetView) -> bool:
-    """Every so many beats, counted in time; never while the pool is paused, since disk is bought."""
+    """Whether it is time for a check: every ``storage_check_interval_cycles`` beats, never while the pool is paused."""
     cycles, last = view.policy.storage_check_interval_cycles, view.state.disks_at if view.state else None
     if not cycles or view.is_paused:
         return False
@@ -58,63 +58,63 @@ def is_due(view: FleetView) -> bool:
 
 
 def disks(living: Sequence[Worker]) -> list[Disk]:
-    """Each volume once, however many workers share it."""
+    """The volumes that workers report, each once even if several workers share it."""
     newest: dict[str, tuple[Worker, Mapping[str, Any]]] = {}
-    for worker, told in [(each, each.gpu[DISK]) for each in living if each.gpu is not None and DISK in each.gpu]:
-        if not _is_figures(told):
+    for worker, figures in [(each, each.gpu[DISK]) for each in living if each.gpu is not None and DISK in each.gpu]:
+        if not _is_valid(figures):
             continue
-        name = told.get("volume") or f"{worker.host}:{told.get('path')}"
-        if name not in newest or _newness(told) > _newness(newest[name][1]):
-            newest[name] = worker, told
+        name = figures.get("volume") or f"{worker.host}:{figures.get('path')}"
+        if name not in newest or _freshness(figures) > _freshness(newest[name][1]):
+            newest[name] = worker, figures
     return [_disk(name, *newest[name]) for name in sorted(newest)]
 
 
-def _is_figures(told: Any) -> bool:
-    """Whoever writes a worker of its own may say anything."""
-    if not isinstance(told, dict):
+def _is_valid(figures: Any) -> bool:
+    """Whether figures are complete and plausible: workers written by users may report anything."""
+    if not isinstance(figures, dict):
         return False
-    total, free, volume = told.get("total_gb"), told.get("free_gb"), told.get("volume")
-    return type(total) in _NUMBERS and type(free) in _NUMBERS and 0 < total < _LARGEST and type(volume) in _NAMES  # type: ignore[operator]
+    total, free, volume = figures.get("total_gb"), figures.get("free_gb"), figures.get("volume")
+    return type(total) in _NUMBERS and type(free) in _NUMBERS and 0 < total < _MAX_GB and type(volume) in _NAMES  # type: ignore[operator]
 
 
-def _newness(told: Mapping[str, Any]) -> tuple[float, float]:
-    """A volume only grows, so of several sights the largest is the newest; of two alike the fuller one counts."""
-    return told["total_gb"], -told["free_gb"]
+def _freshness(figures: Mapping[str, Any]) -> tuple[float, float]:
+    """A sort key: a volume only grows, so the largest size is the newest; of equal sizes the fuller one counts."""
+    return figures["total_gb"], -figures["free_gb"]
 
 
-def _disk(name: str, worker: Worker, told: Mapping[str, Any]) -> Disk:
-    volume = told.get("volume") or None
-    return Disk(name=name, volume=volume, worker_id=worker.worker_id, total=told["total_gb"], free=told["free_gb"])
+def _disk(name: str, worker: Worker, figures: Mapping[str, Any]) -> Disk:
+    volume = figures.get("volume") or None
+    return Disk(name=name, volume=volume, worker_id=worker.worker_id, total=figures["total_gb"], free=figures["free_gb"])
 
 
 def is_low(view: FleetView, disk: Disk) -> bool:
     return disk.free < view.policy.storage_min_free_gb or disk.percent_used >= view.policy.storage_max_percent_used
 
 
-def _wanted(view: FleetView, disk: Disk) -> int | None:
-    """The size it shall have; None if it cannot grow, or not any more."""
-    seen, policy = ceil(disk.total), view.policy
-    size = min(seen + policy.storage_expansion_increment_gb, policy.storage_max_gb)
-    can = view.provider.expands_volumes and disk.volume is not None
-    return size if can and size > seen else None
+def _new_size(view: FleetView, disk: Disk) -> int | None:
+    """The size to ask for; None if the volume cannot grow, or not further."""
+    current, policy = ceil(disk.total), view.policy
+    size = min(current + policy.storage_expansion_increment_gb, policy.storage_max_gb)
+    can_grow = view.provider.expands_volumes and disk.volume is not None
+    return size if can_grow and size > current else None
 
 
-def _about(view: FleetView, disk: Disk, size: int | None) -> list[Action]:
+def _actions_for(view: FleetView, disk: Disk, size: int | None) -> list[Action]:
     if size is None or disk.volume is None:
         return [_warning(disk, _why_not(view, disk))]
-    asked = ExpandVolume(
-        worker_id=disk.worker_id, volume=disk.volume, to_gb=size, seen_gb=disk.total, reason=f"{disk}; to {size} GB"
+    expand = ExpandVolume(
+        worker_id=disk.worker_id, volume=disk.volume, to_gb=size, seen_gb=disk.total, reason=f"{disk}; expanding to {size} GB"
     )
     before = view.state.asked_gb.get(disk.name) if view.state else None
-    return [asked, _warning(disk, f"{size} GB were asked for before, and it is no larger")] if before == size else [asked]
+    return [expand, _warning(disk, f"an earlier request for {size} GB had no effect")] if before == size else [expand]
 
 
 def _why_not(view: FleetView, disk: Disk) -> str:
     if not view.provider.expands_volumes or disk.volume is None:
-        return "its provider cannot expand it"
+        return "the provider cannot expand this volume"
     if not view.policy.storage_expansion_increment_gb:
-        return "the policy adds none"
-    return f"the policy allows {view.policy.storage_max_gb} GB at most"
+        return "expansion is off (storage_expansion_increment_gb is 0)"
+    return f"expansion is limited to {view.policy.storage_max_gb} GB (storage_max_gb)"
 
 
 def _warning(disk: Disk, why: str) -> Warn:

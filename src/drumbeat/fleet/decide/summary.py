@@ -1,4 +1,4 @@
-"""What a beat says of itself: the seed's cycle summary, what each rule wanted, and what the next beat must know."""
+"""A beat's summary: counts of workers and actions, what each rule wanted, which limits applied, and the state it leaves."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,40 +27,40 @@ from drumbeat.fleet.money import burn, tariff
 
 
 def summary(
-    view: FleetView, crew: Classified, verdict: ScalingVerdict, actions: Sequence[Action], state: FleetState
+    view: FleetView, classified: Classified, verdict: ScalingVerdict, actions: Sequence[Action], state: FleetState
 ) -> dict[str, Any]:
-    """Plain JSON: ``timestamp``, ``actions`` and ``status`` as in seed 004, then ours."""
-    by = _by_status(view)
-    told = {
+    """Plain JSON. ``timestamp``, ``actions`` and ``status`` are as in the earlier RunPod orchestrator's cycle summary."""
+    by_status = _by_status(view)
+    result = {
         "timestamp": view.now.isoformat(),
         "wanted": verdict.desired,
-        **by,
-        "actions": _counted(view, actions),
-        "status": _status(view, by),
+        **by_status,
+        "actions": _action_counts(view, actions),
+        "status": _status(view, by_status),
         "wishes": plain(verdict.wishes),
         "limits": plain(verdict.limits),
         "state": plain(state),
     }
-    if found := alarms(view, crew, verdict, state):
-        told["alarms"] = found
+    if found := alarms(view, classified, verdict, state):
+        result["alarms"] = found
     if view.unlisted is not None:
-        told["provider_error"] = view.unlisted
+        result["provider_error"] = view.unlisted
     if view.provider.price_per_hour or view.policy.price_per_hour:
-        told["spend"] = {"burn_per_hour": burn(view.workers, tariff(view.policy, view.provider)), **plain(view.spent)}
-    return told
+        result["spend"] = {"burn_per_hour": burn(view.workers, tariff(view.policy, view.provider)), **plain(view.spent)}
+    return result
 
 
 def _by_status(view: FleetView) -> dict[str, int]:
-    """Workers by status. A worker that was told to leave counts as draining, though its row may not say so yet."""
-    found = Counter([worker.status for worker in view.workers])
+    """Workers by status. A worker that was asked to drain counts as draining, even if its row does not say so yet."""
+    counts = Counter([worker.status for worker in view.workers])
     for worker in view.workers:
         if worker.drain_deadline is not None and worker.is_terminating:
-            found[worker.status] -= 1
-            found[WorkerStatus.DRAINING] += 1
-    return {status.value: found[status] for status in WorkerStatus}
+            counts[worker.status] -= 1
+            counts[WorkerStatus.DRAINING] += 1
+    return {status.value: counts[status] for status in WorkerStatus}
 
 
-def _counted(view: FleetView, actions: Sequence[Action]) -> dict[str, int]:
+def _action_counts(view: FleetView, actions: Sequence[Action]) -> dict[str, int]:
     closed = {each.worker_id for each in actions if isinstance(each, ReleaseJobs)}
     return {
         "workers_promoted": _promoted(view),
@@ -72,72 +72,70 @@ def _counted(view: FleetView, actions: Sequence[Action]) -> dict[str, int]:
 
 
 def _promoted(view: FleetView) -> int:
-    """Workers that got ready since the last beat: they promote themselves."""
+    """Workers that got ready since the last beat."""
     since = view.last.at if view.last else view.now
     return len([each for each in view.workers if each.ready_at is not None and each.ready_at > since])
 
 
-def _status(view: FleetView, by: dict[str, int]) -> dict[str, int]:
-    """The seed's figures (C81): ``total_workers`` counts everyone who lives, draining ones too; capacity does not."""
-    spawning = by["spawning"] + by["starting"]
-    active = by["active"] + by["waiting"]
+def _status(view: FleetView, by_status: dict[str, int]) -> dict[str, int]:
+    """Figures under the earlier orchestrator's names. ``total_workers`` includes draining workers, unlike capacity."""
+    spawning = by_status["spawning"] + by_status["starting"]
+    active = by_status["active"] + by_status["waiting"]
     return {
         "queued_tasks": view.queue.ready + view.queue.blocked if view.queue else 0,
         "spawning_workers": spawning,
         "active_workers": active,
-        "terminating_workers": by["draining"],
-        "total_workers": spawning + active + by["draining"],
+        "terminating_workers": by_status["draining"],
+        "total_workers": spawning + active + by_status["draining"],
     }
 
 
-def why_nothing(view: FleetView, crew: Classified, verdict: ScalingVerdict) -> str:
-    """Why a beat did nothing."""
-    leaving = sum(worker.is_terminating for worker in crew.living)
+def why_nothing(view: FleetView, classified: Classified, verdict: ScalingVerdict) -> str:
+    """Why a beat took no action."""
+    leaving = sum(worker.is_terminating for worker in classified.living)
     wanted = view.policy.workers if not has_queue(view) else verdict.desired
-    here = f"{len(crew.staying)} of {wanted} workers are here" + (f", {leaving} terminating" if leaving else "")
+    here = f"{len(classified.staying)} of {wanted} workers are here" + (f", {leaving} terminating" if leaving else "")
     if view.is_paused:
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {here}"
     bound = "".join(f"; {limit.name}: {limit.reason}" for limit in verdict.limits)
-    if has_queue(view) and len(crew.staying) > verdict.desired:
-        bound += "; nobody has been idle for long enough, or its time is paid for"
-    return f"{here} and none is ill{bound}"
+    if has_queue(view) and len(classified.staying) > verdict.desired:
+        bound += "; no worker has been idle for long enough, or its time is already paid for"
+    return f"{here} and all are healthy{bound}"
 
 
 def plain(value: Any) -> Any:
-    """A value as plain JSON, as msgspec would write it. What is at its default is left out, so that little is kept."""
+    """A value as plain JSON, as msgspec writes it. Empty fields are left out to keep the row small."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
         return [*value] if {*map(type, value)} <= _PLAIN else [plain(one) for one in value]
     if kind is dict:
-        return _mapped(value)
+        return _plain_dict(value)
     if kind is datetime:
         return value.isoformat()
     if kind is timedelta:
         return _duration(value)
     if isinstance(value, Enum):
         return value.value
-    return {name: plain(told) for name in _names(value) if (told := getattr(value, name)) not in _NOTHING}
+    return {name: plain(content) for name in _field_names(value) if (content := getattr(value, name)) not in _EMPTY}
 
 
-def _mapped(value: dict[str, Any]) -> dict[str, Any]:
-    """Many workers share one moment, so a moment is written once."""
+def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:
+    """A dictionary as plain JSON. Many workers share one timestamp, so each object is converted only once."""
     if len({*map(id, value.values())}) == 1:
         return dict.fromkeys(value, plain(next(iter(value.values()))))
-    moments = {id(one): one for one in value.values()}
-    written = {key: plain(one) for key, one in moments.items()}
-    return {name: written[id(one)] for name, one in value.items()}
+    distinct = {id(one): one for one in value.values()}
+    converted = {key: plain(one) for key, one in distinct.items()}
+    return {name: converted[id(one)] for name, one in value.items()}
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-_NOTHING: tuple[object, ...] = (None, (), {})
-
-
+_EMPTY: tuple[object, ...] = (None, (), {})
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _field_names(value: Any) -> tuple[str, ...]:
     known = _FIELDS.get(type(value))
     if known is None:
         known = _FIELDS[type(value)] = tuple(each.name for each in fields(value))

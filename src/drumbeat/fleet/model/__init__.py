@@ -1,4 +1,4 @@
-"""What the fleet sees, what it is told, what it remembers and what it may do: frozen values in, frozen actions out."""
+"""Values of the fleet: its view of a pool, its policy, the state between beats, and its actions. All are frozen."""
 
 from drumbeat.core.errors import SpawnCause
 from drumbeat.core.recovery import EndOverdue, EndStray, ListedInstance, MarkFailed, MarkLost, Reap

@@ -1,4 +1,4 @@
-"""What each rule wanted, which limits bound, and what the fleet may do."""
+"""What each rule wants, which limits apply, and the actions the fleet can take."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from drumbeat.core.worker import Worker, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What one rule wanted, as a number of workers, and why."""
+    """How many workers one rule wants, and why."""
 
     rule: str
     workers: int
@@ -18,7 +18,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A bound on the wish, and whether it changed anything."""
+    """A limit that changed the number of workers, and why."""
 
     name: str
     before: int
@@ -28,7 +28,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingVerdict:
-    """How many workers there shall be, what each rule wanted, and which limits bound."""
+    """How many workers are wanted, what each rule wants, and which limits changed the number."""
 
     desired: int
     wishes: tuple[Wish, ...] = ()
@@ -37,21 +37,21 @@ class ScalingVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawn:
-    """Start a worker. Named here, so that asking twice is asking once."""
+    """Start a worker. The decision names it, so that a repeated request does not start a second one."""
 
     worker_id: WorkerId
     slot: int
     group_count: int
     reason: str
-    is_new: bool = True  #: False: its row is there, its instance is not
-    at: datetime | None = None  #: the beat that asks: after one refusal the rest of it is not tried
-    price_per_hour: float | None = None  #: kept with its row
+    is_new: bool = True  #: False: its row exists, its instance does not
+    at: datetime | None = None  #: time of the beat: once the provider fails, the rest of this beat's spawns are not tried
+    price_per_hour: float | None = None  #: stored in its row
     contract: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteInstance:
-    """Keep with a worker's row what its provider calls it: whoever was seen once is not started again."""
+    """Record the provider's id of an instance in its worker's row, so that it is not started again."""
 
     worker_id: WorkerId
     ref: str
@@ -60,7 +60,7 @@ class NoteInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTarget:
-    """Tell a worker what to hold."""
+    """Set a worker's target, for example its number of connections."""
 
     worker_id: WorkerId
     target: int
@@ -70,7 +70,7 @@ class SetTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskToDrain:
-    """Ask a worker to finish and leave."""
+    """Ask a worker to drain: finish its jobs and leave."""
 
     worker_id: WorkerId
     within: timedelta
@@ -79,16 +79,16 @@ class AskToDrain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """Close the row of a worker that is alive and ill; its jobs go back and its instance is ended after that."""
+    """Close the row of a live but faulty worker; after that its jobs are released and its instance is terminated."""
 
     worker: Worker
     reason: str
-    rule: str  #: which one found it ill
+    rule: str  #: the health rule that found the fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseJobs:
-    """Take back what an ended worker holds. Not done while its row is live."""
+    """Release the jobs of an ended worker. Not done while its row is live."""
 
     worker_id: WorkerId
     reason: str
@@ -96,25 +96,25 @@ class ReleaseJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireJobs:
-    """Take back jobs whose lease has run out, whoever held them."""
+    """Return jobs with an expired lease to the queue, whichever worker held them."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpandVolume:
-    """Make a volume so large. An absolute size, so that asking twice is asking once."""
+    """Expand a volume. The size is absolute, so that a repeated request does not expand it twice."""
 
-    worker_id: WorkerId  #: who saw it run full
-    volume: str  #: what its provider calls it
+    worker_id: WorkerId  #: the worker that reported it
+    volume: str  #: the provider's id of the volume
     to_gb: int
-    seen_gb: float  #: how large it is now, as that worker sees it
+    seen_gb: float  #: its current size as the worker reports it
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warn:
-    """Something a person should know; nothing is done about it."""
+    """A warning for the user; it causes no action."""
 
     worker_id: WorkerId
     rule: str
@@ -123,7 +123,7 @@ class Warn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetRefusals:
-    """Have the provider asked again for what it refused, as a person wished."""
+    """Ask the provider again for what it refused, because a user asked for a retry."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""How a fleet shall be kept: every setting with its usual value, its JSON, and what is refused."""
+"""A fleet's policy: every setting with its default, its JSON form, and its checks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
@@ -9,7 +9,7 @@ from typing import Any
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import shown
 from drumbeat.core.pool import Thresholds
-from drumbeat.fleet.model.bounds import check_bounds, check_provider_name, number, words, yes_or_no
+from drumbeat.fleet.model.bounds import check_bounds, check_provider_name, number, text, yes_or_no
 from drumbeat.fleet.model.schedule import Schedule, read_schedule
 
 
@@ -17,86 +17,86 @@ def _s(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-_LEAST_ABSENCE = timedelta(minutes=10)
-_USUAL_CALM = {"stabilisation": _s(60), "cooldown_down": _s(60), "turn_after": _s(45)}
+_MIN_GONE_AFTER = timedelta(minutes=10)
+_DEFAULT_DAMPING = {"stabilisation": _s(60), "cooldown_down": _s(60), "turn_after": _s(45)}
 
 
 class PolicyName(StrEnum):
-    """How the number of workers is found."""
+    """How the number of workers is determined."""
 
     FIXED = "fixed"  #: always ``workers``; there is no queue
-    QUEUE_RATIO = "queue_ratio"  #: one worker for so many queued jobs (seed 004, C70-C72)
-    QUEUE_COVER = "queue_cover"  #: every queued job covered by an idle or starting worker, and a warm buffer (seed 003, C51)
-    LAG_AWARE = "lag_aware"  #: what will be needed once a worker asked for now is ready
+    QUEUE_RATIO = "queue_ratio"  #: one worker for every ``tasks_per_worker`` queued jobs
+    QUEUE_COVER = "queue_cover"  #: an idle or starting worker for every queued job, and a warm buffer
+    LAG_AWARE = "lag_aware"  #: as many workers as will be needed when a worker started now is ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPolicy:
-    """How many workers a pool shall have, how ill one may be, how much they may cost."""
+    """How many workers a pool has, when a worker counts as faulty, and how much money the workers may cost."""
 
-    policy: PolicyName = PolicyName.FIXED  #: how the number of workers is found (``fleet create``: ``lag_aware``)
-    provider: str = "local"  #: where its workers run: local, or runpod
-    workers: int = 1  #: of the policy ``fixed``
-    target: int = 1  #: connections, or whatever its workload counts, per worker
-    ramp: timedelta = timedelta()  #: over which time a new target is reached
+    policy: PolicyName = PolicyName.FIXED  #: how the number of workers is determined (``fleet create``: ``lag_aware``)
+    provider: str = "local"  #: where the workers run: local, or runpod
+    workers: int = 1  #: number of workers with the policy ``fixed``
+    target: int = 1  #: connections per worker, or what else the workload counts
+    ramp: timedelta = timedelta()  #: time over which a worker moves to a new target
 
-    every: timedelta = timedelta(seconds=30)  #: between two beats
-    min_workers: int = 2  #: never fewer, even while nothing is queued
-    max_workers: int = 10  #: never more at once, those that drain or may not be gone yet among them
-    tasks_per_worker: int = 3  #: queued jobs one worker is worth to ``queue_ratio``
-    keep_idle: int = 0  #: warm buffer beyond the busy ones
-    concurrency: int = 1  #: jobs one worker holds at once
-    headroom: float = 1.0  #: factor on the queued work
-    expected_service: timedelta | None = None  #: how long a job is expected to take; used until one was seen to end
-    wait_slo: timedelta | None = None  #: scale up when the oldest ready job has waited longer
-    schedules: tuple[Schedule, ...] = ()  #: other bounds at certain hours; only in files
+    every: timedelta = timedelta(seconds=30)  #: time between two beats
+    min_workers: int = 2  #: minimum number of workers, even while nothing is queued
+    max_workers: int = 10  #: maximum number of workers at once, including those that drain or may not be gone yet
+    tasks_per_worker: int = 3  #: queued jobs per worker with the policy ``queue_ratio``
+    keep_idle: int = 0  #: warm buffer: idle workers kept besides the busy ones
+    concurrency: int = 1  #: jobs one worker runs at once
+    headroom: float = 1.0  #: factor on the number of queued jobs
+    expected_service: timedelta | None = None  #: how long a job is expected to take; used until one has been measured
+    wait_slo: timedelta | None = None  #: scale up when the oldest ready job has waited longer than this
+    schedules: tuple[Schedule, ...] = ()  #: other minimum and maximum at certain hours; only in files
 
-    heartbeat_timeout: timedelta | None = None  #: a worker this silent is lost; None: the pool's ``lost_after``
-    quiet_timeout: timedelta = timedelta(seconds=600)  #: the same for a worker that holds nothing while nothing is queued
-    spawning_timeout: timedelta | None = None  #: from its row to joining; None: the pool's ``start_within``
-    startup_grace: timedelta = timedelta(seconds=1200)  #: from joining to ready
-    installing_timeout: timedelta = timedelta(seconds=1800)  #: the same for one that says it is installing
-    graceful_shutdown_timeout: timedelta | None = None  #: to finish and leave; 0: at once; None: the pool's ``drain_within``
-    stuck_timeout: timedelta | None = None  #: of jobs without a timeout, their own or the pool's; None: 300 s, queue_ratio only
-    ready_not_claiming_timeout: timedelta = timedelta(seconds=600)  #: ready, work to claim, and nothing claimed
-    gpu_not_detected_timeout: timedelta = timedelta(seconds=300)  #: ready, and shows no GPU memory
-    gpu_stale_timeout: timedelta = timedelta(seconds=120)  #: GPU figures this old are warned of
-    needs_gpu: bool = False  #: a worker that shows no GPU has failed; else it is a warning
-    error_cleanup_grace: timedelta = timedelta(seconds=600)  #: an ended worker whose instance is not gone by then is warned of
-    max_lifetime: timedelta | None = None  #: drained when older
-    exempt_max_lifetime: timedelta = timedelta(seconds=7200)  #: the same for workers exempt from capacity
-    contract: str | None = None  #: workers made under another contract are drained and replaced
+    heartbeat_timeout: timedelta | None = None  #: a worker silent for longer is lost; None: the pool's ``lost_after``
+    quiet_timeout: timedelta = timedelta(seconds=600)  #: the same for a worker without jobs while nothing is queued
+    spawning_timeout: timedelta | None = None  #: limit from a worker's row to joining; None: the pool's ``start_within``
+    startup_grace: timedelta = timedelta(seconds=1200)  #: limit from joining to ready
+    installing_timeout: timedelta = timedelta(seconds=1800)  #: the same for a worker that reports that it is installing
+    graceful_shutdown_timeout: timedelta | None = None  #: time to drain; 0: stop at once; None: the pool's ``drain_within``
+    stuck_timeout: timedelta | None = None  #: limit for jobs without a timeout; None: 300 s with ``queue_ratio``, else no limit
+    ready_not_claiming_timeout: timedelta = timedelta(seconds=600)  #: a ready worker that claims no job for longer has failed
+    gpu_not_detected_timeout: timedelta = timedelta(seconds=300)  #: how long a ready worker may report no GPU memory
+    gpu_stale_timeout: timedelta = timedelta(seconds=120)  #: warn when a worker's GPU figures are older
+    needs_gpu: bool = False  #: a worker that reports no GPU has failed; otherwise this is a warning
+    error_cleanup_grace: timedelta = timedelta(seconds=600)  #: warn when an ended worker's instance is not gone after this
+    max_lifetime: timedelta | None = None  #: older workers are drained and replaced
+    exempt_max_lifetime: timedelta = timedelta(seconds=7200)  #: older workers exempt from capacity are drained
+    contract: str | None = None  #: workers started with another contract are drained and replaced
     max_task_failures: int = 3  #: failed jobs in a row after which a worker is replaced; 0: never
-    task_failure_window: timedelta = timedelta(seconds=1800)  #: within which they count
+    task_failure_window: timedelta = timedelta(seconds=1800)  #: time within which failed jobs count
 
-    idle_timeout: timedelta = timedelta(seconds=600)  #: idle for so long a worker may be sent away
-    overcapacity_idle_timeout: timedelta = timedelta(seconds=30)  #: the same while there are more than wanted
-    spawning_grace: timedelta = timedelta(seconds=180)  #: a starting worker is not given up as surplus before
-    stabilisation: timedelta | None = None  #: scaling down goes no lower than the highest wish of this window; None: usual
-    step_up: int | None = None  #: workers spawned in one beat at most
-    step_down: int | None = None  #: workers sent away in one beat at most
-    cooldown_up: timedelta = timedelta()  #: between two scalings up
-    cooldown_down: timedelta | None = None  #: between two scalings down; None: usual
-    turn_after: timedelta | None = None  #: between scalings of opposite directions; None: usual
+    idle_timeout: timedelta = timedelta(seconds=600)  #: how long a worker must be idle before it may be drained
+    overcapacity_idle_timeout: timedelta = timedelta(seconds=30)  #: the same while there are more workers than allowed
+    spawning_grace: timedelta = timedelta(seconds=180)  #: a surplus worker that starts is not drained before this age
+    stabilisation: timedelta | None = None  #: keep at least the highest number wanted in this window; None: as cooldown_down
+    step_up: int | None = None  #: maximum number of workers started in one beat
+    step_down: int | None = None  #: maximum number of workers drained in one beat
+    cooldown_up: timedelta = timedelta()  #: minimum time between two scale-ups
+    cooldown_down: timedelta | None = None  #: minimum time between scale-downs; None: 60 s with a ``queue_`` policy, else 0
+    turn_after: timedelta | None = None  #: minimum time between up and down; None: 45 s with a ``queue_`` policy, else 0
 
-    price_per_hour: float | None = None  #: of one worker; None: the provider's
+    price_per_hour: float | None = None  #: price of one worker; None: the provider's
     billing_granule: timedelta | None = None  #: paid time is rounded up to this; None: the provider's
-    max_per_hour: float | None = None  #: money in any clock hour (UTC); also what may run at once in an hour
-    max_per_day: float | None = None  #: money in any day (UTC)
-    max_per_month: float | None = None  #: money in any month (UTC)
+    max_per_hour: float | None = None  #: money ceiling per clock hour (UTC), also for the workers that run at once
+    max_per_day: float | None = None  #: money ceiling per day (UTC)
+    max_per_month: float | None = None  #: money ceiling per month (UTC)
 
-    storage_check_interval_cycles: int = 10  #: beats between two looks at the disks that workers tell of; 0: never
-    storage_min_free_gb: float = 50  #: a volume with less than this free is expanded
-    storage_max_percent_used: float = 85  #: one that is so full, too
-    storage_expansion_increment_gb: int = 50  #: by so much; 0: a warning only
-    storage_max_gb: int = 1000  #: no volume is expanded beyond, whatever is written to it
+    storage_check_interval_cycles: int = 10  #: beats between two checks of the workers' disks; 0: never
+    storage_min_free_gb: float = 50  #: a volume with less free space is expanded
+    storage_max_percent_used: float = 85  #: a volume that is this full is expanded as well
+    storage_expansion_increment_gb: int = 50  #: by how much a volume is expanded; 0: only warn
+    storage_max_gb: int = 1000  #: maximum size to which a volume is expanded
 
-    failure_rate: float = 0.8  #: share of worker faults at which the breaker opens
-    failure_window: timedelta = timedelta(seconds=300)  #: within which they are counted
-    failure_min: int = 5  #: ended workers below which no rate is taken
-    breaker_rest: timedelta = timedelta(seconds=300)  #: from opening to the trial
-    backoff_first: timedelta = timedelta(seconds=40)  #: after the second provider fault in a row; the first is forgiven
-    backoff_most: timedelta = timedelta(seconds=600)  #: it doubles with each fault up to this
+    failure_rate: float = 0.8  #: share of failed workers at which the breaker opens
+    failure_window: timedelta = timedelta(seconds=300)  #: time within which failed workers count for the breaker
+    failure_min: int = 5  #: the breaker stays closed with fewer starts in the window
+    breaker_rest: timedelta = timedelta(seconds=300)  #: time from opening the breaker to the trial
+    backoff_first: timedelta = timedelta(seconds=40)  #: wait after the provider's second fault in a row; none after the first
+    backoff_most: timedelta = timedelta(seconds=600)  #: maximum wait; it doubles with each fault
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -112,47 +112,47 @@ class FleetPolicy:
 
     @property
     def controller_gone_after(self) -> timedelta:
-        """When workers leave that nobody decides about: a daemon may be restarted, cron may beat, and miss a few."""
-        return max(_LEAST_ABSENCE, self.every * 5)
+        """How long workers stay without a controller: long enough to restart a daemon, or for cron to miss a few beats."""
+        return max(_MIN_GONE_AFTER, self.every * 5)
 
     @property
     def has_ceiling(self) -> bool:
         return any(most is not None for most in (self.max_per_hour, self.max_per_day, self.max_per_month))
 
-    def calm(self, name: str) -> timedelta:
-        """A damper (stabilisation, cooldown_down, turn_after): as told, or as usual with this policy.
+    def damping(self, name: str) -> timedelta:
+        """The value of ``stabilisation``, ``cooldown_down`` or ``turn_after``: as set, or this policy's default.
 
-        ``fixed`` follows at once what it is told, ``lag_aware`` weighs each worker's keep itself.
+        ``fixed`` and ``lag_aware`` have none by default: ``fixed`` changes at once, ``lag_aware`` weighs each worker itself.
         """
-        told: timedelta | None = getattr(self, name)
+        value: timedelta | None = getattr(self, name)
         by_queue = self.policy in (PolicyName.QUEUE_RATIO, PolicyName.QUEUE_COVER)
-        return told if told is not None else _USUAL_CALM[name] if by_queue else timedelta()
+        return value if value is not None else _DEFAULT_DAMPING[name] if by_queue else timedelta()
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the usual, and always what a fixed fleet is: plain JSON, times in seconds."""
+        """The fields that differ from their defaults, and always those of a fixed fleet: plain JSON, times in seconds."""
         always = {"workers", "target", "ramp"}
-        kept = [each for each in fields(self) if each.name in always or getattr(self, each.name) != _usual(each)]
-        return {_json_name(each): _plain(getattr(self, each.name)) for each in kept}
+        listed = [each for each in fields(self) if each.name in always or getattr(self, each.name) != _default(each)]
+        return {_json_name(each): _plain(getattr(self, each.name)) for each in listed}
 
     @classmethod
-    def usual_json(cls) -> dict[str, Any]:
-        """Every field as it is where nobody set it."""
-        return {_json_name(each): _plain(_usual(each)) for each in fields(cls)}
+    def default_json(cls) -> dict[str, Any]:
+        """Every field with its default."""
+        return {_json_name(each): _plain(_default(each)) for each in fields(cls)}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> "FleetPolicy":
-        """The policy a pool's row holds; what it does not know is passed over. Raises InvalidSettings.
+        """The policy in a pool's row; unknown fields are ignored. Raises InvalidSettings.
 
-        A maximum below the usual minimum lowers that minimum, unless a minimum is given too.
+        A maximum below the default minimum lowers that minimum, unless a minimum is given too.
         """
-        told = {each.name: _read(each, given[name]) for each in fields(cls) if (name := _json_name(each)) in given}
-        most, least = told.get("max_workers"), cls.usual_json()["min_workers"]
-        return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | told)
+        values = {each.name: _read(each, given[name]) for each in fields(cls) if (name := _json_name(each)) in given}
+        most, least = values.get("max_workers"), cls.default_json()["min_workers"]
+        return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | values)
 
     def limits(self, thresholds: Thresholds) -> Thresholds:
-        """The pool's thresholds with this policy's own over them, still in order, and none that its workers cannot keep."""
-        told = self.heartbeat_timeout
-        lost = thresholds.lost_after if told is None else max(told, least_silence(thresholds))
+        """The pool's thresholds, overridden by this policy, kept in order and no shorter than its workers can meet."""
+        timeout = self.heartbeat_timeout
+        lost = thresholds.lost_after if timeout is None else max(timeout, least_silence(thresholds))
         stale = min(thresholds.stale_after, lost / 2)
         start, drain = self.spawning_timeout, self.graceful_shutdown_timeout
         return Thresholds(
@@ -167,7 +167,7 @@ class FleetPolicy:
 
 
 def least_silence(thresholds: Thresholds) -> timedelta:
-    """The shortest silence by which a worker of this pool may be called lost: it beats and ends itself by the pool's times."""
+    """The shortest silence after which a worker may count as lost, since workers follow the pool's thresholds."""
     return min(thresholds.lost_after, thresholds.give_up_after + thresholds.heartbeat_every)
 
 
@@ -175,12 +175,12 @@ def _is_time(each: Field[Any]) -> bool:
     return "timedelta" in str(each.type)
 
 
-def _usual(each: Field[Any]) -> Any:
+def _default(each: Field[Any]) -> Any:
     return None if each.default is MISSING else each.default
 
 
 def _json_name(each: Field[Any]) -> str:
-    """As a pool's row has it."""
+    """The field's name in a pool's row."""
     return f"{each.name}_seconds" if _is_time(each) else each.name
 
 
@@ -201,7 +201,7 @@ def _read(each: Field[Any], value: Any) -> Any:
     if each.type is bool:
         return yes_or_no(each.name, value)
     if "str" in kind:
-        return words(each.name, value)
+        return text(each.name, value)
     try:
         return _READERS[each.name](value) if each.name in _READERS else _figure(each, value)
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as exc:
@@ -212,8 +212,8 @@ def _read(each: Field[Any], value: Any) -> Any:
 
 def _figure(each: Field[Any], value: Any) -> Any:
     if _is_time(each):
-        return timedelta(seconds=number(each.name, value, whole=False))
-    return number(each.name, value, whole="int" in str(each.type))
+        return timedelta(seconds=number(each.name, value, integer=False))
+    return number(each.name, value, integer="int" in str(each.type))
 
 
 def _policy_name(value: Any) -> PolicyName:

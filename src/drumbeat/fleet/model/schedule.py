@@ -1,4 +1,4 @@
-"""Other bounds at certain hours."""
+"""Schedules: other minimum and maximum numbers of workers at certain hours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from typing import Any
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.fleet.model.bounds import MOST_WORKERS, number
 
-_FURTHEST = timedelta(hours=14)  #: no place is further from UTC
+_FURTHEST = timedelta(hours=14)  #: the largest offset from UTC in use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Other bounds at certain hours. Over midnight it belongs to the day on which it begins."""
+    """Other bounds at certain hours. A schedule over midnight belongs to the day on which it begins."""
 
     begin: int  #: minutes after midnight
     end: int  #: minutes after midnight; equal to ``begin``: the whole day
-    days: tuple[int, ...] = ()  #: 0 is Monday; none named: every day
+    days: tuple[int, ...] = ()  #: 0 is Monday; empty: every day
     utc_offset: timedelta = timedelta()
     min_workers: int | None = None
     max_workers: int | None = None
@@ -37,11 +37,11 @@ class Schedule:
 
 
 def read_schedule(given: Mapping[str, Any]) -> Schedule:
-    """A schedule from its JSON. Raises InvalidSettings, and what its parts raise that are no numbers."""
+    """A schedule from its JSON. Raises InvalidSettings; KeyError, TypeError or ValueError for missing or malformed parts."""
     return Schedule(
-        begin=number("begin", given["begin"], whole=True),
-        end=number("end", given["end"], whole=True),
-        days=tuple(number("days", day, whole=True) for day in given.get("days", ())),
+        begin=number("begin", given["begin"], integer=True),
+        end=number("end", given["end"], integer=True),
+        days=tuple(number("days", day, integer=True) for day in given.get("days", ())),
         utc_offset=timedelta(seconds=float(given.get("utc_offset_seconds", 0))),
         min_workers=_count("min_workers", given.get("min_workers")),
         max_workers=_count("max_workers", given.get("max_workers")),
@@ -49,4 +49,4 @@ def read_schedule(given: Mapping[str, Any]) -> Schedule:
 
 
 def _count(name: str, value: Any) -> int | None:
-    return None if value is None else number(f"a schedule's {name}", value, whole=True)
+    return None if value is None else number(f"a schedule's {name}", value, integer=True)

@@ -1,4 +1,4 @@
-"""What the fleet sees and what it remembers from beat to beat."""
+"""The fleet's view of a pool, and the state it keeps from beat to beat."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,44 +13,44 @@ from drumbeat.fleet.model.policy import FleetPolicy
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
-INTERVALS = 4  #: between beats, of which a view tells
+INTERVALS = 4  #: how many of the latest intervals between beats a view has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """Where workers come from, as far as deciding needs it."""
+    """The properties of a provider that decisions depend on."""
 
     name: str = ""
-    unique_names: bool = True  #: it refuses a second instance of one name itself
-    settle: timedelta = timedelta()  #: so long may an instance that was asked for be in no list
+    unique_names: bool = True  #: the provider itself refuses a second instance with the same name
+    settle: timedelta = timedelta()  #: how long a requested instance may be missing from lists
     price_per_hour: float = 0.0
     billing_granule: timedelta = _SECOND
-    usual_start: timedelta = _SECOND  #: the spawn lag until one was measured
+    usual_start: timedelta = _SECOND  #: the spawn lag until one has been measured
     expands_volumes: bool = False
-    asked_with: str = ""  #: tells one key and one set of settings from another
+    asked_with: str = ""  #: a fingerprint of the key and settings in use, to notice when they change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """How the pool's queue stands. Counts may stop at a cap."""
+    """The pool's queue. Counting stops at a limit."""
 
-    ready: int = 0  #: that the pool's workers could claim now
-    blocked: int = 0  #: ready, but of a full group, or for workers of another kind
+    ready: int = 0  #: jobs that the pool's workers could claim now
+    blocked: int = 0  #: ready jobs of a full group, or that need another kind of worker
     delayed: int = 0
     claimed: int = 0
-    oldest_ready: datetime | None = None  #: of both
-    due: tuple[datetime, ...] = ()  #: when the next delayed jobs come due, soonest first; may be a part of them
+    oldest_ready: datetime | None = None  #: of the ready and the blocked jobs
+    due: tuple[datetime, ...] = ()  #: when the next delayed jobs come due, soonest first; may be incomplete
     demand: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by the capability they need, '' for none
-    types: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of those looked at; may be a part
+    types: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, from a sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the pool's workers are told to work on."""
+    """Which jobs the pool's workers take."""
 
-    types: tuple[str, ...] = ()  #: the only ones they take; none: every type
+    types: tuple[str, ...] = ()  #: the only job types they take; empty: every type
     capabilities: tuple[str, ...] = ()
-    timeout: timedelta | None = None  #: of jobs that name none of their own
+    timeout: timedelta | None = None  #: for jobs without a timeout
 
     def offers(self, capability: str) -> bool:
         return not capability or capability in self.capabilities
@@ -65,7 +65,7 @@ class HeldJob:
     claimed_at: datetime
     type: str = ""
     lease_until: datetime | None = None
-    timeout: timedelta | None = None  #: its own, or else the plan's
+    timeout: timedelta | None = None  #: the job's timeout, or else the plan's
     progress: float | None = None
 
 
@@ -82,26 +82,26 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Jobs that came due within one minute."""
+    """Number of jobs that arrived within one minute."""
 
-    minute: datetime  #: its beginning
+    minute: datetime  #: when the minute begins
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTime:
-    """How long jobs of one type take, from attempts seen lately."""
+    """How long jobs of one type take, from recent attempts."""
 
     type: str
-    count: float  #: weight of what was seen; old attempts fade
+    count: float  #: total weight of the attempts; old attempts fade
     mean: timedelta
     longest: timedelta
-    variance: float = 0.0  #: of the seconds it takes
+    variance: float = 0.0  #: in seconds squared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What was spent in the running hour, day and month (UTC), by workers of the whole pool."""
+    """Money spent on the pool's workers in the current hour, day and month (UTC)."""
 
     hour: float = 0.0
     day: float = 0.0
@@ -110,18 +110,18 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnResult:
-    """What the provider said when the last beat asked it for a worker."""
+    """The provider's answer to one of the last beat's spawns."""
 
     worker_id: WorkerId
     at: datetime
-    cause: SpawnCause | None = None  #: None: it was started
-    retry_after: timedelta | None = None  #: the provider's own wish
-    error: str | None = None  #: in its own words
+    cause: SpawnCause | None = None  #: why it failed; None: the worker was started
+    retry_after: timedelta | None = None  #: how long the provider asks to wait
+    error: str | None = None  #: the provider's error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WishedSize:
-    """How many workers a beat wished for, before the stabilisation window."""
+    """How many workers a beat wanted, before stabilisation."""
 
     at: datetime
     workers: int
@@ -129,14 +129,14 @@ class WishedSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffState:
-    """Provider faults in a row, and when it may be asked again."""
+    """How often the provider failed in a row, and when it may be asked again."""
 
     faults: int = 0
     cause: SpawnCause | None = None
     last_at: datetime | None = None
     until: datetime | None = None
-    error: str | None = None  #: what the provider said last
-    asked_with: str = ""  #: and with which key and settings it was asked
+    error: str | None = None  #: the provider's last error message
+    asked_with: str = ""  #: fingerprint of the key and settings of the failed call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,83 +144,86 @@ class BreakerState:
     """Whether worker faults have stopped spawning. Closed while ``opened_at`` is None."""
 
     opened_at: datetime | None = None
-    trial: WorkerId | None = None  #: the one worker let through
+    trial: WorkerId | None = None  #: the one worker started on trial
     faults: int = 0  #: workers that had failed when it opened
-    starts: int = 0  #: and of how many
-    error: str | None = None  #: who failed last, and how
+    starts: int = 0  #: out of how many workers
+    error: str | None = None  #: which worker failed last, and how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """What a beat leaves to the next, in its row's summary. Losing it may only make the fleet more cautious."""
+    """State for the next beat, stored in the beat's summary. Losing it only makes the fleet more cautious."""
 
     wanted: tuple[WishedSize, ...] = ()
     up_at: datetime | None = None
     down_at: datetime | None = None
-    missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers not listed, and since when
+    missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers the provider does not list, and since when
     backoff: BackoffState = BackoffState()
     breaker: BreakerState = BreakerState()
-    failed_spawns: int = 0  #: how often the provider failed to start a worker, before the beat that left this
+    failed_spawns: int = 0  #: how often the provider failed to start a worker, before this beat
     services: tuple[ServiceTime, ...] = ()
-    counted_from: datetime | None = None  #: arrivals are known since then; the seconds below count from there
-    arrivals: tuple[tuple[float, int], ...] = ()  #: when a beat was, and how many came since the one before; oldest first
-    idle_since: Mapping[str, datetime] = field(default_factory=dict)  #: workers that hold nothing, and since when
+    counted_from: datetime | None = None  #: when counting arrivals began; the seconds below count from then
+    arrivals: tuple[tuple[float, int], ...] = ()  #: per beat: its time, and the arrivals since the beat before; oldest first
+    idle_since: Mapping[str, datetime] = field(default_factory=dict)  #: workers without jobs, and since when
     streaks: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)  #: failed jobs in a row, by worker
-    levels: tuple[tuple[bool, float], ...] = ()  #: of n + 1 workers: whether so many are needed, and since when
-    gaps: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one was not needed; latest last
-    uses: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one is needed, on average
-    claimable_since: datetime | None = None  #: since when every beat has seen jobs that could be claimed
-    cursor: JobId | None = None  #: the last job whose coming was counted
-    ready: int | None = None  #: how many jobs were ready, when they could last be counted
-    disks_at: datetime | None = None  #: when the disks that workers tell of were last looked at
-    asked_gb: Mapping[str, int] = field(default_factory=dict)  #: volumes that ran full then, and the size asked for
+    levels: tuple[tuple[bool, float], ...] = ()  #: entry n: whether n + 1 workers are needed, and since when
+    gaps: tuple[tuple[int, float], ...] = ()  #: band of levels, and the seconds one was not needed; latest last
+    uses: tuple[tuple[int, float], ...] = ()  #: band of levels, and the mean seconds one is needed
+    claimable_since: datetime | None = None  #: since when every beat has seen claimable jobs
+    cursor: JobId | None = None  #: the last job counted as an arrival
+    ready: int | None = None  #: ready jobs when the queue was last read
+    disks_at: datetime | None = None  #: when the workers' disks were last checked
+    asked_gb: Mapping[str, int] = field(default_factory=dict)  #: volumes that were nearly full then, and the size asked for
 
 
 def usual_interval(intervals: Sequence[timedelta]) -> timedelta:
-    """How far apart beats are: the longest but one of the latest, as one outage is no habit. A single one: an hour at most."""
+    """The usual time between beats: the second longest of the latest, so that one outage does not count.
+
+    If there is only one interval, at most an hour.
+    """
     longest = sorted(intervals[-INTERVALS:], reverse=True)[:2]
     return longest[1] if len(longest) > 1 else min([*longest, _HOUR]) if longest else timedelta()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBeat:
-    """What became of the beat before."""
+    """When the last beat was, and the results of its spawns."""
 
     at: datetime
     spawns: tuple[SpawnResult, ...] = ()
-    asked_with: str = ""  #: the key and settings that its provider was asked with
+    asked_with: str = ""  #: fingerprint of the key and settings it used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """One consistent look at a pool. The time is in it, by the store's clock."""
+    """Everything a decision needs to know about a pool at one moment. ``now`` is the store's time."""
 
     pool_id: PoolId
     now: datetime
-    looking_since: datetime  #: before this the controller saw nothing; no silence is counted from before
+    looking_since: datetime  #: since when the controller observes the pool; silence before this does not count
     paused_until: datetime | None
     thresholds: Thresholds
     policy: FleetPolicy
-    workers: tuple[Worker, ...]  #: live, not reaped, or ended of late
+    workers: tuple[Worker, ...]  #: live, not reaped, or recently ended
     instances: tuple[ListedInstance, ...]
-    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
-    instances_partial: bool = False  #: the provider said, or it is known, that the list is not whole
-    unlisted: str | None = None  #: why the provider gave no list
+    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: the provider's ids of instances that their rows lack
+    instances_partial: bool = False  #: the provider's list is incomplete
+    unlisted: str | None = None  #: why the provider failed to list its instances
     provider: Provider = Provider()
-    last_number: int = -1  #: the highest number of any worker ever; rows of long ago are not in the view
-    queue: QueueView | None = None  #: None: there is none, or it could not be read
+    last_number: int = -1  #: the highest number of any worker ever; the view leaves out old rows
+    queue: QueueView | None = None  #: None: there is no queue, or it could not be read
     held: tuple[HeldJob, ...] = ()
-    held_partial: bool = False  #: there are more than are shown
+    held_partial: bool = False  #: ``held`` is incomplete
     arrived: tuple[Arrivals, ...] = ()  #: since the last beat
-    finished: tuple[Finished, ...] = ()  #: since the last beat; may be a part
-    cursor: JobId | None = None  #: the last job whose coming is in ``arrived``
+    finished: tuple[Finished, ...] = ()  #: since the last beat; may be incomplete
+    cursor: JobId | None = None  #: the last job counted in ``arrived``
     spent: Spending = Spending()
     last: LastBeat | None = None
-    state: FleetState | None = None  #: None: nothing is remembered
+    state: FleetState | None = None  #: None: the last beat left no state
     plan: Plan = Plan()
-    every: timedelta = timedelta()  #: how often its controller beats, if that says so
-    intervals: tuple[timedelta, ...] = ()  #: between the beats of late, up to this one
-    retry_at: datetime | None = None  #: when a person last asked that the provider be tried again
+    every: timedelta = timedelta()  #: how often the controller beats, if known
+    intervals: tuple[timedelta, ...] = ()  #: between the latest beats, up to this one
+    retry_at: datetime | None = None  #: when a user last asked to try the provider again
 
     @property
     def is_paused(self) -> bool:
@@ -228,11 +231,11 @@ class FleetView:
 
     @property
     def cadence(self) -> timedelta:
-        """How far apart beats really are: by the policy, by the controller, or by what was seen of late; the longest."""
+        """The time between beats: the longest of the policy's, the controller's and what was recently measured."""
         return max(self.policy.every, self.every, usual_interval(self.intervals))
 
     @property
-    def sight(self) -> PoolSnapshot:
+    def snapshot(self) -> PoolSnapshot:
         return PoolSnapshot(
             now=self.now,
             looking_since=self.looking_since,

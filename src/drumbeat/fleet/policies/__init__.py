@@ -1,4 +1,4 @@
-"""How many workers are wanted: pure functions from a scene to an opinion."""
+"""Scaling policies: pure functions that say how many workers a pool should have."""
 
 from collections.abc import Mapping
 

@@ -4,6 +4,7 @@ from drumbeat.fleet.model import Wish
 from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 
 
-def fixed(scene: PolicyInput) -> Opinion:
-    """As many as were asked for."""
-    return highest(Wish(rule="workers", workers=scene.policy.workers, reason=f"{scene.policy.workers} were asked for"))
+def fixed(inputs: PolicyInput) -> Opinion:
+    """As many workers as the policy's ``workers``."""
+    workers = inputs.policy.workers
+    return highest(Wish(rule="workers", workers=workers, reason=f"the policy sets workers={workers}"))

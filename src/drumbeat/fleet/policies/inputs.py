@@ -1,4 +1,4 @@
-"""What a policy weighs: the queue, the workers' free time, and how long everything takes, in seconds."""
+"""Input and output of a scaling policy. All times are in seconds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,31 +9,31 @@ from drumbeat.fleet.model import FleetPolicy, QueueView, Wish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLevel:
-    """How long the pool has not needed its n-th worker, and how long that one is worth having."""
+    """How long the pool has not needed its n-th worker, and how long to keep that worker."""
 
-    idle: float  #: seconds since so many were last needed
-    keep: float  #: seconds for which having it is cheaper than not
+    idle: float  #: seconds since n workers were last needed
+    keep: float  #: seconds for which keeping the worker is cheaper than restarting it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
-    """One pool as a policy sees it. Only workers that stay are counted."""
+    """One pool as a policy sees it. Draining workers are not counted."""
 
     now: datetime
     policy: FleetPolicy
     queue: QueueView
     busy: int = 0  #: workers that hold a job
-    idle: int = 0  #: workers that could take one now
+    idle: int = 0  #: workers that could take a job now
     starting: int = 0
-    free: int = 0  #: places for a job that are free now
-    free_in: tuple[float, ...] = ()  #: for each other place: seconds until it is free
-    lag: float = 1.0  #: from asking for a worker to its being ready
+    free: int = 0  #: job slots that are free now; a worker has ``concurrency`` slots
+    free_in: tuple[float, ...] = ()  #: for each other job slot: seconds until it is free
+    lag: float = 1.0  #: spawn lag: seconds from asking for a worker until it is ready
     service: float | None = None  #: seconds a job takes; None: unknown
     variance: float = 0.0  #: of those seconds
-    rate: float = 0.0  #: jobs a second that came of late
-    sure: float = 0.0  #: jobs a second that came without a break
-    coming: int = 0  #: jobs that are known to come due within the lag
-    needed: int = 0  #: ready workers that are of use now
+    rate: float = 0.0  #: jobs per second that arrived recently
+    steady_rate: float = 0.0  #: jobs per second that arrive without a break
+    coming: int = 0  #: delayed jobs that come due within the spawn lag
+    needed: int = 0  #: ready workers that are in use now
     levels: tuple[WorkerLevel, ...] = ()  #: of workers beyond those needed now, in rising order
 
     @property
@@ -42,13 +42,13 @@ class PolicyInput:
 
     @property
     def restart(self) -> float:
-        """What a restart is worth, in seconds: a worker is paid for while it starts, and one beat longer than it is wanted."""
+        """The cost of a restart in seconds: a worker is paid for while it starts, and for one beat more than it is needed."""
         return self.lag + self.policy.every.total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """How many workers a policy wants, by its own rules only."""
+    """How many workers a policy wants, before limits, and what each of its rules wants."""
 
     desired: int
     wishes: tuple[Wish, ...]
@@ -58,5 +58,5 @@ Policy = Callable[[PolicyInput], Opinion]
 
 
 def highest(*wishes: Wish) -> Opinion:
-    """What the most demanding rule wants."""
+    """The opinion that follows the rule that wants most workers."""
     return Opinion(desired=max(wish.workers for wish in wishes), wishes=wishes)

@@ -1,8 +1,8 @@
-"""What will be needed once a worker asked for now is ready: spawn lag, service times and what busy workers free are inputs.
+"""The policy ``lag_aware``: plans for the moment when a worker started now would be ready.
 
-Up: a worker is asked for where it would find a restart's worth of work that the others do not get to in time, and where jobs
-that come as they do would too often wait for long. Down: the n-th worker is kept for as long as that is likely to cost less
-than to be without it, and for a restart's worth at least.
+Scale up: if a new worker would find at least as much work as a restart costs that other workers cannot begin in time, or if too
+many jobs would wait too long at the current arrival rate. Scale down: the n-th worker is kept while that is likely to cost less
+than losing it, and at least as long as a restart costs.
 """
 
 from math import ceil, exp, floor, sqrt
@@ -11,107 +11,108 @@ from drumbeat.fleet.model import Wish
 from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
-LATE = 0.05  #: share of the jobs that may wait longer than they should
-PATIENCE = 2.0  #: a job should wait no longer than so many times what it takes
-FIRST = 2  #: workers for the first job, of which nothing is known: the sooner it is
-USE = 1.0  #: restarts' worth of work that a worker must find in the backlog to be started for it
-BET = 4  #: workers for any number of jobs of which nothing is known, at most
-_NEARLY = 1e-9
+LATE_SHARE = 0.05  #: share of jobs that may wait longer than the acceptable wait
+WAIT_FACTOR = 2.0  #: a job should wait no longer than this many times its service time
+FIRST_PROBES = 2  #: workers for the first job while its service time is unknown: the first one ready begins sooner
+MIN_RESTARTS = 1.0  #: work that a new worker must find in the backlog, in units of the cost of a restart
+MAX_PROBES = 4  #: workers at most while the service time is unknown
+_EPSILON = 1e-9
 
 
-def lag_aware(scene: PolicyInput) -> Opinion:
-    """The most demanding of: what waits too long, what flows in, what is in use, what is worth having, the warm buffer."""
-    return highest(uncovered(scene), flow(scene), pressure(scene), in_use(scene), worth_keeping(scene), warm_buffer(scene))
+def lag_aware(inputs: PolicyInput) -> Opinion:
+    """As many workers as the most demanding of the rules below wants."""
+    return highest(
+        uncovered(inputs), flow(inputs), pressure(inputs), in_use(inputs), worth_keeping(inputs), warm_buffer(inputs)
+    )
 
 
-def bearable(scene: PolicyInput) -> float:
-    """Seconds that a job may well wait: half a start and a beat, but no longer than twice what it takes."""
-    most = scene.policy.every.total_seconds() + scene.lag / 2
-    return most if scene.service is None else min(most, PATIENCE * max(scene.service, 0.001))
+def acceptable_wait(inputs: PolicyInput) -> float:
+    """Seconds that a job may wait: half a spawn lag and a beat, but at most twice its service time."""
+    most = inputs.policy.every.total_seconds() + inputs.lag / 2
+    return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
 
 
-def uncovered(scene: PolicyInput) -> Wish:
-    """Everyone here, and as many as find a restart's worth of work in what would begin later than that."""
-    if scene.service is None:
-        return bet(scene)
-    use, ready = USE * scene.restart, scene.queue.ready
-    horizon = scene.restart + use
-    going_on = scene.sure * horizon if ready else 0.0
-    waiting = ready * scene.policy.headroom + scene.coming + going_on
-    begun = scene.free * starts(scene, horizon)
-    begun += sum([starts(scene, horizon - free) for free in scene.free_in if free <= horizon])
-    missing = ceil((waiting - begun) / (starts(scene, use) * scene.policy.concurrency) - _NEARLY)
+def uncovered(inputs: PolicyInput) -> Wish:
+    """The current workers, plus new ones for jobs that these cannot begin in time, if each new one finds enough work."""
+    if inputs.service is None:
+        return probe(inputs)
+    min_work, ready = MIN_RESTARTS * inputs.restart, inputs.queue.ready
+    horizon = inputs.restart + min_work
+    arriving = inputs.steady_rate * horizon if ready else 0.0
+    waiting = ready * inputs.policy.headroom + inputs.coming + arriving
+    begun = inputs.free * starts(inputs, horizon)
+    begun += sum([starts(inputs, horizon - free) for free in inputs.free_in if free <= horizon])
+    missing = ceil((waiting - begun) / (starts(inputs, min_work) * inputs.policy.concurrency) - _EPSILON)
     return Wish(
         rule="lag",
-        workers=scene.capacity + missing if missing > 0 else 0,
-        reason=f"{ready} ready and {scene.coming + going_on:.0f} to come; {begun} can begin in {horizon:.0f} s by who is here",
+        workers=inputs.capacity + missing if missing > 0 else 0,
+        reason=f"{ready} jobs ready, {inputs.coming + arriving:.0f} expected; current workers begin {begun} in {horizon:.0f} s",
     )
 
 
-def bet(scene: PolicyInput) -> Wish:
-    """A few workers to find out how long jobs take, however many are ready."""
-    known = scene.queue.ready + scene.coming
-    places = min(max(known, FIRST), BET * scene.policy.concurrency) if known else 0
-    reason = f"{known} jobs are ready or due, and nothing tells yet how long they take; {BET} workers at most find out"
-    return Wish(rule="lag", workers=max(ceil(places / scene.policy.concurrency), min(places, FIRST)), reason=reason)
+def probe(inputs: PolicyInput) -> Wish:
+    """A few workers to learn how long jobs take, even if many jobs are ready."""
+    known = inputs.queue.ready + inputs.coming
+    slots = min(max(known, FIRST_PROBES), MAX_PROBES * inputs.policy.concurrency) if known else 0
+    reason = f"{known} jobs are ready or due; until it is known how long they take, at most {MAX_PROBES} workers are started"
+    return Wish(rule="lag", workers=max(ceil(slots / inputs.policy.concurrency), min(slots, FIRST_PROBES)), reason=reason)
 
 
-def starts(scene: PolicyInput, span: float) -> int:
-    """How many jobs one place begins in a time; before it is known, as many as the policy says a worker is worth."""
-    return 1 + floor(span / scene.service) if scene.service else scene.policy.tasks_per_worker
+def starts(inputs: PolicyInput, span: float) -> int:
+    """How many jobs one job slot begins in ``span`` seconds; while the service time is unknown, ``tasks_per_worker``."""
+    return 1 + floor(span / inputs.service) if inputs.service else inputs.policy.tasks_per_worker
 
 
-def soon(scene: PolicyInput) -> int:
-    """How many jobs one free place begins until the next beat."""
-    return starts(scene, scene.policy.every.total_seconds())
+def starts_per_beat(inputs: PolicyInput) -> int:
+    """How many jobs one free job slot begins until the next beat."""
+    return starts(inputs, inputs.policy.every.total_seconds())
 
 
-def flow(scene: PolicyInput) -> Wish:
-    """The fewest with whom hardly any job waits longer than it should, if they go on coming as of late.
+def flow(inputs: PolicyInput) -> Wish:
+    """The fewest workers with which 95 % of jobs begin within the acceptable wait at the recent arrival rate.
 
-    Where a worker comes sooner than a job is done, less is to spare. Whether a single one is worth having while it is mostly
-    idle is for ``worth_keeping`` to say.
+    If workers start faster than a job takes, less spare capacity is needed. A load that needs one job slot is left to
+    ``worth_keeping``.
     """
-    service = scene.service or 0.0
-    load, places = scene.rate * service, places_for(scene, bearable(scene))
-    spare = (places - load) * min(scene.lag / service, 1.0) if places > 1 else 0.0
-    workers = ceil((load + spare) / scene.policy.concurrency - _NEARLY) if spare else 0
-    coming = f"{scene.rate * 3600:.0f} jobs an hour keep {load:.1f} places busy"
-    return Wish(rule="flow", workers=workers, reason=f"{coming}; 95 in 100 are to begin within {bearable(scene):.0f} s")
+    service = inputs.service or 0.0
+    load, slots = inputs.rate * service, slots_for(inputs, acceptable_wait(inputs))
+    spare = (slots - load) * min(inputs.lag / service, 1.0) if slots > 1 else 0.0
+    workers = ceil((load + spare) / inputs.policy.concurrency - _EPSILON) if spare else 0
+    reason = f"{inputs.rate * 3600:.0f} jobs per hour keep {load:.1f} job slots busy; 95 % should begin within "
+    return Wish(rule="flow", workers=workers, reason=f"{reason}{acceptable_wait(inputs):.0f} s")
 
 
-def places_for(scene: PolicyInput, wait: float) -> int:
-    """The fewest places with which no more than so many jobs wait longer (the tail of a queue M/G/m, approximately)."""
-    service = scene.service or 0.0
-    load = scene.rate * service
+def slots_for(inputs: PolicyInput, wait: float) -> int:
+    """The fewest job slots with which at most ``LATE_SHARE`` of jobs wait longer (tail of an M/G/m queue, approximately)."""
+    service = inputs.service or 0.0
+    load = inputs.rate * service
     if not load:
         return 0
-    swing = (1 + scene.variance / service**2) * service
-    places = floor(load) + 1
-    while (load / places) ** sqrt(2 * (places + 1)) * exp(-2 * (places - load) * wait / swing) > LATE:
-        places += 1
-    return places
+    spread = (1 + inputs.variance / service**2) * service
+    slots = floor(load) + 1
+    while (load / slots) ** sqrt(2 * (slots + 1)) * exp(-2 * (slots - load) * wait / spread) > LATE_SHARE:
+        slots += 1
+    return slots
 
 
-def pressure(scene: PolicyInput) -> Wish:
-    """Enough to begin all that is ready within a restart's worth, or in bearable time; at most twice the workers ready now."""
-    ready, here = scene.queue.ready, scene.busy + scene.idle
-    span = max(bearable(scene), USE * scene.restart)
-    places = ready * (scene.service or 0.0) / span
-    workers = min(ceil(places / scene.policy.concurrency), 2 * here)
-    return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready, to begin in {span:.0f} s")
+def pressure(inputs: PolicyInput) -> Wish:
+    """Enough workers to begin all ready jobs within the acceptable wait or a restart; at most twice the workers ready now."""
+    ready, here = inputs.queue.ready, inputs.busy + inputs.idle
+    span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
+    slots = ready * (inputs.service or 0.0) / span
+    workers = min(ceil(slots / inputs.policy.concurrency), 2 * here)
+    return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready and should begin within {span:.0f} s")
 
 
-def in_use(scene: PolicyInput) -> Wish:
-    """Those who hold a job, and those whom ready jobs await."""
-    waiting = ceil(scene.queue.ready / (soon(scene) * scene.policy.concurrency))
-    workers = scene.busy + min(waiting, scene.idle + scene.starting)
-    return Wish(rule="use", workers=workers, reason=f"{scene.busy} are busy, {scene.queue.ready} jobs are ready")
+def in_use(inputs: PolicyInput) -> Wish:
+    """The busy workers, and those that ready jobs are waiting for."""
+    waiting = ceil(inputs.queue.ready / (starts_per_beat(inputs) * inputs.policy.concurrency))
+    workers = inputs.busy + min(waiting, inputs.idle + inputs.starting)
+    return Wish(rule="use", workers=workers, reason=f"{inputs.busy} workers are busy, {inputs.queue.ready} jobs are ready")
 
 
-def worth_keeping(scene: PolicyInput) -> Wish:
-    """Those whose next use is likely to come before having them has cost as much as being without."""
-    kept = next((n for n in range(len(scene.levels), 0, -1) if scene.levels[n - 1].idle < scene.levels[n - 1].keep), 0)
-    return Wish(
-        rule="keep", workers=scene.needed + kept, reason=f"{kept} beyond the {scene.needed} of use now are worth having for now"
-    )
+def worth_keeping(inputs: PolicyInput) -> Wish:
+    """The workers in use, and surplus ones that are likely to be needed again before keeping them costs more than a restart."""
+    surplus = next((n for n in range(len(inputs.levels), 0, -1) if inputs.levels[n - 1].idle < inputs.levels[n - 1].keep), 0)
+    reason = f"{inputs.needed} workers are in use, {surplus} more are worth keeping for now"
+    return Wish(rule="keep", workers=inputs.needed + surplus, reason=reason)

@@ -1,4 +1,4 @@
-"""Every queued job covered by an idle or starting worker: seed 003's rule and what production made of seed 004's (C51)."""
+"""The policy ``queue_cover``: an idle or starting worker for every ready job."""
 
 from math import ceil
 
@@ -7,18 +7,18 @@ from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
 
-def queue_cover(scene: PolicyInput) -> Opinion:
-    """The busy ones, and one place for each ready job. Buffer and demand are one need, not two: the greater counts."""
-    policy, ready = scene.policy, scene.queue.ready
-    free = scene.busy * policy.concurrency - min(scene.queue.claimed, scene.busy * policy.concurrency)
+def queue_cover(inputs: PolicyInput) -> Opinion:
+    """The busy workers plus a job slot for each ready job, or the warm buffer if that is more."""
+    policy, ready = inputs.policy, inputs.queue.ready
+    free = inputs.busy * policy.concurrency - min(inputs.queue.claimed, inputs.busy * policy.concurrency)
     uncovered = max(ceil(ready * policy.headroom) - free, 0)
-    workers = scene.busy + ceil(uncovered / policy.concurrency)
-    covered = scene.idle + scene.starting
+    workers = inputs.busy + ceil(uncovered / policy.concurrency)
+    covered = inputs.idle + inputs.starting
     return highest(
         Wish(
             rule="queue",
             workers=workers,
-            reason=f"{ready} ready jobs beside {scene.busy} busy workers; {covered} could take one",
+            reason=f"{ready} ready jobs, {inputs.busy} busy workers, {covered} idle or starting",
         ),
-        warm_buffer(scene),
+        warm_buffer(inputs),
     )

@@ -1,4 +1,4 @@
-"""One worker for so many queued jobs: seed 004's rule, with its deadlock and its double cold start mended (C70-C72)."""
+"""The policy ``queue_ratio``: one worker for every ``tasks_per_worker`` ready jobs, as in the earlier RunPod orchestrator."""
 
 from math import ceil
 
@@ -6,19 +6,18 @@ from drumbeat.fleet.model import Wish
 from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 
 
-def queue_ratio(scene: PolicyInput) -> Opinion:
-    """The queue divided by what one worker is worth, at least one while anything is queued, and the warm buffer."""
-    policy, ready = scene.policy, scene.queue.ready
+def queue_ratio(inputs: PolicyInput) -> Opinion:
+    """Ready jobs divided by ``tasks_per_worker``, at least one worker while any job is ready, or the warm buffer if more."""
+    policy, ready = inputs.policy, inputs.queue.ready
     worth = max(ceil(ready * policy.headroom / policy.tasks_per_worker), 1 if ready else 0)
     return highest(
-        Wish(rule="queue", workers=worth, reason=f"{ready} ready jobs, {policy.tasks_per_worker} to a worker"),
-        warm_buffer(scene),
+        Wish(rule="queue", workers=worth, reason=f"{ready} ready jobs, {policy.tasks_per_worker} per worker"),
+        warm_buffer(inputs),
     )
 
 
-def warm_buffer(scene: PolicyInput) -> Wish:
-    """So many idle beyond the busy ones, if any are to be kept."""
-    keep = scene.policy.keep_idle
-    return Wish(
-        rule="warm", workers=scene.busy + keep if keep else 0, reason=f"{scene.busy} are busy, {keep} more are to be kept warm"
-    )
+def warm_buffer(inputs: PolicyInput) -> Wish:
+    """The busy workers and ``keep_idle`` more; 0 if there is no buffer."""
+    keep = inputs.policy.keep_idle
+    reason = f"{inputs.busy} workers are busy, keep_idle is {keep}"
+    return Wish(rule="warm", workers=inputs.busy + keep if keep else 0, reason=reason)

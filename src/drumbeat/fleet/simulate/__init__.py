@@ -1,7 +1,7 @@
-"""A fleet on virtual time: real decisions about simulated workers, what they cost, and how long jobs waited. Pure.
+"""Simulate a fleet on virtual time: real decisions about simulated workers, their cost, and how long jobs wait. Pure.
 
-Jobs are served first come, first served. A worker is paid for from being asked for until it is gone, its start included.
-Workers here are never ill: what is judged is how many there are.
+Jobs are served first come, first served. A worker is paid for from its request until it is gone, including its start. Simulated
+workers never fail: only the number of workers is simulated.
 """
 
 from drumbeat.fleet.simulate.deciding import Deciding

@@ -1,4 +1,4 @@
-"""The real decision as a simulation's controller: a view of the simulated world, and its actions as orders."""
+"""A simulation's controller that uses the fleet's real decision: builds a view of the simulated world and returns orders."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,9 +29,9 @@ from drumbeat.fleet.simulate.world import SimulatedWorker, World
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)  #: the simulation's second 0, a Monday
 POOL = PoolId("simulated")
 _NEVER = timedelta(days=36_500)
-_TELLING = 9  #: gone workers kept in sight for the spawn lag they tell
-_ENDED = 100  #: finished jobs a beat looks up
-_SAMPLED = 200
+_LAG_SAMPLES = 9  #: ended workers kept in the view to measure the spawn lag
+_MAX_FINISHED = 100  #: finished jobs in one view, at most
+_SAMPLE_SIZE = 200
 
 
 def moment(seconds: float) -> datetime:
@@ -39,13 +39,13 @@ def moment(seconds: float) -> datetime:
 
 
 def never_ill(policy: FleetPolicy) -> FleetPolicy:
-    """The policy without the limits of health: simulated workers are well."""
+    """The policy without health timeouts, since simulated workers never fail."""
     limits = dict.fromkeys(("heartbeat_timeout", "spawning_timeout", "stuck_timeout", "ready_not_claiming_timeout"), _NEVER)
     return replace(policy, **limits)  # type: ignore[arg-type]
 
 
 class Deciding:
-    """Beats like a controller of the fleet: same view, same decision, same memory. Rows are made anew only when they change."""
+    """Runs the fleet's beats in a simulation: same view, decision and state. Rows are rebuilt only when they change."""
 
     def __init__(self, policy: FleetPolicy) -> None:
         self._policy = never_ill(policy)
@@ -53,23 +53,23 @@ class Deciding:
         self._last: datetime | None = None
         self._began: datetime | None = None
         self._rows: dict[str, Worker] = {}
-        self._seen: dict[str, ListedInstance] = {}
-        self._asked = -1
+        self._instances: dict[str, ListedInstance] = {}
+        self._last_number = -1
 
     def __call__(self, world: World) -> SimulatedOrders:
-        """One beat."""
-        view = self._look(world)
+        """Run one beat."""
+        view = self._view(world)
         decision = step(view)
         self._state, self._last = decision.state, view.now
         spawned = [each for each in decision.actions if isinstance(each, Spawn)]
-        self._asked += len(spawned)
+        self._last_number += len(spawned)
         leaving = [str(each.worker_id) for each in decision.actions if isinstance(each, AskToDrain)]
         return SimulatedOrders(spawn=[(str(each.worker_id), each.slot) for each in spawned], drain=leaving)
 
-    def _look(self, world: World) -> FleetView:
+    def _view(self, world: World) -> FleetView:
         now = moment(world.now)
         self._began = self._began or now
-        self._forget(world)
+        self._forget_gone(world)
         provider = self._provider(world)
         return FleetView(
             pool_id=POOL,
@@ -81,7 +81,7 @@ class Deciding:
             workers=(*self._gone(world), *(self._row(each, world.now) for each in world.machines.values())),
             instances=tuple(self._instance(each.name) for each in world.machines.values()),
             provider=provider,
-            last_number=self._asked,
+            last_number=self._last_number,
             queue=_queue(world),
             held=_held(world),
             arrived=tuple(Arrivals(minute=moment(at * 60), count=count) for at, count in sorted(world.arrived.items())),
@@ -92,21 +92,21 @@ class Deciding:
         )
 
     def _provider(self, world: World) -> Provider:
-        around = world.around
+        provider = world.provider
         return Provider(
             name="simulated",
-            price_per_hour=around.price_per_hour,
-            billing_granule=around.granule,
-            usual_start=around.spawn_lag,
+            price_per_hour=provider.price_per_hour,
+            billing_granule=provider.granule,
+            usual_start=provider.spawn_lag,
         )
 
-    def _forget(self, world: World) -> None:
+    def _forget_gone(self, world: World) -> None:
         for name in self._rows.keys() - world.machines.keys():
             del self._rows[name]
-            self._seen.pop(name, None)
+            self._instances.pop(name, None)
 
     def _row(self, machine: SimulatedWorker, now: float) -> Worker:
-        """The worker's row, as it was unless something about it has changed."""
+        """The worker's row, rebuilt only if the worker has changed."""
         known = self._rows.get(machine.name)
         ready, leaves = machine.is_ready(now), machine.leaving
         if known is None or (known.ready_at is not None) != ready or (known.drain_deadline is not None) != leaves:
@@ -114,24 +114,24 @@ class Deciding:
         return known
 
     def _instance(self, name: str) -> ListedInstance:
-        known = self._seen.get(name)
+        known = self._instances.get(name)
         if known is None:
-            self._seen[name] = known = ListedInstance(worker_id=WorkerId(name), running=True)
+            self._instances[name] = known = ListedInstance(worker_id=WorkerId(name), running=True)
         return known
 
     def _gone(self, world: World) -> list[Worker]:
-        return [row(each, world.now) for each in world.gone[-_TELLING:]]
+        return [row(each, world.now) for each in world.gone[-_LAG_SAMPLES:]]
 
     def _finished(self, world: World) -> tuple[Finished, ...]:
-        """Jobs the last beat saw running: shorter ones end unseen."""
+        """Finished jobs that were running in the last beat; shorter ones are not seen."""
         last = (self._last - EPOCH).total_seconds() if self._last else world.now
-        seen = [each for each in world.finished if each[2] - each[1] <= last][:_ENDED]
+        visible = [each for each in world.finished if each[2] - each[1] <= last][:_MAX_FINISHED]
         return tuple(
-            Finished(worker_id=WorkerId(name), took=timedelta(seconds=took), at=moment(ended)) for name, took, ended in seen
+            Finished(worker_id=WorkerId(name), took=timedelta(seconds=took), at=moment(ended)) for name, took, ended in visible
         )
 
     def _spent(self, world: World, now: datetime, provider: Provider) -> Spending:
-        """Counted only where a ceiling asks for it."""
+        """Money spent; computed only if the policy has a ceiling."""
         policy = self._policy
         if policy.max_per_hour is None and policy.max_per_day is None and policy.max_per_month is None:
             return Spending()
@@ -139,7 +139,7 @@ class Deciding:
 
 
 def row(machine: SimulatedWorker, now: float) -> Worker:
-    """A simulated worker as its row would be."""
+    """The row of a simulated worker."""
     ready, ended = machine.is_ready(min(now, machine.ended or now)), machine.ended
     status = WorkerStatus.TERMINATED if ended is not None else WorkerStatus.ACTIVE if ready else WorkerStatus.SPAWNING
     return Worker(
@@ -162,7 +162,7 @@ def _queue(world: World) -> QueueView:
         claimed=world.claimed,
         oldest_ready=moment(world.load.arrivals[world.queue[0]]) if ready else None,
         demand={"": ready} if ready else {},
-        types={"": min(ready, _SAMPLED)} if ready else {},
+        types={"": min(ready, _SAMPLE_SIZE)} if ready else {},
     )
 
 

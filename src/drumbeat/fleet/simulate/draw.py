@@ -1,4 +1,4 @@
-"""A course as a picture: lines of blocks for a terminal, SVG for a page."""
+"""Draw a simulation: block characters for a terminal, SVG for a page."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ _COLOURS = {"workers": "#4269d0", "busy": "#3ca951", "queued": "#ff725c"}
 
 
 def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
-    """Workers, busy ones and queued jobs over time, each line scaled to its own highest."""
+    """Workers, busy workers and queued jobs over time, one line each, scaled to its maximum."""
     lines = {"workers": course.workers, "busy": course.busy, "queued": course.queued}
     return [
         f"{name:>8} {_blocks(_squeezed(course.at, values, width))} {max(values, default=0)}" for name, values in lines.items()
@@ -20,7 +20,7 @@ def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
 
 
 def _squeezed(at: Sequence[float], values: Sequence[int], width: int) -> list[float]:
-    """The highest value in each of ``width`` equal parts of the time; a part without a beat is like the one before."""
+    """The highest value in each of ``width`` equal parts of the time; a part without a beat repeats the one before."""
     if not at:
         return [0.0] * width
     span = max(at[-1] - at[0], 1e-9)
@@ -40,7 +40,7 @@ def _blocks(values: Sequence[float]) -> str:
 
 
 def as_svg(outcome: SimulationResult) -> str:
-    """The same as a drawing; workers and busy ones share an axis, the queue has its own."""
+    """The same as SVG; workers and busy workers share an axis, the queue has another."""
     course, most = outcome.course, max(outcome.most_workers, 1)
     panes = [
         _pane(0, "workers (busy below)", course.at, {"workers": course.workers, "busy": course.busy}, most),
@@ -75,11 +75,11 @@ def _line(at: Sequence[float], values: Sequence[int], top: int, above: int, colo
         (_MARGIN + (when - at[0]) / span * _WIDTH, above + _HEIGHT * (1 - value / top))
         for when, value in zip(at, values, strict=True)
     ]
-    kept = [points[0], *(after for before, after in pairwise(points) if before[1] != after[1]), points[-1]]
-    steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in kept[1:])
-    return f'<path d="M{kept[0][0]:.1f} {kept[0][1]:.1f}{steps}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+    corners = [points[0], *(after for before, after in pairwise(points) if before[1] != after[1]), points[-1]]
+    steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in corners[1:])
+    return f'<path d="M{corners[0][0]:.1f} {corners[0][1]:.1f}{steps}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
 
 def as_page(outcome: SimulationResult) -> str:
-    """The drawing within a page of its own."""
+    """The SVG in an HTML page."""
     return f'<!doctype html><meta charset="utf-8"><title>{outcome.policy}</title>{as_svg(outcome)}'

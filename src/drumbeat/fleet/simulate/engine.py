@@ -1,4 +1,4 @@
-"""A load's way through a fleet: beat after beat to the last job's end, and what it came to."""
+"""Run a simulation beat by beat until the last job ends, and sum up its cost and waits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from drumbeat.fleet.simulate.values import (
 from drumbeat.fleet.simulate.world import World
 
 HOUR = 3600.0
-PATIENCE = 20_000  #: beats after the last arrival without a job begun or ended: nobody will ever serve the rest
-MOST_BEATS = 1_000_000  #: of one simulation
+MAX_STALLED_BEATS = 20_000  #: after this many beats without an arrival, a start or a busy worker, the rest is never served
+MAX_BEATS = 1_000_000  #: beats in one simulation
 
 Controller = Callable[[World], SimulatedOrders]
 
@@ -30,7 +30,7 @@ class _Record:
     busy: list[int] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
 
-    begun: tuple[int, int] = (0, 0)  #: jobs begun, and the beat at which they last grew
+    begun: tuple[int, int] = (0, 0)  #: jobs begun, and the last beat with progress
 
     def add(self, world: World) -> None:
         self.at.append(world.now)
@@ -38,15 +38,15 @@ class _Record:
         self.busy.append(world.busy)
         self.queued.append(len(world.queue))
         self._check(world)
-        if len(self.at) > MOST_BEATS:
+        if len(self.at) > MAX_BEATS:
             raise _too_long(world.every)
 
     def _check(self, world: World) -> None:
-        """Raises InvalidInput when nothing has come or begun for so long that nothing will."""
+        """Raises InvalidInput after ``MAX_STALLED_BEATS`` without progress."""
         if len(world.waits) != self.begun[0] or world.busy or world.next_arrival < float("inf"):
             self.begun = len(world.waits), len(self.at)
-        if len(self.at) - self.begun[1] > PATIENCE:
-            raise InvalidInput(f"{len(world.queue)} jobs wait and no worker comes; expected a policy that starts some")
+        if len(self.at) - self.begun[1] > MAX_STALLED_BEATS:
+            raise InvalidInput(f"{len(world.queue)} jobs wait and no worker is started; expected a policy that starts workers")
 
     def course(self) -> SimulatedSeries:
         return SimulatedSeries(at=self.at, workers=self.workers, busy=self.busy, queued=self.queued)
@@ -55,7 +55,7 @@ class _Record:
 def simulate(
     load: SimulatedLoad,
     control: Controller,
-    around: SimulatedProvider,
+    provider: SimulatedProvider,
     *,
     name: str,
     every: float = 30.0,
@@ -63,13 +63,13 @@ def simulate(
     sleeps: bool = True,
     skip: int = 0,
 ) -> SimulationResult:
-    """Run a load under a controller that beats every so many seconds. The first ``skip`` jobs are run and not counted.
+    """Run a load under a controller that beats every ``every`` seconds. The first ``skip`` jobs run but are not counted.
 
-    With ``sleeps``, beats are left out while there is no worker and no job, once a beat there did nothing: the next would do
-    nothing either. Raises InvalidInput when jobs are left that nobody will ever serve, or it would take too many beats.
+    With ``sleeps``, beats without workers and jobs are skipped after one that did nothing, since the next would do nothing
+    either. Raises InvalidInput when jobs remain that are never served, or when it would take too many beats.
     """
-    _check_length(load, around, every, sleeps=sleeps)
-    world, record, due = World(load, around, every, concurrency), _Record(), load.arrivals[0]
+    _check_length(load, provider, every, sleeps=sleeps)
+    world, record, due = World(load, provider, every, concurrency), _Record(), load.arrivals[0]
     world.advance(due)
     while not world.is_over:
         orders = control(world)
@@ -79,21 +79,21 @@ def simulate(
         record.add(world)
         due = _next_beat(world, due, orders, sleeps=sleeps)
         world.advance(due)
-    return _outcome(world, name, record.course(), skip)
+    return _result(world, name, record.course(), skip)
 
 
-def _check_length(load: SimulatedLoad, around: SimulatedProvider, every: float, *, sleeps: bool) -> None:
-    """Raise InvalidInput for what could not be over in time, whatever was decided."""
-    longest = max(load.durations) + around.spawn_lag.total_seconds() * (1 - around.jitter)
+def _check_length(load: SimulatedLoad, provider: SimulatedProvider, every: float, *, sleeps: bool) -> None:
+    """Raise InvalidInput for a load that takes more than ``MAX_BEATS`` whatever the decisions are."""
+    longest = max(load.durations) + provider.spawn_lag.total_seconds() * (1 - provider.jitter)
     span = longest if sleeps else max(longest, load.arrivals[-1] - load.arrivals[0])
-    if span > MOST_BEATS * every:
+    if span > MAX_BEATS * every:
         raise _too_long(every)
 
 
 def _too_long(every: float) -> InvalidInput:
     return InvalidInput(
-        f"expected a simulation of {MOST_BEATS} beats at the most, one in {every:g} s, got jobs that take longer; "
-        f"expected seconds in the trace; or beat less often, such as with --set every=10m"
+        f"expected a simulation of at most {MAX_BEATS} beats, one every {every:g} s, got jobs that take longer; "
+        f"check that the trace is in seconds, or beat less often, for example with --set every=10m"
     )
 
 
@@ -105,9 +105,9 @@ def _next_beat(world: World, due: float, orders: SimulatedOrders, *, sleeps: boo
     return due
 
 
-def _outcome(world: World, name: str, whole: SimulatedSeries, skip: int) -> SimulationResult:
-    around, waits, since = world.around, sorted(world.waits[skip:]), world.load.arrivals[skip]
-    lag, course = around.spawn_lag.total_seconds(), whole.since(since) if skip else whole
+def _result(world: World, name: str, full: SimulatedSeries, skip: int) -> SimulationResult:
+    provider, waits, since = world.provider, sorted(world.waits[skip:]), world.load.arrivals[skip]
+    lag, course = provider.spawn_lag.total_seconds(), full.since(since) if skip else full
     paid, oracle = world.paid(world.now) - (world.paid(since) if skip else 0.0), _oracle(world, skip)
     started = [each for each in world.everyone if each.created >= since]
     return SimulationResult(
@@ -127,19 +127,19 @@ def _outcome(world: World, name: str, whole: SimulatedSeries, skip: int) -> Simu
         most_workers=max(course.workers, default=0),
         beats=len(course.at),
         hours=(world.now - since) / HOUR,
-        cost=paid / HOUR * around.price_per_hour,
+        cost=paid / HOUR * provider.price_per_hour,
         course=course,
     )
 
 
 def _oracle(world: World, skip: int) -> float:
-    """What the oracle pays for the jobs that count, beyond what it has paid for those before them."""
-    load, lag, granule = world.load, world.around.spawn_lag.total_seconds(), world.around.granule.total_seconds()
+    """What the oracle pays for the counted jobs: its cost for all jobs minus its cost for the skipped ones."""
+    load, lag, granule = world.load, world.provider.spawn_lag.total_seconds(), world.provider.granule.total_seconds()
     before = oracle_seconds(load.first(skip), lag, granule, world.concurrency) if skip else 0.0
     return oracle_seconds(load, lag, granule, world.concurrency) - before
 
 
 def flaps(turns: Sequence[tuple[float, int]], window: float) -> int:
-    """How often scaling turned from one direction to the other within the window."""
+    """How often scaling changed direction within the window."""
     pairs = pairwise(turns)
     return sum(1 for (before, one), (after, other) in pairs if one != other and after - before <= window)

@@ -1,4 +1,4 @@
-"""What a simulation is given and what it comes to."""
+"""Input and result of a simulation."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -9,26 +9,28 @@ from math import inf
 from drumbeat.core.errors import InvalidInput
 
 _LONGEST_LAG = timedelta(days=366)
-MOST_SECONDS = 1e10  #: of an arrival or a duration: three hundred years; more is no number of seconds
+MOST_SECONDS = 1e10  #: the largest arrival or duration, three hundred years; a larger number is not in seconds
 
 
 def in_seconds(arrival: float, duration: float) -> bool:
-    """Whether both can be: ``nan`` and milliseconds since 1970 cannot."""
+    """Whether both are plausible seconds; ``nan`` and milliseconds since 1970 are not."""
     return abs(arrival) <= MOST_SECONDS and 0 <= duration <= MOST_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedLoad:
-    """Jobs in the order of their coming: when each comes and how long it takes, in seconds."""
+    """Jobs in order of arrival: when each arrives and how long it takes, in seconds."""
 
     arrivals: Sequence[float]
     durations: Sequence[float]
 
     def __post_init__(self) -> None:
         if not self.arrivals or len(self.arrivals) != len(self.durations):
-            raise InvalidInput(f"expected jobs, each with a duration, got {len(self.arrivals)} and {len(self.durations)}")
+            raise InvalidInput(
+                f"expected jobs, each with a duration, got {len(self.arrivals)} arrivals and {len(self.durations)} durations"
+            )
         if any(late < early for early, late in zip(self.arrivals, self.arrivals[1:], strict=False)):
-            raise InvalidInput("expected jobs in the order of their arrival")
+            raise InvalidInput("expected jobs in order of arrival")
         if not all(in_seconds(at, lasts) for at, lasts in zip(self.arrivals, self.durations, strict=True)):
             raise InvalidInput(f"expected arrivals and durations in seconds, durations 0 or more, at most {MOST_SECONDS:g}")
 
@@ -36,11 +38,11 @@ class SimulatedLoad:
         return len(self.arrivals)
 
     def first(self, count: int) -> "SimulatedLoad":
-        """The jobs that come first."""
+        """The first ``count`` jobs."""
         return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
     def twice(self) -> "SimulatedLoad":
-        """The same jobs two times: they come again once the last would have ended. Raises InvalidInput if that is too long."""
+        """The same jobs twice: they arrive again when the last would have ended. Raises InvalidInput if that is too long."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
         arrivals = [at - began for at in self.arrivals]
@@ -51,10 +53,10 @@ class SimulatedLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedProvider:
-    """Where the simulated workers come from."""
+    """The provider of a simulation: how long starts take, and what workers cost."""
 
     spawn_lag: timedelta = timedelta(seconds=120)
-    jitter: float = 0.0  #: each start takes between 1 - jitter and 1 + jitter lags
+    jitter: float = 0.0  #: each start takes between 1 - jitter and 1 + jitter spawn lags
     granule: timedelta = timedelta(seconds=1)
     price_per_hour: float = 0.0
     seed: int = 0
@@ -70,7 +72,7 @@ class SimulatedProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOrders:
-    """What a beat wants done: new workers, each with its name if it has one, and who shall leave."""
+    """What a beat orders: workers to start and workers to drain."""
 
     spawn: Sequence[tuple[str, int]] = ()  #: name and slot
     drain: Sequence[str] = ()
@@ -78,7 +80,7 @@ class SimulatedOrders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSeries:
-    """How it went, beat by beat: what a plot shows."""
+    """Workers, busy workers and queued jobs at each beat, for plots."""
 
     at: Sequence[float] = ()
     workers: Sequence[int] = ()
@@ -93,7 +95,7 @@ class SimulatedSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What a simulation came to: cost and wait together, since either alone is easy."""
+    """Cost and waits of a simulation, and how they compare with the oracle's cost."""
 
     policy: str
     jobs: int
@@ -107,7 +109,7 @@ class SimulationResult:
     wait_mean_s: float
     spawns: int
     flaps: int
-    short_lives: int  #: workers that lived for less than two spawn lags
+    short_lives: int  #: workers that existed for less than two spawn lags
     most_workers: int
     beats: int
     hours: float  #: from the first arrival to the last job's end
@@ -116,5 +118,5 @@ class SimulationResult:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The nearest rank in a sorted sequence."""
+    """A percentile of a sorted sequence, by nearest rank."""
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0

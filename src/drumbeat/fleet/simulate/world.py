@@ -1,4 +1,4 @@
-"""Workers, jobs and time, as a simulation has them: events on a heap, nothing waits."""
+"""The simulated world: workers, jobs and virtual time, driven by a heap of events."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class SimulatedWorker:
     slot: int
     created: float
     ready: float
-    jobs: dict[int, float] = field(default_factory=dict)  #: what it holds, and since when
+    jobs: dict[int, float] = field(default_factory=dict)  #: the jobs it holds, and since when
     leaving: bool = False
     ended: float | None = None
 
@@ -26,7 +26,7 @@ class SimulatedWorker:
 
 
 class RandomNumbers:
-    """A small generator of numbers from 0 to 1: the same seed, the same course."""
+    """A small random number generator, from 0 to 1; the same seed gives the same numbers."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed * 2 + 1
@@ -37,27 +37,26 @@ class RandomNumbers:
 
 
 class World:
-    """What is so at a moment. ``advance`` moves the moment, ``obey`` changes who is there."""
+    """The state at one moment. ``advance`` moves time forward, ``obey`` starts and drains workers."""
 
-    def __init__(self, load: SimulatedLoad, around: SimulatedProvider, every: float, concurrency: int = 1) -> None:
-        self.load, self.around = load, around
+    def __init__(self, load: SimulatedLoad, provider: SimulatedProvider, every: float, concurrency: int = 1) -> None:
+        self.load, self.provider = load, provider
         self.every, self.concurrency = every, concurrency
         self.now = load.arrivals[0]
-        self.came = 0  #: jobs that have come
+        self.arrivals_count = 0  #: jobs that have arrived
         self.done = 0
         self.queue: deque[int] = deque()
-        self.machines: dict[str, SimulatedWorker] = {}  #: all that are there
+        self.machines: dict[str, SimulatedWorker] = {}  #: all workers that exist
         self.gone: list[SimulatedWorker] = []
-        self.waits: list[float] = []  #: of each job, in the order of their arrival, as they are served in this order
-        self.arrived: Counter[int] = Counter()  #: since the last beat, by the minute
+        self.waits: list[float] = []  #: the wait of each begun job, in order of arrival
+        self.arrived: Counter[int] = Counter()  #: arrivals since the last beat, by minute
         self.finished: list[tuple[str, float, float]] = []  #: worker, duration, end; since the last beat
         self.turns: list[tuple[float, int]] = []  #: beats that scaled, and in which direction
-        self._free: list[SimulatedWorker] = []  #: ready, not leaving, with a place
-        self._events: list[
-            tuple[float, int, SimulatedWorker, int]
-        ] = []  #: when, order, who, and which job ends (-1: it is ready)
+        self._free: list[SimulatedWorker] = []  #: ready, not leaving, with a free job slot
+        #: time, order, worker, and the job that ends (-1: the worker is ready)
+        self._events: list[tuple[float, int, SimulatedWorker, int]] = []
         self._count = 0
-        self._chance = RandomNumbers(around.seed)
+        self._random = RandomNumbers(provider.seed)
 
     @property
     def claimed(self) -> int:
@@ -73,30 +72,30 @@ class World:
 
     @property
     def next_arrival(self) -> float:
-        return self.load.arrivals[self.came] if self.came < len(self.load) else inf
+        return self.load.arrivals[self.arrivals_count] if self.arrivals_count < len(self.load) else inf
 
     def advance(self, until: float) -> None:
-        """Let everything happen up to a moment, or until the last job is done."""
+        """Process all events up to a moment, or until the last job is done."""
         arrivals = self.load.arrivals
         while not self.is_over:
             due = self._events[0][0] if self._events else inf
-            come = arrivals[self.came] if self.came < len(arrivals) else inf
-            if min(due, come) > until:
+            arrival = arrivals[self.arrivals_count] if self.arrivals_count < len(arrivals) else inf
+            if min(due, arrival) > until:
                 self.now = until
                 return
-            self.now = min(due, come)
-            if due <= come:
-                self._happen(*heappop(self._events)[2:])
+            self.now = min(due, arrival)
+            if due <= arrival:
+                self._handle(*heappop(self._events)[2:])
             else:
-                self._come()
+                self._arrive()
 
-    def _come(self) -> None:
-        self.queue.append(self.came)
+    def _arrive(self) -> None:
+        self.queue.append(self.arrivals_count)
         self.arrived[int(self.now // 60)] += 1
-        self.came += 1
+        self.arrivals_count += 1
         self._serve()
 
-    def _happen(self, machine: SimulatedWorker, job: int) -> None:
+    def _handle(self, machine: SimulatedWorker, job: int) -> None:
         if machine.ended is not None:
             return
         if job >= 0:
@@ -112,9 +111,9 @@ class World:
             self._free.append(machine)
 
     def _serve(self) -> None:
-        """Whoever asks first gets the oldest job: any of the free workers, by chance."""
+        """Give the oldest jobs to random free workers."""
         while self.queue and self._free:
-            job, n = self.queue.popleft(), int(self._chance.next() * len(self._free))
+            job, n = self.queue.popleft(), int(self._random.next() * len(self._free))
             machine = self._free[n]
             self.waits.append(self.now - self.load.arrivals[job])
             machine.jobs[job] = self.now
@@ -128,23 +127,23 @@ class World:
         heappush(self._events, (when, self._count, machine, job))
 
     def obey(self, orders: SimulatedOrders) -> None:
-        """Start and send away, and end the workers that an earlier beat sent away and that hold nothing any more."""
+        """Start and drain workers, and end those that an earlier beat drained and that hold no job."""
         for machine in [each for each in self.machines.values() if each.leaving and not each.jobs]:
             self.end(machine)
         for name, slot in orders.spawn:
             self._start(name, slot)
         for name in orders.drain:
-            self._send_away(self.machines[name])
+            self._drain(self.machines[name])
         if orders.spawn or orders.drain:
             self.turns.append((self.now, 1 if orders.spawn else -1))
 
     def _start(self, name: str, slot: int) -> None:
-        lag = self.around.spawn_lag.total_seconds() * (1 + self.around.jitter * (2 * self._chance.next() - 1))
+        lag = self.provider.spawn_lag.total_seconds() * (1 + self.provider.jitter * (2 * self._random.next() - 1))
         machine = SimulatedWorker(name, slot, self.now, self.now + lag)
         self.machines[name] = machine
         self._at(machine.ready, machine, -1)
 
-    def _send_away(self, machine: SimulatedWorker) -> None:
+    def _drain(self, machine: SimulatedWorker) -> None:
         machine.leaving = True
         if machine in self._free:
             self._free.remove(machine)
@@ -154,11 +153,11 @@ class World:
         self.gone.append(self.machines.pop(machine.name))
 
     def paid(self, until: float) -> float:
-        """Worker-seconds paid for until a moment, each worker's rounded up to the granule."""
-        granule = self.around.granule.total_seconds()
+        """Worker-seconds paid until a moment, rounded up to the granule for each worker."""
+        granule = self.provider.granule.total_seconds()
         begun = [each for each in self.everyone if each.created <= until]
-        lives = [min(inf if each.ended is None else each.ended, until) - each.created for each in begun]
-        return sum(granule * max(ceil(life / granule - 1e-9), 1) for life in lives)
+        lifetimes = [min(inf if each.ended is None else each.ended, until) - each.created for each in begun]
+        return sum(granule * max(ceil(lifetime / granule - 1e-9), 1) for lifetime in lifetimes)
 
     @property
     def everyone(self) -> Sequence[SimulatedWorker]:

@@ -1,4 +1,4 @@
-"""From a plan to a worker's workload: claims, handlers, and where they run."""
+"""Builds a worker's workload from its plan: claims, handlers, and the executor they run in."""
 
 import contextlib
 import random
@@ -20,7 +20,7 @@ _MB = 1024 * 1024
 
 def job_workload(
     store: Store,
-    home: PoolRow,
+    pool: PoolRow,
     holder: Holder,
     plan: WorkPlan,
     clock: Clock,
@@ -28,8 +28,8 @@ def job_workload(
     handlers: Handlers | None = None,
     chance: Callable[[], float] = random.random,
 ) -> JobWorkload:
-    """The work of one worker of a pool. ``handlers`` stand in for those the plan names. Raises InvalidInput for one that cannot
-    run where the plan says."""
+    """The workload of one worker of a pool. ``handlers`` replace those of the plan. Raises InvalidInput for a handler that
+    cannot run in the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_portable(handlers)
     claims = Claims(
@@ -37,9 +37,9 @@ def job_workload(
         jobs=store.jobs,
         workers=store.workers,
         leases=store.leases,
-        pool_id=home.pool_id,
+        pool_id=pool.pool_id,
         holder=holder,
-        lease=plan.lease_for(home.thresholds),
+        lease=plan.lease_for(pool.thresholds),
         capabilities=plan.capabilities,
         ahead=bool(plan.prefetch),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
@@ -53,16 +53,16 @@ def job_workload(
 
 
 def _memory(kind: ExecutorKind) -> Callable[[], float]:
-    """How many MB this process, and those it runs handlers in, take up."""
+    """A function that measures the memory of this process, and of its handlers' processes, in MB."""
 
     def measure() -> float:
         import psutil
 
-        me = psutil.Process()
-        taken = me.memory_info().rss
-        for child in me.children(recursive=True) if kind is ExecutorKind.PROCESSES else ():
+        process = psutil.Process()
+        used = process.memory_info().rss
+        for child in process.children(recursive=True) if kind is ExecutorKind.PROCESSES else ():
             with contextlib.suppress(psutil.NoSuchProcess):
-                taken += child.memory_info().rss
-        return float(taken) / _MB
+                used += child.memory_info().rss
+        return float(used) / _MB
 
     return measure

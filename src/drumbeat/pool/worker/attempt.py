@@ -1,4 +1,4 @@
-"""One attempt at a job: run its handler, in time, and say what became of it."""
+"""One attempt at a job: run its handler within its timeout, and return the outcome."""
 
 import asyncio
 import logging
@@ -31,30 +31,30 @@ class InFlightJob:
     token: Token
     wake: Callable[[], None] = lambda: None  #: called when there is progress to send
     task: "asyncio.Task[Any] | None" = None  #: while it runs
-    stopped: AttemptOutcome | None = None  #: it was told to stop, and this is what it comes to
-    forgotten: bool = False  #: it is no longer ours: whatever comes of it is dropped
-    news: tuple[float, str | None] | None = None  #: progress that was not sent yet
+    stopped: AttemptOutcome | None = None  #: the outcome, if it was told to stop
+    forgotten: bool = False  #: it was taken from this worker: its result is dropped
+    unsent: tuple[float, str | None] | None = None  #: progress that was not sent yet
     began: timedelta = timedelta()
-    sure_until: timedelta = timedelta()  #: until then nobody else can have it
+    sure_until: timedelta = timedelta()  #: until then no other worker can have claimed it
 
     context: JobContext = field(init=False)
 
     def __post_init__(self) -> None:
-        self.context = JobContext(self.job, tell=self._tell)
+        self.context = JobContext(self.job, tell=self._report)
 
-    def _tell(self, share: float, note: str | None) -> None:
-        self.news = (share, note)
+    def _report(self, share: float, note: str | None) -> None:
+        self.unsent = (share, note)
         self.wake()
 
-    def over(self) -> None:
-        """Its handler has ended: its task may go on to another job, and must not be stopped for this one."""
+    def handler_ended(self) -> None:
+        """Detach the task, which may go on to another job and must not be cancelled for this one."""
         if self.stopped is not None and self.task is not None:
             while self.task.cancelling():
                 self.task.uncancel()
         self.task = None
 
     def stop(self, outcome: AttemptOutcome) -> None:
-        """Make its handler stop, with this verdict."""
+        """Stop the handler; the job ends with the first outcome given here."""
         self.stopped = self.stopped or outcome
         self.context.cancelled = True
         if self.task is not None:
@@ -63,22 +63,22 @@ class InFlightJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRunner:
-    """How jobs are tried."""
+    """Runs attempts at jobs."""
 
     handlers: Handlers
     executor: Executor
     clock: Clock
     chance: Callable[[], float]
-    timeout: timedelta | None = None  #: for jobs that name none
+    timeout: timedelta | None = None  #: for jobs without their own
 
     async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
-        """What became of it; never raises, but for a cancellation that was not ours. ``begin`` is called first, and may raise
-        TakenAway: then the handler is not called."""
+        """Run a job's handler and return the outcome. Raises only CancelledError, when its task is cancelled from outside.
+        ``begin`` is called first; if it raises TakenAway, the handler is not called."""
         try:
             return await self._verdict(held, begin)
         except Exception as exc:
-            log.exception("what became of job %s cannot be told", held.job.job_id)
-            error = f"what became of it cannot be told: {type(exc).__name__}"
+            log.exception("failed to determine the outcome of job %s; it counts as failed", held.job.job_id)
+            error = f"its outcome could not be determined: {type(exc).__name__}"
             return JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
 
     async def _verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None") -> JobOutcome:
@@ -132,11 +132,11 @@ class AttemptRunner:
 
 
 def _why(outcome: AttemptOutcome) -> str:
-    return "cancelled on request" if outcome is AttemptOutcome.CANCELLED else "given back undone"
+    return "cancelled on request" if outcome is AttemptOutcome.CANCELLED else "given back unfinished"
 
 
 async def in_time(clock: Clock, limit: timedelta, work: Coroutine[Any, Any, object]) -> bool:
-    """Whether ``work`` was over within the limit; else it is cancelled."""
+    """Whether ``work`` ended within the limit; otherwise it is cancelled."""
     try:
         await race(clock.sleep(limit), work)
     except LostRace:

@@ -1,7 +1,7 @@
 """A child process that runs jobs for its worker, one at a time: python -m drumbeat.pool.worker.child_process
 
-What it reads from standard input and writes to standard output are frames: four bytes of length, then JSON. What handlers
-print goes to standard error. When standard input ends the worker is gone, and so is this process, whatever it is doing.
+It reads requests from standard input and writes responses to standard output as frames: four bytes of length, then JSON.
+What handlers print goes to standard error. When standard input ends, the worker is gone, and this process exits at once.
 """
 
 import json
@@ -26,42 +26,42 @@ _LENGTH = struct.Struct(">I")
 
 def main() -> None:
     """Serve until standard input ends."""
-    orders: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    answers = os.fdopen(os.dup(1), "wb")
+    requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    responses = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, orders), daemon=True).start()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
     while True:
-        _write(answers, _work(orders.get(), answers))
+        _write(responses, _work(requests.get(), responses))
 
 
-def _listen(stream: BinaryIO, orders: SimpleQueue[dict[str, Any]]) -> None:
+def _listen(stream: BinaryIO, requests: SimpleQueue[dict[str, Any]]) -> None:
     while len(head := stream.read(_LENGTH.size)) == _LENGTH.size:
-        orders.put(json.loads(stream.read(_LENGTH.unpack(head)[0])))
+        requests.put(json.loads(stream.read(_LENGTH.unpack(head)[0])))
     os._exit(0)
 
 
-def _work(order: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
-    def tell(share: float, note: str | None) -> None:
-        _write(answers, {"progress": share, "note": note})
+def _work(request: dict[str, Any], responses: BinaryIO) -> dict[str, Any]:
+    def report(share: float, note: str | None) -> None:
+        _write(responses, {"progress": share, "note": note})
 
-    deadline = None if order["deadline"] is None else datetime.fromisoformat(order["deadline"])
-    context = JobContext(Job(**order["job"]), deadline, tell)
+    deadline = None if request["deadline"] is None else datetime.fromisoformat(request["deadline"])
+    context = JobContext(Job(**request["job"]), deadline, report)
     try:
-        return {"result": as_json(call(load(order["handler"]), context), "result")}
+        return {"result": as_json(call(load(request["handler"]), context), "result")}
     except BaseException as exc:
-        return {"failure": _told(failure(exc))}
+        return {"failure": _failure_json(failure(exc))}
 
 
-def _told(found: HandlerFailure) -> dict[str, Any]:
+def _failure_json(found: HandlerFailure) -> dict[str, Any]:
     wait = None if found.retry_in is None else found.retry_in.total_seconds()
     return {"error": found.error, "fatal": found.fatal, "retry_in": wait}
 
 
-def _write(answers: BinaryIO, message: dict[str, Any]) -> None:
+def _write(responses: BinaryIO, message: dict[str, Any]) -> None:
     body = json.dumps(message).encode()
     with _WRITING:
-        answers.write(_LENGTH.pack(len(body)) + body)
-        answers.flush()
+        responses.write(_LENGTH.pack(len(body)) + body)
+        responses.flush()
 
 
 _WRITING = threading.Lock()

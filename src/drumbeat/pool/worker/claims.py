@@ -1,4 +1,4 @@
-"""One worker's claims: everything it asks of the queue, in its own name."""
+"""One worker's calls to the queue, in its own name."""
 
 import logging
 from collections import Counter
@@ -19,27 +19,27 @@ _MOST_HELD = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """Who claims what, and for how long."""
+    """The queue as one worker uses it: which jobs it claims, as whom, and for how long."""
 
     queue: Queue
     jobs: Jobs
     workers: Workers
     leases: Leases
     pool_id: PoolId
-    holder: Holder  #: who claims: a worker of this pool, and its process
+    holder: Holder  #: the claiming worker and its process
     lease: timedelta
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    ahead: bool = False  #: jobs are claimed before they can begin, and ``begin`` says when they do
+    ahead: bool = False  #: jobs are prefetched before they can begin, and ``begin`` reports when they do
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> Settled:
-        """Say what became of jobs and claim up to ``limit`` more, in one transaction; ``alone``: nothing else is held."""
-        asked = self._asking(limit, alone=alone) if limit > 0 else None
-        if asked is not None and not verdicts:
-            return Settled(stale=(), claimed=tuple(await self.queue.claim(asked)))
-        return await self.queue.settle(self.holder, verdicts, asked)
+        """Write outcomes and claim up to ``limit`` more jobs, in one transaction; ``alone``: nothing else is held."""
+        claiming = self._claiming(limit, alone=alone) if limit > 0 else None
+        if claiming is not None and not verdicts:
+            return Settled(stale=(), claimed=tuple(await self.queue.claim(claiming)))
+        return await self.queue.settle(self.holder, verdicts, claiming)
 
-    def _asking(self, limit: int, *, alone: bool) -> Claiming:
+    def _claiming(self, limit: int, *, alone: bool) -> Claiming:
         return Claiming(
             pool_id=self.pool_id,
             holder=self.holder,
@@ -55,40 +55,40 @@ class Claims:
         return await self.queue.renew(self.holder, tokens, self.lease)
 
     async def begin(self, token: Token) -> bool:
-        """Say that a job claimed ahead begins now. False: it is no longer this worker's."""
+        """Report that a prefetched job begins now. False: the job is no longer this worker's."""
         return not await self.queue.begin(self.holder, [token])
 
     async def take_turn_alone(self) -> bool:
-        """Whether jobs wait to be tried alone, and it is this worker's turn to finish what it holds and take one."""
+        """Whether jobs wait to run alone, and it is this worker's turn to finish its jobs and claim one of them."""
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"
         return await self.leases.acquire(f"{self.pool_id}/alone", owner, self.lease * 3) is not None
 
     async def held(self) -> Sequence[Job]:
-        """What the store says this worker holds."""
+        """The jobs this worker holds according to the store."""
         return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], holder=self.holder, limit=_MOST_HELD)
 
     async def to_stop(self) -> Sequence[Token]:
-        """What somebody has asked to be stopped."""
+        """The held jobs whose cancellation was requested."""
         return await self.jobs.to_stop(self.holder)
 
     async def tell_progress(self, token: Token, share: float, note: str | None) -> bool:
         return await self.jobs.progress(self.holder, token, share, note)
 
     async def must_leave(self) -> bool:
-        """Whether this worker was told to leave. Raises NotFound for one without a row."""
+        """Whether this worker was told to leave. Raises NotFound if it has no row."""
         return not stays(await self.workers.get(self.holder.pool_id, self.holder.worker_id))
 
     async def wait(self, within: timedelta) -> bool:
         return await self.queue.wait(self.pool_id, within)
 
     async def overdue_in(self) -> timedelta | None:
-        """How long until a claim that has run out can be taken back; None: every claim is kept by its holder."""
-        return await self.jobs.overdue_in(self._asking(1, alone=True))
+        """How long until an expired claim of another worker can be taken back; None: every claim is renewed by its holder."""
+        return await self.jobs.overdue_in(self._claiming(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:
-        """Take back what silent workers held, in every pool, so that no reaper is needed while somebody works."""
+        """Take back jobs of silent workers in every pool, so that no reaper is needed while a worker runs."""
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
             log.warning("took back %d jobs of pool %s: their worker stopped renewing the leases", count, pool_id)

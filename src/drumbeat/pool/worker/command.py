@@ -1,4 +1,4 @@
-"""A program as a handler: the payload on its standard input, its result on its standard output; no shell in between."""
+"""Runs a program as a handler: the payload on its standard input, the result on its standard output; without a shell."""
 
 import asyncio
 import contextlib
@@ -17,38 +17,39 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.worker.context import JobContext, JobFailure
 
-TAIL = 4000  #: how much of its standard error is kept
+TAIL = 4000  #: how many bytes of its standard error are kept
 _CHUNK = 65536
-_MOMENT = timedelta(seconds=1)  #: to hear the rest of what a program said that has ended
-_SECRET = re.compile("DRUMBEAT_.*(PASSWORD|TOKEN|KEY|SECRET)")  #: variables that are nobody's business but the worker's
+_READ_REST = timedelta(seconds=1)  #: how long to read the remaining output of a program that has exited
+_SECRET = re.compile("DRUMBEAT_.*(PASSWORD|TOKEN|KEY|SECRET)")  #: variables that only the worker may read
 
 
 async def run_command(words: Sequence[str], context: JobContext) -> Any:
-    """What the program printed: JSON if it is, else text. Raises JobFailure with the tail of its standard error.
+    """Run a program and return its output, as JSON if it is JSON, else as text.
 
-    It is over when the program is: what that leaves behind is ended with it, and so is everything when this is cancelled.
+    Raises JobFailure with the end of its standard error. When the program exits or this is cancelled, all processes it has
+    started are killed.
     """
-    printed, complaint = bytearray(), bytearray()
+    printed, errors = bytearray(), bytearray()
     async with _started(words, context) as (transport, program):
-        await _talk(program, transport.get_pid(), context.payload, printed, complaint)
+        await _communicate(program, transport.get_pid(), context.payload, printed, errors)
         code = transport.get_returncode()
     if code != 0:
-        raise JobFailure(f"{words[0]} ended with exit code {code}: {_text(complaint).strip() or 'it said nothing'}")
+        raise JobFailure(f"{words[0]} ended with exit code {code}: {_text(errors).strip() or 'no error output'}")
     if len(printed) > MOST_BYTES:
-        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; let it print a place instead")
+        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; print a location instead")
     return _result(printed)
 
 
 class _Program(SubprocessStreamProtocol):
-    """A program and its pipes. Unlike asyncio's own Process it is over when it has ended, whoever still holds its pipes."""
+    """A program and its pipes. Unlike asyncio's Process it ends when the program exits, even if others hold its pipes."""
 
     def __init__(self) -> None:
         super().__init__(limit=_CHUNK, loop=asyncio.get_running_loop())
-        self.over = asyncio.Event()
+        self.exited = asyncio.Event()
 
     def process_exited(self) -> None:
         super().process_exited()
-        self.over.set()
+        self.exited.set()
 
 
 Started = tuple[SubprocessTransport, _Program]
@@ -56,7 +57,7 @@ Started = tuple[SubprocessTransport, _Program]
 
 @asynccontextmanager
 async def _started(words: Sequence[str], context: JobContext) -> AsyncIterator[Started]:
-    """The program, in a session of its own; at the end nothing of it is left, and its pipes are closed on our side."""
+    """The program in a new session; at the end all its processes are killed, and its pipes closed on our side."""
     started = await _start(words, _environment(context))
     try:
         yield started
@@ -65,7 +66,7 @@ async def _started(words: Sequence[str], context: JobContext) -> AsyncIterator[S
 
 
 async def _start(words: Sequence[str], environment: Mapping[str, str]) -> Started:
-    """Start as a whole or not at all: asyncio loses a program whose start is cancelled, and waits for what that has started."""
+    """Start the program; if that is cancelled, kill it: asyncio would lose the program and wait for what it started."""
     program = asyncio.get_running_loop().subprocess_exec(
         _Program, *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
     )
@@ -81,28 +82,28 @@ async def _start(words: Sequence[str], environment: Mapping[str, str]) -> Starte
 async def _end(transport: SubprocessTransport, program: _Program) -> None:
     _kill(transport.get_pid())
     try:
-        await program.over.wait()
+        await program.exited.wait()
     finally:
         transport.close()
 
 
-async def _talk(program: _Program, pid: int, payload: Any, printed: bytearray, complaint: bytearray) -> None:
-    """Until it has ended and what it said was heard; whoever else holds its pipes is not waited for."""
+async def _communicate(program: _Program, pid: int, payload: Any, printed: bytearray, errors: bytearray) -> None:
+    """Send the payload and read the output until the program exits; not until others close its pipes."""
     async with asyncio.TaskGroup() as group:
         pipes = [
             group.create_task(_feed(program.stdin, payload)),
             group.create_task(_first(program.stdout, printed, MOST_BYTES + 1)),
-            group.create_task(_last(program.stderr, complaint, TAIL)),
+            group.create_task(_last(program.stderr, errors, TAIL)),
         ]
-        await program.over.wait()
+        await program.exited.wait()
         _kill(pid)
-        await asyncio.wait(pipes, timeout=_MOMENT.total_seconds())
+        await asyncio.wait(pipes, timeout=_READ_REST.total_seconds())
         for pipe in pipes:
             pipe.cancel()
 
 
 def _environment(context: JobContext) -> dict[str, str]:
-    """The worker's own, less its secrets, and which job this is."""
+    """The worker's environment without its secrets, plus variables that describe the job."""
     inherited = {name: value for name, value in os.environ.items() if not _is_secret(name, value)}
     job = {"DRUMBEAT_JOB_ID": context.job_id, "DRUMBEAT_JOB_TYPE": context.type, "DRUMBEAT_JOB_ATTEMPT": str(context.attempt)}
     return {**inherited, **job}
@@ -113,7 +114,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(url: str) -> bool:
-    """Whether a store's URL holds a password, or what might be one."""
+    """Whether a store's URL holds a password, or something that may be one."""
     if url.startswith("sqlite:"):
         return False
     credentials = url.partition("://")[2].rpartition("@")[0]
@@ -129,19 +130,19 @@ async def _feed(stream: asyncio.StreamWriter | None, payload: Any) -> None:
         stream.close()
 
 
-async def _first(stream: asyncio.StreamReader | None, kept: bytearray, most: int) -> None:
+async def _first(stream: asyncio.StreamReader | None, buffer: bytearray, most: int) -> None:
     while stream is not None and (chunk := await stream.read(_CHUNK)):
-        kept += chunk[: max(most - len(kept), 0)]
+        buffer += chunk[: max(most - len(buffer), 0)]
 
 
-async def _last(stream: asyncio.StreamReader | None, kept: bytearray, most: int) -> None:
+async def _last(stream: asyncio.StreamReader | None, buffer: bytearray, most: int) -> None:
     while stream is not None and (chunk := await stream.read(_CHUNK)):
-        kept += chunk
-        del kept[:-most]
+        buffer += chunk
+        del buffer[:-most]
 
 
 def _kill(pid: int) -> None:
-    """End the program and whatever it started; its process group outlives it for as long as anything is in it."""
+    """Kill the program and what it started: its process group exists until its last process has ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

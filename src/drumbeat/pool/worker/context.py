@@ -1,4 +1,4 @@
-"""What a handler may ask and tell while it works on a job."""
+"""What a handler gets with a job: the job, its deadline, and a way to report progress and failures."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,9 +11,9 @@ Tell = Callable[[float, str | None], None]
 
 
 class JobFailure(Exception):
-    """Raised by a handler that knows how its job has failed: for good, or until some time from now.
+    """Raise this in a handler to say how its job failed: ``fatal`` (no retry), or to be retried after ``retry_in``.
 
-    ``retry_in`` is a timedelta or a number of seconds; below 0 counts as 0, above ten years as ten years.
+    ``retry_in`` is a timedelta or a number of seconds; less than 0 counts as 0, more than ten years as ten years.
     """
 
     fatal: bool = False
@@ -30,8 +30,8 @@ class JobContext:
 
     def __init__(self, job: Job, deadline: datetime | None = None, tell: Tell | None = None) -> None:
         self.job = job
-        self.deadline = deadline  #: when the attempt will be given up; None: never
-        self.cancelled = False  #: somebody asked for the job to be stopped: a handler in a thread should look, and leave
+        self.deadline = deadline  #: when the attempt times out; None: never
+        self.cancelled = False  #: the job must stop: a handler in a thread should check this and return
         self._tell = tell
 
     @property
@@ -52,7 +52,7 @@ class JobContext:
         return self.job.payload
 
     def progress(self, share: float, note: object = None) -> None:
-        """Say how far it is, from 0 to 1. Kept about twice a second, the note as text; the last word counts.
+        """Report progress from 0 to 1, with a note as text. Written about twice a second; only the latest counts.
 
         Raises InvalidInput.
         """

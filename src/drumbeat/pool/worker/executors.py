@@ -1,4 +1,4 @@
-"""Where handlers run: on the worker's loop, in threads, or in processes of their own."""
+"""Executors run handlers: on the worker's event loop, in threads, or in child processes."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,15 +15,15 @@ from drumbeat.pool.worker.threads import Threads
 class Executor(Protocol):
     """Runs handlers. Cancelling ``run`` stops the handler where that is possible."""
 
-    on_free: Callable[[], None]  #: called when one that lingered is over
+    on_free: Callable[[], None]  #: called when a lingering handler has ended
 
     @property
     def lingering(self) -> int:
-        """Handlers that were given up but still run: they take up room."""
+        """Handlers that were given up but still run; each takes up a slot."""
         ...
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
-        """The handler's result. Raises what it raised; never a SystemExit or the like."""
+        """Run a handler and return its result. Raises what it raised, but never SystemExit, KeyboardInterrupt and the like."""
         ...
 
     async def close(self) -> None: ...
@@ -55,7 +55,7 @@ class LoopExecutor:
 
 
 class ThreadExecutor:
-    """Everything in threads, a coroutine on a loop of its own there; but for commands, which need no thread."""
+    """Everything in threads, coroutines on a new loop there. Commands need no thread and run on the worker's loop."""
 
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
@@ -75,27 +75,27 @@ class ThreadExecutor:
 
 
 class ProcessExecutor:
-    """Everything in processes, one per job at a time, used again; one that must be stopped is killed."""
+    """Everything in child processes, one job at a time each. They are reused; one whose job must stop is killed."""
 
     lingering = 0
 
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
-        self._seats = ProcessPool()
+        self._processes = ProcessPool()
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if handler.is_command:
             return await handler.invoke(context)
         if not handler.portable:
-            raise InvalidInput(f"handler {handler.name!r}: another process cannot find it; name it as module:function")
-        return await self._seats.run(handler.name, context)
+            raise InvalidInput(f"handler {handler.name!r}: another process cannot find it; give it as module:function")
+        return await self._processes.run(handler.name, context)
 
     async def close(self) -> None:
-        await self._seats.close()
+        await self._processes.close()
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """The default of ``on_free``."""
 
 
 def executor(kind: ExecutorKind) -> Executor:
@@ -109,5 +109,5 @@ def executor(kind: ExecutorKind) -> Executor:
 
 
 def call(handler: Handler, context: JobContext) -> Any:
-    """Call a handler from a place that has no loop."""
+    """Call a handler from code without an event loop."""
     return asyncio.run(handler.invoke(context)) if handler.is_async else handler.invoke(context)

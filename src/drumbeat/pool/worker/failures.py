@@ -1,4 +1,4 @@
-"""What a handler's failure comes to: an error short enough to keep, and whether another attempt makes sense."""
+"""Turns a handler's exception into a failure: an error short enough to store, and whether to retry."""
 
 import math
 import traceback
@@ -19,15 +19,15 @@ _OURS = str(Path(__file__).parent)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerFailure:
-    """How a job has failed."""
+    """The failure of one attempt at a job."""
 
     error: str
     fatal: bool = False
-    retry_in: timedelta | None = None  #: None: as its backoff says
+    retry_in: timedelta | None = None  #: None: by the job's backoff
 
 
 class FailedElsewhere(Exception):
-    """A handler failed in another process, which has told how."""
+    """A handler failed in a child process, which reported the failure."""
 
     def __init__(self, failure: HandlerFailure) -> None:
         super().__init__(failure.error)
@@ -46,8 +46,8 @@ def failure(exc: BaseException) -> HandlerFailure:
 
 
 def _as_said(exc: JobFailure) -> HandlerFailure:
-    """As the handler said; if what it said about the next attempt makes no sense, its backoff decides."""
-    said, fatal = str(exc) or "it failed", bool(exc.fatal)
+    """The failure as the handler described it; with an invalid ``retry_in`` the job's backoff decides."""
+    said, fatal = str(exc) or "the handler failed without a message", bool(exc.fatal)
     try:
         return HandlerFailure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))
     except InvalidInput as wrong:
@@ -55,7 +55,7 @@ def _as_said(exc: JobFailure) -> HandlerFailure:
 
 
 def _wait(retry_in: object) -> timedelta | None:
-    """How long until the next attempt, within limits. Raises InvalidInput."""
+    """How long to wait before the next attempt, within limits. Raises InvalidInput."""
     if retry_in is None:
         return None
     if isinstance(retry_in, timedelta):
@@ -66,21 +66,21 @@ def _wait(retry_in: object) -> timedelta | None:
 
 
 def _bounded(number: Any) -> float | None:
-    """The number within limits; None if it is none."""
+    """The number within limits; None for NaN and infinity."""
     if number != number or number in (math.inf, -math.inf):
         return None
     return float(min(max(number, 0), LONGEST_WAIT.total_seconds()))
 
 
 def shortened(text: str) -> str:
-    """Its beginning and its end, as any database takes it."""
+    """The beginning and end of a long text, without characters that databases refuse."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 4]}\n…\n{text[-LONGEST * 3 // 4 :]}"
     return cut(text, LONGEST * 2)
 
 
 def _trace(exc: BaseException) -> str:
-    """What it says, then the handler's own part of the traceback."""
+    """The error message, then the handler's own part of the traceback."""
     if isinstance(exc, DrumbeatError):
         return str(exc)
     frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not frame.filename.startswith(_OURS)]

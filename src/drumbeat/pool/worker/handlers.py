@@ -1,4 +1,4 @@
-"""Handlers: found by name, looked at once, called with a job's payload."""
+"""Handlers: found by name, inspected once, called with a job's payload."""
 
 import importlib
 import inspect
@@ -23,19 +23,19 @@ COMMAND = "command"  #: before the colon: what follows is a program and its argu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """Something that works on jobs."""
+    """A function or program that runs jobs."""
 
-    name: str  #: where it was found, or what it is called
+    name: str  #: as module:function or command:PROGRAM
     call: Callable[..., Any]
     is_async: bool
-    payload_name: str | None = None  #: the parameter that takes the payload; None: it takes none
-    payload_kind: Any = None  #: what the payload is built into; None: it stays plain JSON
+    payload_name: str | None = None  #: the parameter that takes the payload; None: no such parameter
+    payload_kind: Any = None  #: the type the payload is converted to; None: plain JSON
     context_name: str | None = None  #: the parameter that takes the JobContext
-    portable: bool = True  #: whether another process finds it by its name
-    is_command: bool = False  #: it is a process of its own already: nothing is gained by running it elsewhere
+    portable: bool = True  #: whether another process can find it by its name
+    is_command: bool = False  #: it starts its own process, so it needs no thread or child process
 
     def invoke(self, context: JobContext) -> Any:
-        """The result, or for a coroutine function the coroutine. Raises InvalidInput for a payload that does not fit."""
+        """The result, or the coroutine of an async handler. Raises InvalidInput for a payload that does not fit."""
         given: dict[str, Any] = {}
         if self.payload_name is not None:
             given[self.payload_name] = build(self.payload_kind, context.payload)
@@ -48,7 +48,7 @@ Handlers = Mapping[str, Handler]
 
 
 def handler_for(handlers: Handlers, job_type: str) -> Handler:
-    """The type's own handler, or the one for all others. Raises InvalidInput."""
+    """The handler for a job type, or else the default handler. Raises InvalidInput."""
     found = handlers.get(job_type) or handlers.get("")
     if found is None:
         raise InvalidInput(f"no handler for type {job_type!r}; this worker has: {', '.join(handlers) or 'none'}")
@@ -56,30 +56,30 @@ def handler_for(handlers: Handlers, job_type: str) -> Handler:
 
 
 def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
-    """Every handler of a plan. Raises InvalidInput naming the one that cannot be had."""
+    """Load every handler of a plan. Raises InvalidInput naming the one that cannot be loaded."""
     if not specs:
-        raise InvalidInput("expected a handler, got none; give --handler module:function, or keep it: drumbeat pool create")
+        raise InvalidInput("expected a handler, got none; give --handler module:function, here or to: drumbeat pool create")
     return {kind: load(spec) for kind, spec in specs.items()}
 
 
 def check_portable(handlers: Handlers) -> None:
-    """Raise InvalidInput for a handler that a process of its own could not find by its name."""
+    """Raise InvalidInput for a handler that a child process could not find by its name."""
     for handler in handlers.values():
         if not handler.portable:
             raise InvalidInput(
-                f"handler {handler.name!r}: the executor 'processes' starts it in another process, which cannot find it; name "
+                f"handler {handler.name!r}: the executor 'processes' starts it in another process, which cannot find it; give "
                 f"a function of a module that can be imported (module:function), or use the executor 'threads'"
             )
 
 
 def load(spec: str) -> Handler:
-    """A handler by its name. Raises InvalidInput saying what is wrong with it."""
+    """Load a handler by its name. Raises InvalidInput saying what is wrong."""
     where, _, what = check_spec(spec).partition(":")
     return _command(spec, what) if where == COMMAND else describe(_found(spec, where, what), spec)
 
 
 def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
-    """A handler from a function: which parameter takes the payload, and as what, and which the context."""
+    """Make a handler of a function: find the parameters for the payload and the context. Raises InvalidInput."""
     label = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
     if not callable(function):
         raise InvalidInput(f"handler {label!r}: expected a function, got {type(function).__name__}")
@@ -96,7 +96,7 @@ def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
 
 
 def _is_named(function: Callable[..., Any]) -> bool:
-    """Whether another process finds this very function by its module and name; never one of the program that was started."""
+    """Whether another process can find this function by module and name; not if it is in ``__main__``."""
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     found: Any = sys.modules.get(module) if module and module != "__main__" else None
     for name in path.split(".") if path else ():
@@ -111,13 +111,13 @@ def _parameters(function: Callable[..., Any], label: str) -> tuple[str | None, s
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidInput(f"handler {label!r}: expected parameters that can be named, got {name!r} before a slash")
+            raise InvalidInput(f"handler {label!r}: expected parameters that take keywords, got {name!r} as positional-only")
         if hints.get(name) is JobContext or (name == "context" and name not in hints):
             context_name = name
         elif payload_name is None:
             payload_name = name
         elif parameter.default is parameter.empty:
-            raise InvalidInput(f"handler {label!r}: expected it to take a payload and perhaps a JobContext, got {name!r} too")
+            raise InvalidInput(f"handler {label!r}: expected a payload and at most a JobContext as parameters, got {name!r}")
     kind = hints.get(payload_name) if payload_name else None
     return context_name, payload_name, kind if is_typed(kind) else None
 

@@ -1,4 +1,4 @@
-"""What a worker has in hand: jobs that wait, jobs that run, verdicts to be told, and how much more there is room for."""
+"""The jobs a worker holds: waiting, running, or with an outcome to write; and how many more it has room for."""
 
 import asyncio
 from collections import deque
@@ -13,24 +13,24 @@ from drumbeat.pool.worker.attempt import InFlightJob
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.runtime.worker import Measurement
 
-BATCH = 500  #: verdicts told at once, at the most
-MOST_AHEAD = 500
-BLINK = timedelta(milliseconds=20)  #: jobs that are done this quickly are claimed ahead
+BATCH = 500  #: outcomes written at once, at most
+MOST_PREFETCHED = 500
+PREFETCH_TIME = timedelta(milliseconds=20)  #: by default as many jobs are prefetched as run in this time
 _FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 _NANOSECOND = 1e-9
 
 
 class JobTally:
-    """What was done, in all and since it was last asked."""
+    """Counts of attempts, in total and since the last ``interval``."""
 
     def __init__(self) -> None:
-        self.ended = 0  #: attempts that are over, whatever came of them
-        self.done = 0  #: of those, jobs whose result was kept
+        self.ended = 0  #: attempts that have ended, with any outcome
+        self.done = 0  #: of those, jobs whose result was stored
         self.failed = 0
         self.error: str | None = None
-        self.usual = 0.0  #: seconds a job takes, of late; 0 until known
+        self.average = 0.0  #: moving average of the seconds a job takes; 0 until known
         self._latency = Histogram()
-        self._told = (0, 0)
+        self._reported = (0, 0)
 
     def count(self, verdict: JobOutcome, took: timedelta) -> None:
         self.ended += 1
@@ -39,25 +39,25 @@ class JobTally:
             self.failed += 1
             self.error = verdict.error
         seconds = max(took.total_seconds(), 1e-6)
-        self.usual = seconds if not self.usual else 0.9 * self.usual + 0.1 * seconds
+        self.average = seconds if not self.average else 0.9 * self.average + 0.1 * seconds
         self._latency.record(int(seconds / _NANOSECOND))
 
     def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
-        """Of what was counted as done, some failed after all; and some came too late, for jobs taken from this worker."""
+        """Correct the counts: the store refused some results, and dropped some that came too late, for jobs taken away."""
         self.failed += len(refused)
         self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
 
     def interval(self) -> Measurement:
-        """What was counted since the last call."""
-        ended, failed = self.ended - self._told[0], self.failed - self._told[1]
+        """The counts since the last call."""
+        ended, failed = self.ended - self._reported[0], self.failed - self._reported[1]
         measured = Measurement(operations=ended, errors=failed, latency=self._latency)
-        self._latency, self._told = Histogram(), (self.ended, self.failed)
+        self._latency, self._reported = Histogram(), (self.ended, self.failed)
         return measured
 
 
 class InFlight:
-    """The jobs of one worker. Keeps no task and calls no store."""
+    """The jobs of one worker. Starts no tasks and calls no store."""
 
     def __init__(self, plan: WorkPlan, clock: Clock, lease: timedelta) -> None:
         self._plan = plan
@@ -68,10 +68,10 @@ class InFlight:
         self._running = 0
         self._left = 1 if plan.mode is Mode.ONCE else plan.max_jobs
         self.verdicts: list[JobOutcome] = []
-        self._telling: frozenset[Token] = frozenset()  #: verdicts that are on their way to the store
-        self.room_for = plan.concurrency  #: how many may run at once
-        self._alone: Token | None = None  #: the last job that must run alone: such jobs are given one by one
-        self.next_is_alone = False  #: nothing more is claimed until all is finished; then one job, to be run alone
+        self._writing: frozenset[Token] = frozenset()  #: outcomes that are being written to the store
+        self.slots = plan.concurrency  #: how many jobs may run at once
+        self._alone: Token | None = None  #: the last job that must run alone; such jobs are claimed one at a time
+        self.next_is_alone = False  #: claim nothing until all jobs are finished, then one job to run alone
         self.tally = JobTally()
 
     @property
@@ -80,40 +80,42 @@ class InFlight:
 
     @property
     def held_count(self) -> int:
-        """Jobs that are this worker's as far as it knows, those with a verdict too until it is told."""
+        """Jobs this worker holds as far as it knows, including those whose outcome is not written yet."""
         return len(self._held)
 
     @property
     def is_busy(self) -> bool:
-        """Whether it holds anything that has no verdict yet."""
+        """Whether a held job has no outcome yet."""
         return len(self._held) > len(self._decided())
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has worked on as many jobs as it ever should."""
+        """Whether ``max_jobs`` has been reached and all jobs are settled."""
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """How many more to claim; none beside a job that must run alone."""
+        """How many more jobs to claim; none beside a job that must run alone."""
         if self._runs_alone() or (self.next_is_alone and self.is_busy):
             return 0
         if self.next_is_alone:
             return 1 if self._left is None else min(self._left, 1)
-        wanted = self.room_for - lingering + self._ahead() - self._running - len(self._waiting)
-        return max(wanted if self._left is None else min(wanted, self._left), 0)
+        free = self.slots - lingering + self._prefetch() - self._running - len(self._waiting)
+        return max(free if self._left is None else min(free, self._left), 0)
 
     def _runs_alone(self) -> bool:
-        """Whether a job that must run alone has no verdict yet."""
+        """Whether a job that must run alone has no outcome yet."""
         return self._alone is not None and self.knows(self._alone) and self._alone not in self._decided()
 
-    def _ahead(self) -> int:
-        """How many to hold beyond those that run: as many as are done in a blink."""
+    def _prefetch(self) -> int:
+        """How many jobs to hold beyond those that run."""
         if self._plan.prefetch is not None:
             return self._plan.prefetch
-        return min(int(self.room_for * BLINK.total_seconds() / self.tally.usual), MOST_AHEAD) if self.tally.usual else 0
+        if not self.tally.average:
+            return 0
+        return min(int(self.slots * PREFETCH_TIME.total_seconds() / self.tally.average), MOST_PREFETCHED)
 
     def add(self, jobs: Sequence[Job], unsent: asyncio.Event) -> None:
-        """Jobs were claimed. Their progress sets ``unsent``, from whichever thread."""
+        """Add claimed jobs. Their progress sets ``unsent``, from any thread."""
         loop, until = asyncio.get_running_loop(), self._clock.elapsed() + self._lease
 
         def wake() -> None:
@@ -128,8 +130,8 @@ class InFlight:
             self._left = max(self._left - len(jobs), 0)
 
     def next(self, lingering: int) -> InFlightJob | None:
-        """The next to run, if there is room for one. One whose lease may have run out is given back: it may be ours still."""
-        while self._waiting and self._running + lingering < self.room_for:
+        """The next job to run, if a slot is free. A job whose lease may have run out is released instead of run."""
+        while self._waiting and self._running + lingering < self.slots:
             held = self._waiting.popleft()
             held.began = self._clock.elapsed()
             if held.began < held.sure_until:
@@ -140,8 +142,8 @@ class InFlight:
         return None
 
     def finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
-        """A handler is over."""
-        held.over()
+        """Record that a handler has ended."""
+        held.handler_ended()
         self._running -= 1
         if not held.forgotten:
             self.tally.count(verdict, self._clock.elapsed() - held.began)
@@ -149,33 +151,33 @@ class InFlight:
 
     def take_verdicts(self) -> list[JobOutcome]:
         taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
-        self._telling = frozenset(verdict.token for verdict in taken)
+        self._writing = frozenset(verdict.token for verdict in taken)
         return taken
 
     def keep_verdicts(self, verdicts: Sequence[JobOutcome]) -> None:
-        """They could not be told: they are next."""
+        """Put back outcomes that could not be written; they are written next."""
         self.verdicts = [*verdicts, *self.verdicts]
-        self._telling = frozenset()
+        self._writing = frozenset()
 
     def settle(self, verdicts: Sequence[JobOutcome]) -> None:
-        """They were told: those jobs are no longer in hand."""
-        self._telling = frozenset()
+        """Remove jobs whose outcomes were written."""
+        self._writing = frozenset()
         for verdict in verdicts:
             held = self._held.get(verdict.token.job_id)
             if held is not None and held.token == verdict.token:
                 del self._held[verdict.token.job_id]
 
     def runs_since(self, moment: timedelta) -> bool:
-        """Whether something is still in hand that had begun by then."""
+        """Whether a job that had begun by ``moment`` still runs."""
         return any(held.task is not None and held.began <= moment for held in self._held.values())
 
     def tokens(self) -> list[Token]:
-        """What to renew: everything that has no verdict yet."""
+        """The leases to renew: those of every job without an outcome."""
         decided = self._decided()
         return [held.token for held in self._held.values() if held.token not in decided]
 
     def _decided(self) -> set[Token]:
-        return {*self._telling, *(verdict.token for verdict in self.verdicts)}
+        return {*self._writing, *(verdict.token for verdict in self.verdicts)}
 
     def renewed(self, tokens: Sequence[Token]) -> None:
         until = self._clock.elapsed() + self._lease
@@ -191,7 +193,7 @@ class InFlight:
         return held if held is not None and held.token == token else None
 
     def forget(self, token: Token) -> bool:
-        """It is not ours any more: stop its handler, drop its result. Whether it was still in hand, without a verdict."""
+        """Drop a job that was taken away: stop its handler and discard its result. False if it was gone or had an outcome."""
         held = self._find(token)
         if held is None or token in self._decided():
             return False
@@ -203,7 +205,7 @@ class InFlight:
         return True
 
     def stop(self, token: Token, outcome: AttemptOutcome) -> None:
-        """Make a job end with this outcome: one that waits at once, one that runs once its handler has stopped."""
+        """End a job with this outcome: a waiting job at once, a running one when its handler has stopped."""
         held = self._find(token)
         if held is None:
             return
@@ -213,19 +215,19 @@ class InFlight:
             self.verdicts.append(JobOutcome(token=token, outcome=outcome))
 
     def cancel(self, tokens: Sequence[Token]) -> None:
-        """Make jobs end as cancelled; one that is stopping already is left to it."""
+        """End jobs as cancelled, except those that are stopping already."""
         for token in tokens:
             held = self._find(token)
             if held is not None and held.stopped is None:
                 self.stop(token, AttemptOutcome.CANCELLED)
 
     def release_waiting(self) -> None:
-        """What has not begun is given back."""
+        """Release all jobs that have not begun."""
         for held in list(self._waiting):
             self.stop(held.token, AttemptOutcome.RELEASED)
 
     def release_all(self) -> None:
-        """Everything without a verdict is stopped and given back."""
+        """Stop and release all jobs without an outcome."""
         for token in self.tokens():
             self.stop(token, AttemptOutcome.RELEASED)
 
@@ -233,8 +235,8 @@ class InFlight:
         yield from (held.task for held in self._held.values() if held.task is not None)
 
     def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
-        """Progress that was not sent yet."""
-        told = [(held, held.news) for held in self._held.values() if held.news is not None]
-        for held, _ in told:
-            held.news = None
-        return [(held, news) for held, news in told if news is not None]
+        """Take the progress that was not sent yet."""
+        unsent = [(held, held.unsent) for held in self._held.values() if held.unsent is not None]
+        for held, _ in unsent:
+            held.unsent = None
+        return [(held, progress) for held, progress in unsent if progress is not None]

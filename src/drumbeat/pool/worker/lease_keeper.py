@@ -1,4 +1,4 @@
-"""What a worker does beside its jobs: renew what it holds, hear which are to be stopped, or itself to leave, send progress."""
+"""A worker's background loops: renew leases, poll for cancelled jobs and for orders to leave, send progress."""
 
 import asyncio
 import logging
@@ -15,92 +15,92 @@ from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
 
-_HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is cancelled, an idle worker that it shall leave
+_POLL_EVERY = timedelta(seconds=1)  #: how soon a running job learns of its cancellation, an idle worker of its order to leave
 _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
 class LeaseKeeper:
-    """Four loops of one worker. None of them ends for what the store says: a row that cannot be read is not ours alone."""
+    """Four background loops of one worker. Store errors never stop these loops."""
 
-    def __init__(self, hand: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
-        """``changed`` is called when something in hand may have been stopped or lost."""
-        self._hand = hand
+    def __init__(self, in_flight: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
+        """``changed`` is called when jobs in flight may have been stopped or lost."""
+        self._in_flight = in_flight
         self._claims = claims
         self._clock = clock
         self._changed = changed
-        self.unsent = asyncio.Event()  #: progress was told
-        self.in_doubt = asyncio.Event()  #: a wait brought no work: perhaps news of this worker
-        self.beat: Callable[[], None] = lambda: None  #: has the worker's orders brought at once
+        self.unsent = asyncio.Event()  #: there is progress to send
+        self.in_doubt = asyncio.Event()  #: a notification brought no job: it may have been an order for this worker
+        self.beat: Callable[[], None] = lambda: None  #: makes the worker fetch its orders at once
 
     async def keep(self) -> None:
-        """Renew what is held, hear which are gone or to be stopped, and take back what silent workers held."""
+        """Renew leases, stop jobs that were lost or cancelled, and take back jobs of silent workers."""
         while True:
             await self._clock.sleep(self._claims.lease / 3)
-            await _tried(self._renew(), "leases could not be renewed")
-            await _tried(self._take_back(), "what silent workers held could not be taken back")
-            await _tried(self._look_for_turn(), "jobs that must run alone are looked for later")
+            await _try(self._renew(), "failed to renew leases")
+            await _try(self._take_back(), "failed to take back jobs of silent workers")
+            await _try(self._look_for_turn(), "failed to look for jobs that must run alone")
 
     async def _renew(self) -> None:
-        tokens = self._hand.tokens()
+        tokens = self._in_flight.tokens()
         if not tokens:
             return
         renewed = await self._claims.renew(tokens)
-        self._hand.renewed(tokens)
+        self._in_flight.renewed(tokens)
         for token in renewed.stale:
-            if self._hand.forget(token):
-                log.warning("job %s is no longer this worker's; its handler is stopped", token.job_id)
-        self._hand.cancel(renewed.cancelled)
+            if self._in_flight.forget(token):
+                log.warning("job %s is no longer this worker's; stopping its handler", token.job_id)
+        self._in_flight.cancel(renewed.cancelled)
         self._changed()
 
     async def _take_back(self) -> None:
         await self._claims.expire()
 
     async def _look_for_turn(self) -> None:
-        """Make a busy worker finish what it holds when jobs wait to be tried alone; an idle one takes them anyway."""
-        if self._hand.held_count and await self._claims.take_turn_alone():
-            log.info("jobs wait to be tried alone; this worker finishes what it holds, then takes one of them")
-            self._hand.next_is_alone = True
+        """When jobs wait to run alone, make a busy worker finish its jobs first; an idle worker claims them anyway."""
+        if self._in_flight.held_count and await self._claims.take_turn_alone():
+            log.info("jobs wait to run alone; this worker finishes its jobs, then claims one of them")
+            self._in_flight.next_is_alone = True
 
-    async def heed(self) -> None:
-        """Hear soon which jobs somebody wants stopped; asked only while one has run for longer than that takes."""
+    async def poll_cancelled(self) -> None:
+        """Poll for cancelled jobs, but only while a job has run for longer than the polling interval."""
         while True:
-            await self._clock.sleep(_HEED_EVERY)
-            if self._hand.runs_since(self._clock.elapsed() - _HEED_EVERY) and not await self._hear():
+            await self._clock.sleep(_POLL_EVERY)
+            if self._in_flight.runs_since(self._clock.elapsed() - _POLL_EVERY) and not await self._stop_cancelled():
                 await self._clock.sleep(self._claims.lease / 3)
 
-    async def _hear(self) -> bool:
-        """Stop what is to be stopped; False when the store's answer makes no sense."""
+    async def _stop_cancelled(self) -> bool:
+        """Stop jobs whose cancellation was requested; False when the store's answer cannot be read."""
         try:
-            unwanted = await self._claims.to_stop()
+            cancelled = await self._claims.to_stop()
         except StoreUnavailable as exc:
-            log.debug("%s; cancelled jobs are heard of later", exc)
+            log.debug("could not poll for cancelled jobs: %s; retrying", exc)
             return True
         except Exception:
-            log.exception("which jobs are cancelled cannot be heard")
+            log.exception("could not poll for cancelled jobs; retrying later")
             return False
-        if unwanted:
-            self._hand.cancel(unwanted)
+        if cancelled:
+            self._in_flight.cancel(cancelled)
             self._changed()
         return True
 
-    async def expect_orders(self) -> None:
-        """Hear soon that this worker shall leave; asked only in doubt, and not more often than once in a while."""
+    async def poll_orders(self) -> None:
+        """Poll for an order to leave, but only after ``in_doubt`` was set, and at most once per interval."""
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()
-            await _tried(self._look_at_row(), "whether this worker shall leave is heard of later")
-            await self._clock.sleep(_HEED_EVERY)
+            await _try(self._check_orders(), "failed to read whether this worker must leave")
+            await self._clock.sleep(_POLL_EVERY)
 
-    async def _look_at_row(self) -> None:
+    async def _check_orders(self) -> None:
         if await self._claims.must_leave():
             self.beat()
 
     async def report(self) -> None:
-        """Send progress, the latest of each job, not too often."""
+        """Send the latest progress of each job, at most twice a second."""
         while True:
             await self.unsent.wait()
             self.unsent.clear()
-            for held, (share, note) in self._hand.take_progress():
+            for held, (share, note) in self._in_flight.take_progress():
                 await self._send(held, share, note)
             await self._clock.sleep(_PROGRESS_EVERY)
 
@@ -109,13 +109,13 @@ class LeaseKeeper:
             await self._claims.tell_progress(held.token, share, note)
         except Exception as exc:
             cause = None if isinstance(exc, DrumbeatError) else exc
-            log.warning("the progress of job %s could not be kept: %s", held.job.job_id, describe(exc), exc_info=cause)
+            log.warning("failed to record the progress of job %s: %s", held.job.job_id, describe(exc), exc_info=cause)
 
 
-async def _tried(call: Coroutine[Any, Any, None], otherwise: str) -> None:
+async def _try(call: Coroutine[Any, Any, None], failure: str) -> None:
     try:
         await call
     except StoreUnavailable as exc:
-        log.warning("%s; %s", exc, otherwise)
+        log.warning("%s: %s; retrying later", failure, exc)
     except Exception:
-        log.exception("%s", otherwise)
+        log.exception("%s; retrying later", failure)

@@ -1,4 +1,4 @@
-"""How a worker of a pool works: which handlers it has, how many jobs it runs at once and where, and when it leaves."""
+"""How a worker runs jobs: its handlers, how many jobs at once, in which executor, and when it leaves."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolRow, Thresholds
 
 MOST_CONCURRENCY = 10_000
-EXPECTED_HANDLER = "expected module:function, or command:PROGRAM ARGUMENT…, each perhaps after TYPE="
+EXPECTED_HANDLER = "expected module:function or command:PROGRAM ARGUMENT…, with TYPE= before it for one job type"
 
 
 class Mode(StrEnum):
@@ -18,32 +18,32 @@ class Mode(StrEnum):
 
     ONCE = "once"  #: after one job, or at once when there is none
     DRAIN = "drain"  #: when nothing is left to claim
-    LOOP = "loop"  #: when told to
+    LOOP = "loop"  #: only when told to stop
 
 
 class ExecutorKind(StrEnum):
     """Where handlers run."""
 
-    ASYNC = "async"  #: coroutines on the worker's loop, plain functions in threads
-    THREADS = "threads"  #: everything in threads, so that a handler that blocks does not hold up the loop
-    PROCESSES = "processes"  #: everything in processes of its own, so that not even a busy handler holds up the heartbeat
+    ASYNC = "async"  #: coroutines on the worker's event loop, plain functions in threads
+    THREADS = "threads"  #: everything in threads, so that a blocking handler does not delay the loop
+    PROCESSES = "processes"  #: everything in child processes, so that even a busy handler does not delay heartbeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkPlan:
-    """How a worker works."""
+    """How a worker runs jobs."""
 
-    handlers: Mapping[str, str] = field(default_factory=dict)  #: where each type's handler is; '': for every other type
+    handlers: Mapping[str, str] = field(default_factory=dict)  #: handlers by job type; '': for every other type
     mode: Mode = Mode.DRAIN
     executor: ExecutorKind = ExecutorKind.ASYNC
     concurrency: int = 1
     capabilities: tuple[str, ...] = ()
     lease: timedelta | None = None  #: how long a claim lasts unless renewed; None: twice the pool's heartbeat
-    timeout: timedelta | None = None  #: for jobs that name none of their own
-    max_jobs: int | None = None  #: leave after so many, to be replaced
-    max_memory_mb: int | None = None  #: leave once it has grown so big
-    prefetch: int | None = None  #: how many jobs to hold beyond those that run; None: as many as run in a blink
-    gather: timedelta = timedelta(milliseconds=2)  #: how long a finished job waits for others to be settled with it
+    timeout: timedelta | None = None  #: for jobs without their own
+    max_jobs: int | None = None  #: leave after this many jobs, to be replaced
+    max_memory_mb: int | None = None  #: leave when the worker uses more memory
+    prefetch: int | None = None  #: jobs to hold beyond those that run; None: as many as run in 20 ms
+    gather: timedelta = timedelta(milliseconds=2)  #: how long a result waits to be written together with others
 
     def __post_init__(self) -> None:
         _at_least("concurrency", self.concurrency, 1, MOST_CONCURRENCY)
@@ -57,16 +57,16 @@ class WorkPlan:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The only types it can work on; none: every type."""
+        """The only job types it has handlers for; empty: every type."""
         return () if "" in self.handlers else tuple(self.handlers)
 
     def lease_for(self, thresholds: Thresholds) -> timedelta:
         return self.lease or thresholds.heartbeat_every * 2
 
     def to_json(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """For a pool's policy: the fields named, or all that are not as usual."""
-        usual = WorkPlan()
-        chosen = [name for name in PLAN_FIELDS if getattr(self, name) != getattr(usual, name)] if names is None else names
+        """JSON for a pool's policy: the named fields, or all that differ from the default."""
+        default = WorkPlan()
+        chosen = [name for name in PLAN_FIELDS if getattr(self, name) != getattr(default, name)] if names is None else names
         return {name: _json(getattr(self, name)) for name in chosen}
 
 
@@ -77,7 +77,7 @@ def _json(value: Any) -> Any:
 
 
 def plan_of(pool: PoolRow) -> WorkPlan:
-    """How the workers of a pool work, by its policy; what else is kept there is left alone. Raises InvalidInput."""
+    """The work plan in a pool's policy; other fields of the policy are ignored. Raises InvalidInput."""
     try:
         return WorkPlan(**{name: _read(name, value) for name, value in pool.policy.items() if name in _READERS})
     except InvalidInput as exc:
@@ -100,20 +100,20 @@ def parse_handlers(given: Mapping[str, str] | list[str] | tuple[str, ...]) -> di
 
 
 def check_spec(spec: str) -> str:
-    """The handler's name as it was, if it can be one. Raises InvalidInput."""
+    """The handler's name, if its form is valid. Raises InvalidInput."""
     before, colon, after = spec.partition(":")
     if not colon or not before.strip() or not after.strip():
         raise InvalidInput(f"{EXPECTED_HANDLER}; got {spec!r}")
     return spec
 
 
-def changed_handlers(kept: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
-    """A pool's handlers with some more and some less. Raises InvalidInput for one to be removed that is not there."""
+def changed_handlers(current: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
+    """A pool's handlers with some added and some removed. Raises InvalidInput for a removed type that has none."""
     for kind in removed:
-        if kind not in kept:
-            known = ", ".join(repr(each) for each in sorted(kept)) or "none"
+        if kind not in current:
+            known = ", ".join(repr(each) for each in sorted(current)) or "none"
             raise InvalidInput(f"expected to remove the handler of a type that has one ({known}), got {kind!r}")
-    return {kind: spec for kind, spec in kept.items() if kind not in set(removed)} | {**added}
+    return {kind: spec for kind, spec in current.items() if kind not in set(removed)} | {**added}
 
 
 def _split(text: str) -> tuple[str, str]:

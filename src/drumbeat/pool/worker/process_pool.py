@@ -1,4 +1,4 @@
-"""The worker's side of its seats: processes it gives jobs to, hears from, and kills when a job must stop."""
+"""The worker's side of its child processes: sends them jobs, reads results, and kills one whose job must stop."""
 
 import asyncio
 import contextlib
@@ -17,33 +17,33 @@ _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
 
 
 class ProcessPool:
-    """Processes, made when needed and used again."""
+    """Child processes, started when needed and reused."""
 
     def __init__(self) -> None:
         self._idle: list[Process] = []
 
     async def run(self, handler: str, context: JobContext) -> Any:
-        """The result of a handler in a process. Raises FailedElsewhere; cancelled, the process is killed."""
+        """Run a handler in a child process. Raises FailedElsewhere; when cancelled, the process is killed."""
         process = self._idle.pop() if self._idle else await _start()
         try:
-            result = await _converse(process, handler, context)
+            result = await _exchange(process, handler, context)
         except FailedElsewhere:
-            await self._sit(process)
+            await self._keep(process)
             raise
         except BaseException:
             await _kill(process)
             raise
-        await self._sit(process)
+        await self._keep(process)
         return result
 
-    async def _sit(self, process: Process) -> None:
+    async def _keep(self, process: Process) -> None:
         if process.returncode is None:
             self._idle.append(process)
         else:
             await process.wait()
 
     async def close(self) -> None:
-        """End the idle ones; a busy one is killed by whoever cancels its job."""
+        """Kill the idle processes; a busy one is killed when its job is cancelled."""
         while self._idle:
             await _kill(self._idle.pop())
 
@@ -52,20 +52,20 @@ async def _start() -> Process:
     return await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
 
-async def _converse(process: Process, handler: str, context: JobContext) -> Any:
+async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
     try:
         await _send(process, {"handler": handler, "job": _job(context), "deadline": _iso(context.deadline)})
-        while "progress" in (said := await _hear(process)):
-            context.progress(said["progress"], said["note"])
+        while "progress" in (message := await _receive(process)):
+            context.progress(message["progress"], message["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
         code = await process.wait()
         raise FailedElsewhere(
             HandlerFailure(error=f"the handler's process ended with exit code {code} before its job did")
         ) from None
-    if (failed := said.get("failure")) is not None:
+    if (failed := message.get("failure")) is not None:
         wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
         raise FailedElsewhere(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
-    return said["result"]
+    return message["result"]
 
 
 def _job(context: JobContext) -> dict[str, Any]:
@@ -94,12 +94,12 @@ async def _send(process: Process, message: dict[str, Any]) -> None:
     await process.stdin.drain()
 
 
-async def _hear(process: Process) -> dict[str, Any]:
+async def _receive(process: Process) -> dict[str, Any]:
     if process.stdout is None:
         raise BrokenPipeError
     head = await process.stdout.readexactly(_LENGTH.size)
-    heard: dict[str, Any] = json.loads(await process.stdout.readexactly(_LENGTH.unpack(head)[0]))
-    return heard
+    message: dict[str, Any] = json.loads(await process.stdout.readexactly(_LENGTH.unpack(head)[0]))
+    return message
 
 
 async def _kill(process: Process) -> None:

@@ -1,4 +1,4 @@
-"""Telling the store what became of jobs, however it takes it: late, twice, or not in this form."""
+"""Writes the outcomes of jobs to the store; handles lost answers, repeated writes and refused results."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,24 +16,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What came of telling the store."""
+    """The result of writing outcomes and claiming more jobs."""
 
-    asked: int = 0  #: how many jobs were asked for in the end
+    asked: int = 0  #: how many jobs the store was asked for
     claimed: tuple[Job, ...] = ()
-    refused: tuple[JobOutcome, ...] = ()  #: failures that were told instead of results the store would not have
-    dropped: tuple[JobOutcome, ...] = ()  #: those that came too late: the job had been taken from this worker
+    refused: tuple[JobOutcome, ...] = ()  #: failures written instead of results that the store refused
+    dropped: tuple[JobOutcome, ...] = ()  #: outcomes that came too late: the job had been taken from this worker
 
 
 class ResultWriter:
-    """Settles in batches. An answer that was lost is made good for: what it gave us is asked for again."""
+    """Writes outcomes in batches. After a lost answer it reads from the store which jobs this worker holds."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
-        self.is_unsure = False  #: a claim went unanswered: we may hold what we do not know of
-        self._repeated: set[Token] = set()  #: verdicts that may have been heard already
+        self.is_unsure = False  #: a claim got no answer: this worker may hold jobs it does not know of
+        self._repeated: set[Token] = set()  #: outcomes that may have been written already
 
     async def settle(self, verdicts: Sequence[JobOutcome], asked: int, *, alone: bool = False) -> WriteResult:
-        """One transaction, as a rule; where that is refused nothing is claimed. Raises StoreUnavailable."""
+        """Write outcomes and claim jobs in one transaction; if it is refused, write one by one and claim none.
+
+        Raises StoreUnavailable.
+        """
         try:
             settled = await self._claims.settle(verdicts, asked, alone=alone)
         except StoreUnavailable:
@@ -43,62 +46,64 @@ class ResultWriter:
         except Exception as exc:
             if not verdicts:
                 raise
-            log.warning("%d results were refused together, and are told one by one: %s", len(verdicts), describe(exc))
-            told = WriteResult(refused=await self._one_by_one(verdicts))
+            log.warning("the store refused %d results: %s; writing them one by one", len(verdicts), describe(exc))
+            written = WriteResult(refused=await self._one_by_one(verdicts))
         else:
-            self._tell_stale(verdicts, settled.stale)
-            told = WriteResult(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
+            self._log_stale(verdicts, settled.stale)
+            written = WriteResult(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
         self._repeated.difference_update(verdict.token for verdict in verdicts)
-        return told
+        return written
 
     async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:
-        """Tell each; which failures were told in place of results that were refused."""
+        """Write each outcome; returns the failures written in place of refused results."""
         refused = []
         for verdict in verdicts:
             try:
-                await self._tell(verdict)
+                await self._write(verdict)
             except StoreUnavailable:
                 raise
             except Exception as exc:
                 instead = _refused(verdict, exc)
-                await self._tell_refusal(instead)
+                await self._write_refusal(instead)
                 refused += [instead] if verdict.outcome is AttemptOutcome.DONE else []
         return tuple(refused)
 
-    async def _tell(self, verdict: JobOutcome) -> None:
-        self._tell_stale([verdict], (await self._claims.settle([verdict], 0)).stale)
+    async def _write(self, verdict: JobOutcome) -> None:
+        self._log_stale([verdict], (await self._claims.settle([verdict], 0)).stale)
 
-    async def _tell_refusal(self, verdict: JobOutcome) -> None:
+    async def _write_refusal(self, verdict: JobOutcome) -> None:
         try:
-            await self._tell(verdict)
+            await self._write(verdict)
         except StoreUnavailable:
             raise
         except Exception:
-            log.exception("what became of job %s cannot be told; it is anyone's once its lease runs out", verdict.token.job_id)
+            log.exception("failed to record the outcome of job %s; it is retried when its lease runs out", verdict.token.job_id)
 
     def _dropped(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> tuple[JobOutcome, ...]:
         gone = set(stale) - self._repeated
         return tuple(verdict for verdict in verdicts if verdict.token in gone)
 
-    def _tell_stale(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> None:
-        """Tell of results that were dropped; what was only given back had none."""
+    def _log_stale(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> None:
+        """Log the outcomes that the store dropped. A released job has no result to lose."""
         released = {verdict.token for verdict in verdicts if verdict.outcome is AttemptOutcome.RELEASED} if stale else set()
         for token in stale:
             if token in released:
-                log.info("job %s had been taken from this worker before it was given back", token.job_id)
+                log.info("job %s was taken from this worker before it was released", token.job_id)
             elif token in self._repeated:
-                log.info("the result of job %s had been heard before, or came too late", token.job_id)
+                log.info("the result of job %s was written before, or came too late", token.job_id)
             else:
-                log.warning("the result of job %s came too late: it was taken from this worker; it is dropped", token.job_id)
+                log.warning(
+                    "the result of job %s came too late: the job was taken from this worker; it is dropped", token.job_id
+                )
 
     async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> bool:
-        """Take up what an unanswered claim has given us; whether the store answered this time."""
+        """Adopt jobs that an unanswered claim gave this worker. Returns whether the store answered this time."""
         try:
             held = await self._claims.held()
         except StoreUnavailable:
             return False
         except Exception:
-            log.exception("what an unanswered claim has given us cannot be read; it is anyone's once its lease runs out")
+            log.exception("failed to read the jobs of an unanswered claim; they are retried when their leases run out")
             held = ()
         self.is_unsure = False
         for job in held:
@@ -108,5 +113,5 @@ class ResultWriter:
 
 
 def _refused(verdict: JobOutcome, exc: Exception) -> JobOutcome:
-    error = shortened(f"its result could not be kept: {describe(exc)}")
+    error = shortened(f"its result could not be stored: {describe(exc)}")
     return replace(verdict, outcome=AttemptOutcome.FAILED, result=None, error=error, retry_in=timedelta(), fatal=True)

@@ -1,4 +1,4 @@
-"""Threads for handlers that block. They never keep a process alive: one that cannot be stopped ends with it."""
+"""Threads for blocking handlers. They are daemon threads: one that cannot be stopped does not keep the process alive."""
 
 import asyncio
 import threading
@@ -10,21 +10,21 @@ Task = tuple[Callable[[], Any], Callable[[Callable[[], Any]], None]]
 
 
 class Threads:
-    """Runs functions beside the loop, each in a thread of its own that is used again."""
+    """Runs functions in threads beside the event loop. Threads are reused."""
 
     def __init__(self, on_free: Callable[[], None]) -> None:
-        """``on_free`` is called on the loop when one that lingered is over."""
+        """``on_free`` is called on the loop when the function of a lingering thread returns."""
         self._on_free = on_free
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._made = 0
         self._idle = 0
-        self.lingering = 0  #: threads whose result nobody waits for any more, and which cannot be stopped
+        self.lingering = 0  #: threads whose call was cancelled but whose function still runs
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns or raises. Cancelled, it is let go: the thread lingers until the function returns."""
+        """Run ``work`` in a thread. When cancelled, the thread lingers until the function returns."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        self._submit((work, lambda outcome: _hand_over(loop, self._answer, answer, outcome)))
+        self._submit((work, lambda outcome: _deliver(loop, self._answer, answer, outcome)))
         try:
             return await answer
         except asyncio.CancelledError:
@@ -46,7 +46,7 @@ class Threads:
             report(_outcome(work))
 
     def _answer(self, answer: "asyncio.Future[Any]", outcome: Callable[[], Any]) -> None:
-        """Back on the loop."""
+        """Deliver an outcome; runs on the loop."""
         self._idle += 1
         if answer.cancelled():
             self.lingering -= 1
@@ -58,7 +58,7 @@ class Threads:
             answer.set_exception(exc)
 
     def close(self) -> None:
-        """Idle threads end; busy ones once they are done."""
+        """End idle threads now, and busy ones when they are done."""
         for _ in range(self._made):
             self._tasks.put(None)
 
@@ -78,8 +78,8 @@ def _raise(failure: BaseException) -> Any:
     raise RuntimeError(f"the handler raised {type(failure).__name__}: {failure}") from failure
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, report: Callable[..., None], *given: Any) -> None:
+def _deliver(loop: asyncio.AbstractEventLoop, report: Callable[..., None], *given: Any) -> None:
     try:
         loop.call_soon_threadsafe(report, *given)
-    except RuntimeError:  # the loop is closed: nobody is left to hear it
+    except RuntimeError:  # the loop is closed: the outcome is not needed any more
         return

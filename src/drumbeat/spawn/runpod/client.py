@@ -1,4 +1,4 @@
-"""RunPod's REST API v2 over HTTP: what we call of it, and what its answers mean."""
+"""A client for RunPod's REST API v2: the calls that we need, and what the answers mean."""
 
 import logging
 import re
@@ -24,14 +24,14 @@ except ImportError as exc:
 
 log = logging.getLogger(__name__)
 
-Transport = httpx.AsyncBaseTransport  #: the wire, where tests put another
+Transport = httpx.AsyncBaseTransport  #: replaced in tests
 
-_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: before what is safe to repeat is tried again
-_LONGEST_PAUSE = timedelta(seconds=15)  #: whoever wishes to be left alone for longer is not waited for
-_PATIENCE = timedelta(seconds=50)  #: for all tries of one call together, so that a beat hears what came of it
+_RETRY_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: before retries of calls that are safe to repeat
+_LONGEST_PAUSE = timedelta(seconds=15)  #: a longer Retry-After is not waited for
+_RETRY_WITHIN = timedelta(seconds=50)  #: for all tries of one call together, so that it ends within a beat
 _CONNECTIONS = 8
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_TELL_NOTHING = frozenset({500, 502, 504})  #: it broke over it, or a gateway got no answer: it may have been done
+_UNCERTAIN = frozenset({500, 502, 504})  #: the server or a gateway failed: the request may have been carried out
 _SHORTEST_SECRET = 6
 
 _CAUSES: Mapping[int, SpawnCause] = {
@@ -57,7 +57,7 @@ class _Gpus(msgspec.Struct, frozen=True):
 
 
 class _Problem(msgspec.Struct, frozen=True):
-    """RFC 9457."""
+    """An error response (RFC 9457)."""
 
     title: str = ""
     detail: str = ""
@@ -73,13 +73,13 @@ class Volume(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """It is not known whether the pod was created."""
+    """Unknown whether the pod was created."""
 
     why: str
 
 
 class RunPodClient:
-    """The calls. Reads, deletions and sizes are tried again where that may help; a creation never is."""
+    """The API calls. Reads, deletions and resizes are retried where that may help; a creation never is."""
 
     def __init__(self, key: str, settings: RunPodSettings, clock: Clock, transport: Transport | None = None) -> None:
         self._key = key
@@ -97,7 +97,7 @@ class RunPodClient:
         await self._http.aclose()
 
     async def pods(self) -> Sequence[Pod]:
-        """Every pod of the account. Raises SpawnError, also if the list seems to go on: half of it is worse than none."""
+        """All pods of the account. Raises SpawnError, also if the list seems to be partial, which is worse than none."""
         answer = await self._ask("GET", "/v2/pods")
         body = self._read(answer, dict[str, Any])
         if more := [field for field, value in body.items() if value and re.search(r"next|cursor|page", field, re.IGNORECASE)]:
@@ -105,19 +105,19 @@ class RunPodClient:
         return self._read(answer, _Pods).pods
 
     async def find_pod(self, pod_id: str) -> Pod | None:
-        """One pod; None once there is no such pod."""
-        answer = await self._ask("GET", f"/v2/pods/{pod_id}", fine={404})
+        """One pod; None if it does not exist."""
+        answer = await self._ask("GET", f"/v2/pods/{pod_id}", accepted={404})
         return None if answer.status_code == 404 else self._read(answer, Pod)
 
     async def create(self, body: Mapping[str, Any]) -> Pod | Refusal | NoAnswer:
-        """Ask for a pod, once."""
+        """Request a pod, without retries."""
         try:
             answer = await self._http.post("/v2/pods", json=body)
         except _NEVER_SENT as exc:
-            return Refusal(status=0, detail=_named(exc), cause=SpawnCause.TRANSIENT)
+            return Refusal(status=0, detail=_error_text(exc), cause=SpawnCause.TRANSIENT)
         except httpx.HTTPError as exc:
-            return NoAnswer(_named(exc))
-        if answer.status_code in _TELL_NOTHING:
+            return NoAnswer(_error_text(exc))
+        if answer.status_code in _UNCERTAIN:
             return NoAnswer(f"HTTP {answer.status_code}")
         if not answer.is_success:
             return self._refusal(answer, body.get("env", {}).values())
@@ -127,52 +127,52 @@ class RunPodClient:
             return NoAnswer(str(exc))
 
     async def stop(self, pod_id: str) -> None:
-        """Have its container sent SIGTERM. Harmless if it is gone, or is not one to be stopped."""
-        await self._ask("POST", f"/v2/pods/{pod_id}/action", json={"action": "stop"}, fine={404, 409})
+        """Send SIGTERM to its container. Harmless if the pod is gone or cannot be stopped."""
+        await self._ask("POST", f"/v2/pods/{pod_id}/action", json={"action": "stop"}, accepted={404, 409})
 
     async def delete(self, pod_id: str) -> None:
-        """End it for good. Harmless if it is gone."""
-        await self._ask("DELETE", f"/v2/pods/{pod_id}", fine={404})
+        """Delete the pod. Harmless if it is gone."""
+        await self._ask("DELETE", f"/v2/pods/{pod_id}", accepted={404})
 
     async def volume(self, volume_id: str) -> Volume:
-        """A network volume. Raises SpawnError, also if there is none."""
+        """A network volume. Raises SpawnError, also if it does not exist."""
         return self._read(await self._ask("GET", f"/v2/network-volumes/{quote(volume_id, safe='')}"), Volume)
 
     async def resize(self, volume_id: str, size: int) -> Volume:
-        """Give a network volume a size, which may be asked for twice: it is no addition. RunPod refuses to make one smaller."""
+        """Set the size of a network volume; safe to repeat. RunPod refuses to shrink one."""
         path = f"/v2/network-volumes/{quote(volume_id, safe='')}"
         return self._read(await self._ask("PATCH", path, json={"size": size}), Volume)
 
     async def gpus(self, cloud: Cloud, count: int) -> Sequence[GpuType]:
-        """The catalogue of a cloud, with its stock for pods of so many GPUs."""
+        """The catalogue of a cloud, with its stock for pods with ``count`` GPUs."""
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": cloud.value, "count": str(count)}
         return self._read(await self._ask("GET", "/v2/catalog/gpus", params=query), _Gpus).gpus
 
-    async def _ask(self, method: str, path: str, *, fine: Iterable[int] = (), **more: Any) -> httpx.Response:
-        """Something that may be repeated, and is, a few times, while there is time. Raises SpawnError with the last cause."""
+    async def _ask(self, method: str, path: str, *, accepted: Iterable[int] = (), **more: Any) -> httpx.Response:
+        """Make a call that is safe to repeat, with a few retries while there is time. Raises SpawnError with the last cause."""
         began = self._clock.elapsed()
-        for pause in (*_PAUSES, None):
+        for pause in (*_RETRY_PAUSES, None):
             try:
-                return await self._once(method, path, frozenset(fine), **more)
+                return await self._once(method, path, frozenset(accepted), **more)
             except SpawnError as exc:
                 wait = max(exc.retry_after or timedelta(), pause or timedelta())
-                passing = exc.cause in {SpawnCause.TRANSIENT, SpawnCause.RATE_LIMITED}
-                late = self._clock.elapsed() - began + wait + self._timeout > _PATIENCE
-                if pause is None or not passing or wait > _LONGEST_PAUSE or late:
+                is_transient = exc.cause in {SpawnCause.TRANSIENT, SpawnCause.RATE_LIMITED}
+                late = self._clock.elapsed() - began + wait + self._timeout > _RETRY_WITHIN
+                if pause is None or not is_transient or wait > _LONGEST_PAUSE or late:
                     raise
-                log.info("trying again in %.1f s: %s", wait.total_seconds(), exc)
+                log.info("retrying in %.1f s: %s", wait.total_seconds(), exc)
                 await self._clock.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _once(self, method: str, path: str, fine: frozenset[int], **more: Any) -> httpx.Response:
+    async def _once(self, method: str, path: str, accepted: frozenset[int], **more: Any) -> httpx.Response:
         try:
             answer = await self._http.request(method, path, **more)
         except httpx.HTTPError as exc:
-            raise SpawnError(f"RunPod: {method} {path}: {_named(exc)}") from exc
-        if answer.is_success or answer.status_code in fine:
+            raise SpawnError(f"RunPod: {method} {path}: {_error_text(exc)}") from exc
+        if answer.is_success or answer.status_code in accepted:
             return answer
-        no = self._refusal(answer)
-        raise SpawnError(f"RunPod: {method} {path}: {no.detail}", cause=no.cause, retry_after=no.retry_after)
+        refusal = self._refusal(answer)
+        raise SpawnError(f"RunPod: {method} {path}: {refusal.detail}", cause=refusal.cause, retry_after=refusal.retry_after)
 
     def _refusal(self, answer: httpx.Response, secrets: Iterable[str] = ()) -> Refusal:
         problem = _Problem()
@@ -187,7 +187,7 @@ class RunPodClient:
         )
 
     def _redacted(self, text: str, secrets: Iterable[str]) -> str:
-        """Without the key and without the worker's environment, should the provider repeat them."""
+        """The text without the API key and the worker's environment, which the provider may repeat in errors."""
         for secret in (self._key, *secrets):
             text = text.replace(secret, "…") if len(secret) >= _SHORTEST_SECRET else text
         return text
@@ -197,16 +197,16 @@ class RunPodClient:
             return msgspec.json.decode(answer.content, type=kind)
         except msgspec.DecodeError as exc:
             where = f"{answer.request.method} {answer.request.url.path}"
-            raise SpawnError(f"RunPod: {where}: expected what its schema says, got something else: {exc}") from exc
+            raise SpawnError(f"RunPod: {where}: expected an answer as in its API schema, got another: {exc}") from exc
 
 
 def _retry_after(headers: httpx.Headers) -> timedelta | None:
-    """In seconds, from Retry-After, or else from the windows of RateLimit that are used up."""
-    if (told := headers.get("Retry-After", "").strip()).isdecimal():
-        return timedelta(seconds=int(told))
+    """The wait from the Retry-After header, or else from the used-up windows of the RateLimit header."""
+    if (seconds := headers.get("Retry-After", "").strip()).isdecimal():
+        return timedelta(seconds=int(seconds))
     used_up = re.findall(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))
     return timedelta(seconds=max(map(int, used_up))) if used_up else None
 
 
-def _named(exc: httpx.HTTPError) -> str:
+def _error_text(exc: httpx.HTTPError) -> str:
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

@@ -1,7 +1,7 @@
-"""What the next process shall know of what was refused: small files in the state folder, with moments and names alone.
+"""Remembers the provider's refusals for the next process, in small files in the state folder.
 
-A beat from cron is a process of its own. What it noted is read by the next; what cannot be read or written is not known there,
-which costs a few more refusals and nothing else. Nothing a provider said is kept, only what it meant: no secret can be in it.
+Each beat that cron starts is a new process, and reads what the previous one wrote. A file that cannot be read or written only
+costs a few more refused requests. The provider's messages are not stored, only their meaning, so no secret can be in a file.
 """
 
 import hashlib
@@ -20,46 +20,46 @@ from drumbeat.spawn.runpod.settings import RunPodSettings
 
 log = logging.getLogger(__name__)
 
-MOST = 500  #: records in one file: the newest are kept
+MOST = 500  #: most records in one file; the newest are kept
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 
 class RefusalFile(Generic[R]):
-    """A file of records of one kind, shared by the processes of one folder that ask for the same pods in the same way."""
+    """A file of records of one kind, shared by the processes with the same state folder, API key and settings."""
 
     def __init__(
         self, folder: Path, name: str, kind: type[R], settings: RunPodSettings, clock: Clock, asked_with: str = ""
     ) -> None:
-        """``asked_with``: what was refused to another key, or by other settings, does not count."""
+        """``asked_with`` identifies key and settings: refusals under others do not count."""
         account = hashlib.sha256(f"{settings.base_url} {settings.prefix} {asked_with}".encode()).hexdigest()[:16]
         self._path = folder / "runpod" / f"{name}-{account}.json"
         self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
         self._clock = clock
 
     def read(self) -> Sequence[R]:
-        """What was written last, by whomever."""
+        """The records written last, by any process."""
         try:
             return self._decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as exc:
-            log.warning("what was refused before is not known: %s: %s", self._path, exc)
+            log.warning("failed to read earlier refusals from %s: %s", self._path, exc)
             return []
 
     def write(self, records: Sequence[R]) -> None:
-        """Instead of what was there; a reader sees the one or the other, never half of it."""
+        """Replace the records; a reader sees the old or the new ones, never a mix."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_private(draft, msgspec.json.encode(records[-MOST:]))
             draft.replace(self._path)
         except OSError as exc:
-            log.warning("what was refused is not written down: %s", exc)
+            log.warning("failed to store refusals: %s", exc)
 
     def moment(self, elapsed: timedelta) -> datetime:
-        """A moment of this process's own time, by the wall clock."""
+        """Convert from this process's elapsed time to the wall clock."""
         return self._clock.now() + (elapsed - self._clock.elapsed())
 
     def elapsed(self, moment: datetime) -> timedelta:
-        """A moment of the wall clock, by this process's own time."""
+        """Convert from the wall clock to this process's elapsed time."""
         return self._clock.elapsed() + (moment - self._clock.now())

@@ -1,4 +1,4 @@
-"""The catalogue as it was last read: prices, stock, and how much memory a GPU has."""
+"""RunPod's GPU catalogue as last read: prices, stock, and GPU memory."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Market:
-    """What is for rent."""
+    """The GPU catalogue, read again when it is outdated."""
 
     def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:
         self._client = client
@@ -23,27 +23,27 @@ class Market:
         self._clock = clock
         self._catalogue: Mapping[Cloud, Sequence[GpuType]] = {}
         self._read_at: timedelta | None = None
-        self._learnt_at: timedelta | None = None
+        self._memory_read_at: timedelta | None = None
         self.memory_gb: dict[str, int] = {}
 
     async def places(self) -> Sequence[GpuPlace]:
-        """Where to ask, cheapest first. Raises SpawnError."""
-        if self._is_over(self._read_at):
+        """The places to ask for a pod, cheapest first. Raises SpawnError."""
+        if self._is_outdated(self._read_at):
             await self._read()
         return gpu_places(self._catalogue, self._settings)
 
     async def learn_memory(self, pods: Iterable[Pod]) -> None:
-        """Look up how much memory these pods' GPUs have, if that is not known. A catalogue that does not answer can wait."""
+        """Read the memory of these pods' GPUs from the catalogue, if it is unknown. Errors are only logged."""
         unknown = any(pod.runtime and pod.gpu and pod.gpu.id not in self.memory_gb for pod in pods)
-        if not unknown or not self._is_over(self._learnt_at):
+        if not unknown or not self._is_outdated(self._memory_read_at):
             return
-        self._learnt_at = self._clock.elapsed()
+        self._memory_read_at = self._clock.elapsed()
         try:
             await self._read()
         except SpawnError as exc:
-            log.warning("how much memory the GPUs have is not known for now: %s", exc)
+            log.warning("failed to read the GPU memory from the catalogue: %s; retrying later", exc)
 
-    def _is_over(self, since: timedelta | None) -> bool:
+    def _is_outdated(self, since: timedelta | None) -> bool:
         return since is None or self._clock.elapsed() - since >= self._settings.catalogue_for
 
     async def _read(self) -> None:

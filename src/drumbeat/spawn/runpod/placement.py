@@ -1,4 +1,4 @@
-"""Which GPU types and data centres to ask, in which order, and what they refused of late."""
+"""Which GPU types and data centres to ask, in which order, and which refused recently."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class GpuType(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a catalogue's entry that matter here."""
+    """The fields of a catalogue entry that matter here."""
 
     id: str
     memory: int
@@ -50,7 +50,7 @@ class GpuType(msgspec.Struct, frozen=True, rename="camel"):
     data_centers: tuple[Site, ...] = ()
 
     def offer(self, cloud: Cloud) -> float | None:
-        """What one costs there; None if there is none."""
+        """The price of one GPU in a cloud; None if it is not offered there."""
         offered, price = (self.secure, self.price.secure) if cloud is Cloud.SECURE else (self.community, self.price.community)
         return price if offered and price > 0 else None
 
@@ -61,7 +61,7 @@ class GpuPlace:
 
     gpu: str
     cloud: Cloud
-    data_center: str | None  #: None: wherever the provider likes
+    data_center: str | None  #: None: any
 
     def __str__(self) -> str:
         return f"{self.gpu} in {self.data_center or 'any data centre'} ({self.cloud})"
@@ -69,7 +69,7 @@ class GpuPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A provider's no."""
+    """A request that the provider refused."""
 
     status: int
     detail: str
@@ -77,18 +77,18 @@ class Refusal:
     retry_after: timedelta | None = None
 
     @property
-    def is_of_the_place(self) -> bool:
-        """Whether another place may say yes."""
+    def may_work_elsewhere(self) -> bool:
+        """Whether another place may accept the request."""
         return self.status in {400, 403}
 
     @property
-    def is_for_want_of_stock(self) -> bool:
-        """RunPod has no code for it: 400 says that, and also that the request breaks a rule."""
+    def is_out_of_stock(self) -> bool:
+        """Whether the place is out of stock. RunPod has no code for it: 400 also means that the request is invalid."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
 def gpu_places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[GpuPlace]:
-    """Every place that has what is wanted and is not too dear: cheapest first, then the best stocked, then as wished."""
+    """All places with a suitable GPU within the maximum price: cheapest first, then by stock, then by the settings' order."""
     offers = [
         (
             (price, _STOCK[site.availability], _rank(settings.gpu_types, gpu.id), _rank(settings.data_centers, site.id)),
@@ -106,7 +106,7 @@ def gpu_places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSet
 
 
 def _price(gpu: GpuType, cloud: Cloud, settings: RunPodSettings) -> float | None:
-    """What a pod of them costs; None if it is not wanted, or too dear."""
+    """The price of a pod; None if the GPU type does not match the settings or is too expensive."""
     if (settings.gpu_types and gpu.id not in settings.gpu_types) or gpu.memory < settings.min_gpu_memory_gb:
         return None
     each = gpu.offer(cloud)
@@ -115,7 +115,7 @@ def _price(gpu: GpuType, cloud: Cloud, settings: RunPodSettings) -> float | None
 
 
 def _sites(gpu: GpuType, settings: RunPodSettings) -> Iterator[Site]:
-    """Where there is stock. A type in stock without a list of places may be put anywhere, unless a place is wished for."""
+    """Data centres with stock. A type in stock without a list may be placed anywhere, unless the settings name data centres."""
     if not gpu.data_centers and not settings.data_centers and gpu.availability in _STOCK:
         yield Site(id="", availability=gpu.availability)
     for site in gpu.data_centers:
@@ -123,19 +123,19 @@ def _sites(gpu: GpuType, settings: RunPodSettings) -> Iterator[Site]:
             yield site
 
 
-def _rank(wishes: Sequence[str], name: str) -> int:
-    return wishes.index(name) if name in wishes else len(wishes)
+def _rank(preferred: Sequence[str], name: str) -> int:
+    return preferred.index(name) if name in preferred else len(preferred)
 
 
 class RefusalRecord(msgspec.Struct, frozen=True):
-    """A refusal as it is written down, without the provider's words."""
+    """A refusal as stored, without the provider's message."""
 
     gpu: str
     cloud: Cloud
     data_center: str | None
     until: datetime
     status: int
-    full: bool  #: for want of stock
+    full: bool  #: out of stock
 
     @property
     def place(self) -> GpuPlace:
@@ -143,14 +143,14 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> Refusal:
-        """What was meant; HTTP's own words are not known any more."""
+        """The refusal; the provider's message is no longer known."""
         detail = f"HTTP {self.status}, a while ago: {'out of stock' if self.full else 'refused'}"
         cause = SpawnCause.AUTH if self.status == 403 else SpawnCause.BAD_REQUEST
         return Refusal(status=self.status, detail=detail, cause=cause)
 
 
 class Refusals:
-    """What was refused of late, so that it is not asked for again at once; with a ledger, by the next process neither."""
+    """Places that refused recently, so that they are not asked again at once; with a ledger, later processes know them too."""
 
     def __init__(
         self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None
@@ -166,50 +166,50 @@ class Refusals:
         self._until.pop(place, None)
         self._until[place] = now + self._kept_for, refusal
         if self._ledger is not None:
-            self._ledger.write([_written(self._ledger, *kept) for kept in self._until.items() if kept[1][0] > now])
+            self._ledger.write([_record(self._ledger, *entry) for entry in self._until.items() if entry[1][0] > now])
 
     def forget(self) -> None:
-        """Whatever was refused may be asked for again."""
+        """Forget all refusals, so that every place is asked again."""
         self._until = {}
         if self._ledger is not None:
             self._ledger.write([])
 
-    def open(self, wanted: Sequence[GpuPlace], now: timedelta) -> Sequence[GpuPlace]:
-        """Those of the places that have not refused of late."""
-        self._until = {place: kept for place, kept in self._until.items() if kept[0] > now}
-        return [place for place in wanted if place not in self._until]
+    def open(self, places: Sequence[GpuPlace], now: timedelta) -> Sequence[GpuPlace]:
+        """The places that have not refused recently."""
+        self._until = {place: entry for place, entry in self._until.items() if entry[0] > now}
+        return [place for place in places if place not in self._until]
 
-    def remembered(self, wanted: Sequence[GpuPlace]) -> Sequence[Refusal]:
-        return [self._until[place][1] for place in wanted if place in self._until]
+    def remembered(self, places: Sequence[GpuPlace]) -> Sequence[Refusal]:
+        return [self._until[place][1] for place in places if place in self._until]
 
-    def wait(self, wanted: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """How long until one of them may be asked; None if one may be now."""
-        if any(place not in self._until for place in wanted):
+    def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
+        """How long until one of the places may be asked; None if one may be asked now."""
+        if any(place not in self._until for place in places):
             return None
-        return min((self._until[place][0] - now for place in wanted), default=None)
+        return min((self._until[place][0] - now for place in places), default=None)
 
 
-def _written(ledger: RefusalFile[RefusalRecord], place: GpuPlace, kept: tuple[timedelta, Refusal]) -> RefusalRecord:
-    until, refusal = kept
+def _record(ledger: RefusalFile[RefusalRecord], place: GpuPlace, entry: tuple[timedelta, Refusal]) -> RefusalRecord:
+    until, refusal = entry
     return RefusalRecord(
         gpu=place.gpu,
         cloud=place.cloud,
         data_center=place.data_center,
         until=ledger.moment(until),
         status=refusal.status,
-        full=refusal.is_for_want_of_stock,
+        full=refusal.is_out_of_stock,
     )
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A creation that failed, as it is written down."""
+    """A failed creation, as stored."""
 
     pool_id: str
     at: datetime
 
 
 class CreationBackoff:
-    """How often creations have failed of late: after so many the provider is left alone, whatever places there are."""
+    """Counts recent failed creations: after too many, requests pause, whatever places there are."""
 
     def __init__(
         self, most: int, within: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[Failed] | None = None
@@ -223,44 +223,44 @@ class CreationBackoff:
                 self._failed.setdefault(pool_id, []).append(at)
 
     def wait(self, pool_id: str, now: timedelta) -> timedelta | None:
-        """How long until it may be asked again for this pool; None: it may be now."""
-        late = self._failed[pool_id] = [at for at in self._failed.get(pool_id, ()) if now - at < self._within]
-        return late[-self._most] + self._within - now if len(late) >= self._most else None
+        """How long until a pod may be requested for this pool again; None: now."""
+        recent = self._failed[pool_id] = [at for at in self._failed.get(pool_id, ()) if now - at < self._within]
+        return recent[-self._most] + self._within - now if len(recent) >= self._most else None
 
     def failed(self, pool_id: str, now: timedelta) -> None:
         self._failed.setdefault(pool_id, []).append(now)
         self._keep(now)
 
     def succeeded(self, pool_id: str) -> None:
-        """One success forgives all."""
+        """Forget the pool's failures."""
         if self._failed.pop(pool_id, None):
             self._keep(None)
 
     def _keep(self, now: timedelta | None) -> None:
-        """Write down what still counts, oldest first."""
+        """Store the failures that still count, oldest first."""
         if self._ledger is None:
             return
-        late = [
+        recent = [
             (at, pool_id) for pool_id, each in self._failed.items() for at in each if now is None or now - at < self._within
         ]
-        self._ledger.write([Failed(pool_id=pool_id, at=self._ledger.moment(at)) for at, pool_id in sorted(late)])
+        self._ledger.write([Failed(pool_id=pool_id, at=self._ledger.moment(at)) for at, pool_id in sorted(recent)])
 
 
 def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Refusals:
-    """With what earlier processes of this folder were refused when they asked with the same key and settings."""
+    """The refusals, including those of earlier processes with the same folder, key and settings."""
     ledger = RefusalFile(folder, "refused", RefusalRecord, settings, clock, asked_with) if folder else None
     return Refusals(settings.refused_for, clock.elapsed(), ledger)
 
 
-def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> CreationBackoff:
+def remembered_backoff(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> CreationBackoff:
     ledger = RefusalFile(folder, "failed", Failed, settings, clock, asked_with) if folder else None
     return CreationBackoff(settings.tries_per_spawn, settings.refused_for, clock.elapsed(), ledger)
 
 
-def verdict(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
-    """What it means that every place said no.
+def all_refused(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
+    """The error when every place refused.
 
-    RunPod has no code for "no capacity": 400 says that, and also that the request breaks a rule, which it then does everywhere.
+    RunPod has no code for "no capacity": 400 means that, or that the request is invalid, which it then is everywhere.
     """
     if not refusals:
         return SpawnFailed(
@@ -277,5 +277,5 @@ def verdict(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> Sp
 def _cause(refusals: Sequence[Refusal]) -> SpawnCause:
     if all(refusal.status == 403 for refusal in refusals):
         return SpawnCause.AUTH
-    full = any(refusal.is_for_want_of_stock for refusal in refusals)
+    full = any(refusal.is_out_of_stock for refusal in refusals)
     return SpawnCause.NO_CAPACITY if full else SpawnCause.BAD_REQUEST

@@ -1,4 +1,4 @@
-"""Pods and GPU types as RunPod tells them, what a pod is called, and what is asked for."""
+"""Pods as RunPod reports them, pod names, and the body of a creation request."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _STATES: Mapping[str, InstanceState] = {
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """What a pod was given."""
+    """The GPUs of a pod."""
 
     id: str
     count: int = 1
@@ -64,7 +64,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> InstanceState:
-        """A status that is new to us may well be alive, and cost."""
+        """The pod's state; an unknown status counts as pending, since the pod may run and cost money."""
         return _STATES.get(self.status, InstanceState.PENDING)
 
     @property
@@ -73,17 +73,17 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def seniority(self) -> tuple[bool, datetime, str]:
-        """Smallest for the one of several under one name whose worker has most likely joined."""
+        """Sort key for pods of one name: smallest for the pod whose worker has most likely joined."""
         return self.state is not InstanceState.RUNNING, self.started_at or self.created_at, self.id
 
 
 def pod_name(prefix: str, name: Name) -> str:
-    """What a worker's pod is called; two workers never share a name."""
+    """The name of a worker's pod; two workers never share a name."""
     return ".".join(_quoted(part) for part in (prefix, *name))
 
 
 def parse_name(prefix: str, text: str) -> Name | None:
-    """Whose pod this is; None if it is not one of ours."""
+    """The worker of a pod name; None if it is not one of ours."""
     parts = text.split(".")
     if len(parts) != 3 or parts[0] != _quoted(prefix):
         return None
@@ -95,12 +95,12 @@ def _quoted(part: str) -> str:
 
 
 def surplus_id(worker_id: WorkerId, pod: Pod) -> WorkerId:
-    """A name that no row asks for, so that a controller ends this pod and not the other one of its worker."""
+    """A name for a surplus pod that no row has, so that a controller ends this pod and not the worker's."""
     return WorkerId(f"{worker_id}{SURPLUS}{pod.id}")
 
 
 def instance(pod: Pod, name: Name, memory_gb: Mapping[str, int]) -> Instance:
-    """The pod as every spawner shows it."""
+    """The pod as an ``Instance``."""
     running = pod.state is InstanceState.RUNNING
     return Instance(
         pool_id=name[0],
@@ -109,19 +109,19 @@ def instance(pod: Pod, name: Name, memory_gb: Mapping[str, int]) -> Instance:
         state=pod.state,
         started_at=(pod.started_at or pod.created_at) if running else pod.started_at,
         price_per_hour=pod.cost,
-        meta=_told(pod, memory_gb),
+        meta=_details(pod, memory_gb),
     )
 
 
-def _told(pod: Pod, memory_gb: Mapping[str, int]) -> Mapping[str, Any]:
-    """Where it is, and what its GPUs are doing."""
-    told: dict[str, Any] = {"status": pod.status, "cloud": pod.cloud, "data_center": pod.data_center_id}
+def _details(pod: Pod, memory_gb: Mapping[str, int]) -> Mapping[str, Any]:
+    """The pod's location, and the use of its GPUs."""
+    details: dict[str, Any] = {"status": pod.status, "cloud": pod.cloud, "data_center": pod.data_center_id}
     if pod.gpu is not None:
-        told |= {"gpu": pod.gpu.id, "gpu_count": pod.gpu.count}
+        details |= {"gpu": pod.gpu.id, "gpu_count": pod.gpu.count}
     if pod.runtime is not None and pod.runtime.gpus:
         total = memory_gb.get(pod.gpu.id) if pod.gpu else None
-        told["gpus"] = [_gpu_use(use, total) for use in pod.runtime.gpus]
-    return told
+        details["gpus"] = [_gpu_use(use, total) for use in pod.runtime.gpus]
+    return details
 
 
 def _gpu_use(use: GpuUse, total_gb: int | None) -> Mapping[str, Any]:
@@ -135,7 +135,7 @@ def _gpu_use(use: GpuUse, total_gb: int | None) -> Mapping[str, Any]:
 
 
 def creation(order: Order, place: GpuPlace, settings: RunPodSettings, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """The body of the call that creates a worker's pod at a place."""
+    """The request body that creates a worker's pod at a place."""
     name = (order.pool_id, order.worker_id)
     gpu = {"id": place.gpu, "count": settings.gpu_count, "minCudaVersion": settings.min_cuda_version}
     body: dict[str, Any] = {
@@ -163,7 +163,7 @@ def _command(order: Order, settings: RunPodSettings) -> Sequence[str]:
 
 
 def _volume(settings: RunPodSettings) -> Mapping[str, str]:
-    """What the worker is told of its volume, so that it tells how full it is."""
+    """The variables that name the worker's volume, so that it reports its free space."""
     if settings.network_volume_id:
         return {VOLUME_PATH: settings.volume_mount_path, VOLUME_ID: settings.network_volume_id}
     return {VOLUME_PATH: settings.volume_mount_path} if settings.persistent_disk_gb else {}

@@ -1,4 +1,4 @@
-"""What pods to rent, where, and for how much at most. The API key is no setting: it stays in the environment."""
+"""Which pods to rent, where, and at what maximum price. The API key is not a setting: it stays in the environment."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,45 +15,45 @@ BASE_URL = "https://api.runpod.io"
 
 
 class Cloud(StrEnum):
-    """Whose machines."""
+    """Which of RunPod's clouds."""
 
     SECURE = "SECURE"  #: RunPod's own data centres
-    COMMUNITY = "COMMUNITY"  #: other people's
+    COMMUNITY = "COMMUNITY"  #: machines of third parties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPodSettings:
-    """One kind of pod. Give an image or a template; everything else but the price has a default."""
+    """The kind of pod to rent. An image or template and the maximum price are required; the rest has defaults."""
 
-    max_price_per_hour: float  #: no pod that costs more is ever asked for
+    max_price_per_hour: float  #: no pod with a higher price is ever requested
     image: str | None = None
     template_id: str | None = None
-    registry: str | None = None  #: the id of stored credentials, for a private image
-    gpu_types: tuple[str, ...] = ()  #: as the catalogue names them; empty: every type
+    registry: str | None = None  #: the id of the registry credentials stored at RunPod, for a private image
+    gpu_types: tuple[str, ...] = ()  #: names as in the catalogue; empty: every type
     min_gpu_memory_gb: int = 0
     gpu_count: int = 1
     min_cuda_version: str | None = None
     clouds: tuple[Cloud, ...] = (Cloud.SECURE,)
     data_centers: tuple[str, ...] = ()  #: empty: everywhere
     container_disk_gb: int = 50
-    persistent_disk_gb: int = 0  #: of the pod's own machine, gone with it; 0: none
-    network_volume_id: str | None = None  #: it lives in one data centre: name that one
+    persistent_disk_gb: int = 0  #: on the pod's machine, deleted with the pod; 0: none
+    network_volume_id: str | None = None  #: set ``data_centers`` to the volume's data centre
     volume_mount_path: str = "/workspace"
     ports: tuple[str, ...] = ()
-    command: tuple[str, ...] = ("drumbeat", "worker")  #: stands before the worker's arguments
-    auto_start: bool = True  #: False: the image's own command runs, and starts the worker itself
-    prefix: str = "drumbeat"  #: one for each deployment that shares an account
+    command: tuple[str, ...] = ("drumbeat", "worker")  #: precedes the worker's arguments
+    auto_start: bool = True  #: False: the image's own command runs and starts the worker
+    prefix: str = "drumbeat"  #: must differ between deployments that share an account
     base_url: str = BASE_URL
-    tries_per_spawn: int = 5  #: places asked before a spawn gives up
-    refused_for: timedelta = timedelta(minutes=10)  #: a place that refused is not asked again before
-    catalogue_for: timedelta = timedelta(minutes=1)  #: prices and stock are read again after
-    settle: timedelta = timedelta(minutes=3)  #: so long may a pod whose creation was not answered still turn up
-    timeout: timedelta = timedelta(seconds=30)  #: for one call
+    tries_per_spawn: int = 5  #: places to try before a spawn gives up
+    refused_for: timedelta = timedelta(minutes=10)  #: how long a place that refused is not asked again
+    catalogue_for: timedelta = timedelta(minutes=1)  #: how long prices and stock are cached
+    settle: timedelta = timedelta(minutes=3)  #: how long a pod may still appear if its creation got no answer
+    timeout: timedelta = timedelta(seconds=30)  #: for one API call
     usual_start: timedelta = timedelta(minutes=2)
-    billing_granule: timedelta = timedelta(minutes=1)  #: RunPod's pages say both second and minute
+    billing_granule: timedelta = timedelta(minutes=1)  #: RunPod's documentation says both second and minute
 
     def __post_init__(self) -> None:
-        """Raise InvalidSettings for what no pod could be made from."""
+        """Raise InvalidSettings for settings from which no pod can be created."""
         for fails, expected in self._rules():
             if fails:
                 raise InvalidSettings(f"RunPod: expected {expected}")
@@ -74,7 +74,7 @@ class RunPodSettings:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Self:
-        """From ``RUNPOD_*``; what is not set keeps its default. Raises InvalidSettings."""
+        """Read ``RUNPOD_*`` variables; missing ones keep their default. Raises InvalidSettings."""
         given = {
             field: _read(variable, variables[variable], kind)
             for variable, (field, kind) in VARIABLES.items()
@@ -99,7 +99,7 @@ _SWITCHES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def _url(text: str) -> str:
-    """Where the API is. The key goes there, so it is encrypted, unless it stays on this machine."""
+    """The API's address. The key is sent there, so it must be https unless it is this machine."""
     parts = urlsplit(text)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost", "::1"}:
         raise ValueError(text)
@@ -132,7 +132,7 @@ VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-_WANTED: Mapping[Callable[[str], Any], str] = {
+_EXPECTED: Mapping[Callable[[str], Any], str] = {
     _clouds: "SECURE, COMMUNITY or both",
     _switch: "true or false",
     _url: "an https address, or one of this machine,",
@@ -143,20 +143,20 @@ def _read(variable: str, text: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text.strip())
     except ValueError as exc:
-        wanted = _WANTED.get(kind, f"a number ({kind.__name__})")
-        raise InvalidSettings(f"expected {wanted} in {variable}, got {text!r}") from exc
+        expected = _EXPECTED.get(kind, f"a number ({kind.__name__})")
+        raise InvalidSettings(f"expected {expected} in {variable}, got {text!r}") from exc
 
 
 def fingerprint(key: str, settings: RunPodSettings) -> str:
-    """Tells one key and one set of settings from another, and gives neither away."""
+    """A fingerprint of key and settings that reveals neither."""
     return hashlib.sha256(f"{key} {settings!r}".encode()).hexdigest()[:12]
 
 
 def api_key(variables: Mapping[str, str]) -> str:
-    """The key, never shown. Raises InvalidSettings if there is none, or one that no header can carry."""
+    """The API key, never shown. Raises InvalidSettings if it is missing or cannot be sent in an HTTP header."""
     key = variables.get(API_KEY_VARIABLE, "").strip()
     if not key:
         raise InvalidSettings(f"expected RunPod's API key in {API_KEY_VARIABLE}, got none; make one in its console and set it")
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise InvalidSettings(f"expected an API key of plain letters in {API_KEY_VARIABLE}, got something else; copy it again")
+        raise InvalidSettings(f"expected an API key without spaces or special letters in {API_KEY_VARIABLE}; copy it again")
     return key

@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers as RunPod pods. RunPod lets two pods have one name, so every creation is looked up first."""
+"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a spawn first looks for a pod."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
 from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
 from drumbeat.spawn.runpod.market import Market
-from drumbeat.spawn.runpod.placement import GpuPlace, Refusal, remembered_patience, remembered_refusals, verdict
+from drumbeat.spawn.runpod.placement import GpuPlace, Refusal, all_refused, remembered_backoff, remembered_refusals
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
 from drumbeat.spawn.runpod.settings import RunPodSettings, api_key, fingerprint
 from drumbeat.spawn.runpod.watch import Found, Watch
@@ -26,20 +26,20 @@ from drumbeat.spawn.volumes import check_seen
 
 log = logging.getLogger(__name__)
 
-_LOOKS = (timedelta(), timedelta(seconds=1), timedelta(seconds=4))  #: pauses before each look for a pod nobody answered for
+_SEARCH_PAUSES = (timedelta(), timedelta(seconds=1), timedelta(seconds=4))  #: pauses before searches for an unanswered creation
 _GONE_WITHIN = timedelta(minutes=1)
 _POLL = timedelta(seconds=1)
-_CLEAN_LOOKS = 2  #: a list may leave a pod out
+_LISTS_WITHOUT_POD = 2  #: lists without the pod before it counts as gone: a list may leave a pod out
 
 
 class RunPodSpawner:
     """Pods of one RunPod account whose names begin with the settings' prefix.
 
-    Spawners with the same key and prefix see the same workers. The key is read from RUNPOD_API_KEY and shown nowhere. A
-    worker's environment, the store's URL with it, becomes its pod's. Where a pod is put is decided by price (placement.py).
+    Spawners with the same key and prefix see the same workers. The key is read from RUNPOD_API_KEY and never shown. A
+    worker's environment, including the store's URL, becomes its pod's. Pods are placed by price (placement.py).
 
-    A second pod of one worker, should there be one, is listed under a name of its own (``worker~pod``): no row asks for it, so
-    a controller ends it as a stray. RunPod tells no exit codes. A stopped pod still pays for its disk until it is terminated.
+    A second pod of one worker is listed under its own name (``worker~pod``): no row has that name, so a controller ends it as
+    a stray. RunPod reports no exit codes. A stopped pod still costs money for its disk until it is terminated.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class RunPodSpawner:
         transport: Transport | None = None,
         state_dir: Path | None = None,
     ) -> None:
-        """``environment`` is for workers; ``variables`` is where the key is, this process's own unless given.
+        """``environment`` is for workers; ``variables`` holds the API key and defaults to this process's environment.
 
-        What was refused of late is written down in ``state_dir``, for processes that come after this one.
+        Recent refusals are stored in ``state_dir``, for later processes.
         """
         self._settings = settings
         self._environment = dict(environment)
@@ -64,8 +64,8 @@ class RunPodSpawner:
         self._watch = Watch(self._client, settings, self._clock)
         self._market = Market(self._client, settings, self._clock)
         self._refusals = remembered_refusals(settings, self._clock, state_dir, self._asked_with)
-        self._patience = remembered_patience(settings, self._clock, state_dir, self._asked_with)
-        self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and until when they may turn up
+        self._backoff = remembered_backoff(settings, self._clock, state_dir, self._asked_with)
+        self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and until when their pods may appear
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._is_open = False
 
@@ -92,25 +92,25 @@ class RunPodSpawner:
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         self._check_open()
-        found = await self._watch.look(lambda name: name[0] == pool_id)
+        found = await self._watch.find_pods(lambda name: name[0] == pool_id)
         for name, pods in found.items():
             if (last := pods.last) is not None:
                 self._watch.note(name, last)
-        await self._market.learn_memory(pod for pods in found.values() for pod in (pods.keeper, *pods.rest) if pod)
+        await self._market.learn_memory(pod for pods in found.values() for pod in (pods.current, *pods.rest) if pod)
         known = self._watch.known(lambda name: name[0] == pool_id)
         names = sorted({*found, *known})
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
 
     async def pools(self) -> Set[PoolId]:
-        """Of the pods with this prefix; another store may have the same one."""
+        """The pools of all pods with this prefix, which another store may use too."""
         self._check_open()
-        found = await self._watch.look(lambda name: True)
-        return {name[0] for name, pods in found.items() if pods.keeper is not None or pods.surplus}
+        found = await self._watch.find_pods(lambda name: True)
+        return {name[0] for name, pods in found.items() if pods.current is not None or pods.surplus}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """RunPod stops the pod's container: SIGTERM, and after a short grace of its own SIGKILL.
+        """Stop the pod's container: RunPod sends SIGTERM, and SIGKILL after a short grace period.
 
-        Longer work is let finish by asking through the store, as the fleet does; the pod is ended once its worker has left.
+        To let longer work finish, drain through the store, as the fleet does; the pod is ended once its worker has left.
         """
         self._check_open()
         for pod in await self._pods_of((pool_id, worker_id)):
@@ -125,20 +125,20 @@ class RunPodSpawner:
             self._watch.forget(name)
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
-        """Only the volume of these settings: what else a worker may call its own is nothing to spend money on."""
+        """Expand only the volume of these settings: no money is spent on others that a worker may report."""
         self._check_open()
         own = self._settings.network_volume_id
         if volume != own:
-            told = f"volume {volume}: expected {own or 'none'}, which RUNPOD_NETWORK_VOLUME_ID names; no other is expanded"
-            raise SpawnError(told, cause=SpawnCause.BAD_REQUEST)
+            message = f"volume {volume}: expected {own or 'none'} (RUNPOD_NETWORK_VOLUME_ID); other volumes are not expanded"
+            raise SpawnError(message, cause=SpawnCause.BAD_REQUEST)
         found = await self._client.volume(volume)
         check_seen(volume, found.size, seen_gb)
         return found.size if found.size >= to_gb else (await self._client.resize(volume, to_gb)).size
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Every place is asked again, and the pool's failed creations no longer count."""
+        """Ask every place again, and forget the pool's failed creations."""
         self._refusals.forget()
-        self._patience.succeeded(pool_id)
+        self._backoff.succeeded(pool_id)
 
     async def __aenter__(self) -> Self:
         self._is_open = True
@@ -158,7 +158,7 @@ class RunPodSpawner:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _instances(self, name: Name, found: Found | None, known: Pod | None) -> Sequence[Instance]:
-        """The worker, or else how it was last seen, and each pod too many."""
+        """The worker's instance, as listed or as last seen, and one per surplus pod."""
         pool_id, worker_id = name
         last = (found.last if found else None) or known
         own = [instance(last, name, self._market.memory_gb)] if last else []
@@ -166,47 +166,47 @@ class RunPodSpawner:
         return [*own, *(instance(pod, (pool_id, surplus_id(worker_id, pod)), self._market.memory_gb) for pod in surplus)]
 
     async def _adopt(self, name: Name) -> Instance | None:
-        """The pod that is there already. Any other under its name is ended."""
+        """The worker's existing pod, if any. Other pods of the same name are ended."""
         try:
-            found = await self._look(name)
+            found = await self._find(name)
         except SpawnError as exc:
-            raise self._unsure(name, exc) from exc
-        if found.keeper is None and self._is_unresolved(name):
+            raise self._list_error(name, exc) from exc
+        if found.current is None and self._is_unresolved(name):
             raise SpawnAmbiguous(f"worker {name[1]}: its creation got no answer and no pod has turned up yet; list again later")
-        await self._clear(found.rest)
-        return self._settled(name, found.keeper) if found.keeper else None
+        await self._end_surplus(found.rest)
+        return self._settled(name, found.current) if found.current else None
 
     async def _place(self, order: Order, name: Name) -> Instance:
-        """Ask one place after the other."""
-        who, wanted = f"worker {order.worker_id}", await self._wanted(name)
-        for place in self._refusals.open(wanted, self._clock.elapsed())[: self._settings.tries_per_spawn]:
-            self._check_patience(order)
+        """Request a pod at one place after the other."""
+        who, places = f"worker {order.worker_id}", await self._places(name)
+        for place in self._refusals.open(places, self._clock.elapsed())[: self._settings.tries_per_spawn]:
+            self._check_backoff(order)
             answer = await self._create(order, name, place)
             if not isinstance(answer, Refusal):
                 return answer
-            if not answer.is_of_the_place:
+            if not answer.may_work_elsewhere:
                 raise SpawnFailed(f"{who}: {answer.detail}", cause=answer.cause, retry_after=answer.retry_after)
             log.info("%s: %s refused: %s", who, place, answer.detail)
             self._refusals.note(place, answer, self._clock.elapsed())
-        raise verdict(who, self._refusals.remembered(wanted), self._refusals.wait(wanted, self._clock.elapsed()))
+        raise all_refused(who, self._refusals.remembered(places), self._refusals.wait(places, self._clock.elapsed()))
 
-    def _check_patience(self, order: Order) -> None:
-        wait = self._patience.wait(order.pool_id, self._clock.elapsed())
+    def _check_backoff(self, order: Order) -> None:
+        wait = self._backoff.wait(order.pool_id, self._clock.elapsed())
         if wait is not None:
             most, span = self._settings.tries_per_spawn, self._settings.refused_for.total_seconds()
-            told = f"worker {order.worker_id}: {most} creations have failed within {span:.0f} s; RunPod is left alone"
-            raise SpawnFailed(told, cause=SpawnCause.NO_CAPACITY, retry_after=wait)
+            message = f"worker {order.worker_id}: {most} creations have failed within {span:.0f} s; pausing requests to RunPod"
+            raise SpawnFailed(message, cause=SpawnCause.NO_CAPACITY, retry_after=wait)
 
-    async def _wanted(self, name: Name) -> Sequence[GpuPlace]:
+    async def _places(self, name: Name) -> Sequence[GpuPlace]:
         try:
             return await self._market.places()
         except SpawnError as exc:
-            raise self._unsure(name, exc) from exc
+            raise self._list_error(name, exc) from exc
 
     async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
-        """Ask once. Whoever is cancelled meanwhile leaves it unresolved."""
+        """Request a pod once. If cancelled, the creation stays unresolved."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
-        self._patience.failed(order.pool_id, self._clock.elapsed())
+        self._backoff.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))
         if isinstance(answer, Pod):
             self._watch.note(name, answer, is_new=True)
@@ -219,29 +219,29 @@ class RunPodSpawner:
         return answer
 
     async def _resolve(self, name: Name, lost: NoAnswer) -> Instance:
-        """No answer: look for it, and never ask again before it is known whether it came."""
+        """After no answer, look for the pod; it must not be requested again until it is known whether it exists."""
         log.warning("worker %s: its creation got no answer (%s); looking for it", name[1], lost.why)
         if (pod := await self._seek(name)) is None:
             raise SpawnAmbiguous(f"worker {name[1]}: its creation got no answer ({lost.why}); list before trying again")
         return self._settled(name, pod)
 
     async def _seek(self, name: Name) -> Pod | None:
-        """Look for a pod a few times."""
-        for pause in _LOOKS:
+        """Look for the worker's pod a few times."""
+        for pause in _SEARCH_PAUSES:
             await self._clock.sleep(pause)
             try:
-                found = await self._look(name)
+                found = await self._find(name)
             except SpawnError as exc:
-                log.warning("worker %s: could not look for its pod: %s", name[1], exc)
+                log.warning("worker %s: failed to look for its pod: %s", name[1], exc)
                 continue
-            if found.keeper is not None:
-                await self._clear(found.rest)
-                return found.keeper
+            if found.current is not None:
+                await self._end_surplus(found.rest)
+                return found.current
         return None
 
     def _settled(self, name: Name, pod: Pod) -> Instance:
         self._unresolved.pop(name, None)
-        self._patience.succeeded(name[0])
+        self._backoff.succeeded(name[0])
         self._watch.note(name, pod)
         return instance(pod, name, self._market.memory_gb)
 
@@ -250,48 +250,48 @@ class RunPodSpawner:
             del self._unresolved[name]
         return name in self._unresolved
 
-    def _unsure(self, name: Name, exc: SpawnError) -> SpawnError:
-        """Nothing was created by this call; whether an earlier one did something is not known if it left a trace."""
+    def _list_error(self, name: Name, exc: SpawnError) -> SpawnError:
+        """The error when RunPod could not be read: ambiguous if an earlier call may have created a pod."""
         if self._is_unresolved(name) or self._watch.is_known_alive(name):
             return SpawnAmbiguous(f"worker {name[1]}: {exc}; it may be running: list before trying again")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
 
-    async def _look(self, name: Name) -> Found:
-        return (await self._watch.look(lambda each: each == name)).get(name, Found(None, ()))
+    async def _find(self, name: Name) -> Found:
+        return (await self._watch.find_pods(lambda each: each == name)).get(name, Found(None, ()))
 
-    async def _clear(self, pods: Sequence[Pod]) -> None:
-        """End what stands beside a worker's pod. What cannot be ended now is listed, and so ended later."""
+    async def _end_surplus(self, pods: Sequence[Pod]) -> None:
+        """End surplus pods. A pod that cannot be ended now stays listed, and is ended later."""
         for pod in pods:
             try:
                 await self._client.delete(pod.id)
             except SpawnError as exc:
-                log.warning("pod %s, which nobody needs, could not be ended now: %s", pod.id, exc)
+                log.warning("failed to end surplus pod %s: %s; it is ended later", pod.id, exc)
 
     async def _pods_of(self, name: Name) -> Sequence[Pod]:
-        """All its pods; for the name of a surplus pod, that one."""
-        found = await self._look(name)
-        pods = [*([found.keeper] if found.keeper else []), *found.rest]
+        """All pods of a worker; for the name of a surplus pod, that pod."""
+        found = await self._find(name)
+        pods = [*([found.current] if found.current else []), *found.rest]
         if pods or SURPLUS not in name[1]:
             return pods
         worker_id, _, pod_id = name[1].rpartition(SURPLUS)
-        beside = await self._look((name[0], WorkerId(worker_id)))
-        return [pod for pod in beside.rest if pod.id == pod_id]
+        siblings = await self._find((name[0], WorkerId(worker_id)))
+        return [pod for pod in siblings.rest if pod.id == pod_id]
 
     async def _end(self, name: Name) -> None:
-        """Delete until no look shows one that is there. Raises SpawnError if one stays."""
+        """Delete the worker's pods until lists show none. Raises SpawnError if one stays."""
         gone: set[str] = set()
         clean, deadline = 0, self._clock.elapsed() + _GONE_WITHIN
-        while clean < _CLEAN_LOOKS:
+        while clean < _LISTS_WITHOUT_POD:
             left = [pod for pod in await self._pods_of(name) if pod.id not in gone]
             clean = 0 if left else clean + 1
             gone |= {pod.id for pod in left if await self._delete(pod)}
             if any(pod.id not in gone for pod in left):
                 if self._clock.elapsed() > deadline:
-                    raise SpawnError(f"worker {name[1]}: expected its pods to be gone within {_GONE_WITHIN}, they are not")
+                    raise SpawnError(f"worker {name[1]}: expected its pods to be gone within {_GONE_WITHIN}, some are not")
                 await self._clock.sleep(_POLL)
 
     async def _delete(self, pod: Pod) -> bool:
-        """Whether it is gone for good."""
+        """Delete a pod. Returns whether it is gone."""
         await self._client.delete(pod.id)
         left = await self._client.find_pod(pod.id)
         return left is None or left.status == "TERMINATED"

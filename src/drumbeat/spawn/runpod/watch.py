@@ -1,4 +1,4 @@
-"""Which pods belong to which worker, also when the provider's list lies: what was seen once is looked for by its id."""
+"""Finds the pods of each worker, even if RunPod's list leaves some out: known pods are looked up by id."""
 
 import logging
 from collections import defaultdict
@@ -16,22 +16,22 @@ from drumbeat.spawn.tagged import Name
 
 log = logging.getLogger(__name__)
 
-_LOOKUPS = 20  #: pods looked for by id in one look; the rest are taken to be as they were
+_LOOKUPS = 20  #: most pods looked up by id per call; the rest are assumed to be unchanged
 _TERMINATED = "TERMINATED"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A worker's pods: the one that is it, and the others, which are over or one too many."""
+    """A worker's pods: the one in which it runs, and the others, which have ended or are surplus."""
 
-    keeper: Pod | None
+    current: Pod | None
     rest: Sequence[Pod]
 
     @property
     def last(self) -> Pod | None:
-        """The worker's pod, or else the last that was."""
+        """The worker's pod, or else the last one that ended."""
         over = (pod for pod in self.rest if not pod.is_alive)
-        return self.keeper or max(over, key=lambda pod: pod.created_at, default=None)
+        return self.current or max(over, key=lambda pod: pod.created_at, default=None)
 
     @property
     def surplus(self) -> Sequence[Pod]:
@@ -41,11 +41,11 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class _Known:
     pod: Pod
-    new_until: timedelta  #: so long it may be unknown to the provider that made it
+    new_until: timedelta  #: until then RunPod may not know the pod that it created
 
 
 class Watch:
-    """The pods of one prefix. Looking changes nothing at the provider."""
+    """The pods whose names have the settings' prefix. Changes nothing at the provider."""
 
     def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:
         self._client = client
@@ -53,23 +53,23 @@ class Watch:
         self._clock = clock
         self._known: dict[Name, _Known] = {}
 
-    async def look(self, mine: Callable[[Name], bool]) -> Mapping[Name, Found]:
-        """The pods of those workers, as the provider lists them, and those it leaves out though it has them."""
-        seen = await self._listed(mine)
-        if self._missing(seen, mine):
-            log.info("known pods are missing from the list of pods; looking twice")
-            seen = {**seen, **await self._listed(mine)}
-        for name, known in self._missing(seen, mine)[:_LOOKUPS]:
+    async def find_pods(self, matches: Callable[[Name], bool]) -> Mapping[Name, Found]:
+        """The pods of the matching workers: those in RunPod's list, and known ones that it leaves out."""
+        listed = await self._listed(matches)
+        if self._missing(listed, matches):
+            log.info("known pods are missing from the list of pods; listing again")
+            listed = {**listed, **await self._listed(matches)}
+        for name, known in self._missing(listed, matches)[:_LOOKUPS]:
             pod = await self._by_id(known)
-            seen[pod.id] = pod
+            listed[pod.id] = pod
             self._known[name] = _Known(pod, known.new_until)
-        return await self._sorted(seen)
+        return await self._sorted(listed)
 
     def note(self, name: Name, pod: Pod, *, is_new: bool = False) -> None:
-        """Remember that this pod is that worker."""
+        """Remember the worker's pod."""
         known = self._known.get(name)
-        kept = known.new_until if known is not None and known.pod.id == pod.id else timedelta()
-        self._known[name] = _Known(pod, self._clock.elapsed() + self._settings.settle if is_new else kept)
+        new_until = known.new_until if known is not None and known.pod.id == pod.id else timedelta()
+        self._known[name] = _Known(pod, self._clock.elapsed() + self._settings.settle if is_new else new_until)
 
     def forget(self, name: Name) -> None:
         self._known.pop(name, None)
@@ -81,37 +81,37 @@ class Watch:
         """The worker's pod as it was last seen."""
         return self._known[name].pod if name in self._known else None
 
-    def known(self, mine: Callable[[Name], bool]) -> Mapping[Name, Pod]:
-        return {name: known.pod for name, known in self._known.items() if mine(name)}
+    def known(self, matches: Callable[[Name], bool]) -> Mapping[Name, Pod]:
+        return {name: known.pod for name, known in self._known.items() if matches(name)}
 
-    async def _listed(self, mine: Callable[[Name], bool]) -> dict[str, Pod]:
+    async def _listed(self, matches: Callable[[Name], bool]) -> dict[str, Pod]:
         named = [(parse_name(self._settings.prefix, pod.name), pod) for pod in await self._client.pods()]
-        return {pod.id: pod for name, pod in named if name is not None and mine(name) and pod.status != _TERMINATED}
+        return {pod.id: pod for name, pod in named if name is not None and matches(name) and pod.status != _TERMINATED}
 
-    def _missing(self, seen: Mapping[str, Pod], mine: Callable[[Name], bool]) -> Sequence[tuple[Name, _Known]]:
+    def _missing(self, listed: Mapping[str, Pod], matches: Callable[[Name], bool]) -> Sequence[tuple[Name, _Known]]:
         return [
             (name, known)
             for name, known in self._known.items()
-            if mine(name) and known.pod.is_alive and known.pod.id not in seen
+            if matches(name) and known.pod.is_alive and known.pod.id not in listed
         ]
 
     async def _by_id(self, known: _Known) -> Pod:
-        """The pod as it is now. One that is unknown is over, unless it is so new that it may not be known yet."""
+        """The pod as it is now. A pod unknown to RunPod has ended, unless it is so new that RunPod may not show it yet."""
         pod = await self._client.find_pod(known.pod.id)
         if pod is not None:
             return pod
         is_new = self._clock.elapsed() < known.new_until
         return known.pod if is_new else msgspec.structs.replace(known.pod, status=_TERMINATED, cost=0.0)
 
-    async def _sorted(self, seen: Mapping[str, Pod]) -> Mapping[Name, Found]:
+    async def _sorted(self, listed: Mapping[str, Pod]) -> Mapping[Name, Found]:
         pods: dict[Name, list[Pod]] = defaultdict(list)
-        for pod in seen.values():
+        for pod in listed.values():
             if (name := parse_name(self._settings.prefix, pod.name)) is not None:
                 pods[name].append(pod)
-        return {name: await self._choose(name, those) for name, those in pods.items()}
+        return {name: await self._choose(name, group) for name, group in pods.items()}
 
     async def _choose(self, name: Name, pods: Sequence[Pod]) -> Found:
-        """Of several alive, each really there, the one known to be the worker stays, or else the one most likely to be."""
+        """Of several live pods, confirmed by id, choose the one known to be the worker's, or else the most likely one."""
         alive = [pod for pod in pods if pod.is_alive]
         if len(alive) > 1:
             alive = [
@@ -119,6 +119,6 @@ class Watch:
             ]
         known = self.pod_of(name)
         own = [pod for pod in alive if known is not None and pod.id == known.id]
-        keeper = own[0] if own else min(alive, key=lambda pod: pod.seniority, default=None)
+        current = own[0] if own else min(alive, key=lambda pod: pod.seniority, default=None)
         over = [pod for pod in pods if not pod.is_alive]
-        return Found(keeper, [*over, *(pod for pod in alive if pod is not keeper)])
+        return Found(current, [*over, *(pod for pod in alive if pod is not current)])

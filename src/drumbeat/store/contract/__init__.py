@@ -1,7 +1,7 @@
-"""What every store must do, as tests. A backend's test file is a subclass of StoreContract and two fixtures.
+"""Tests that every store must pass. A backend's test file has a subclass of StoreContract and two fixtures.
 
-``store``: an open, migrated Store; it may be shared by all tests of the class, for each makes its own pools.
-``elapse``: an Elapse; after ``await elapse(t)`` every time the store has written lies ``t`` further back.
+``store``: an open, migrated Store; all tests of the class may share it, because each test creates new pools.
+``elapse``: an Elapse; ``await elapse(t)`` moves every time that the store has written back by ``t``.
 """
 
 from drumbeat.store.contract.answers import AnswersContract
@@ -49,8 +49,8 @@ class StoreContract(
     LogsContract,
     UpkeepContract,
 ):
-    """Every sentence of ``store/interface``."""
+    """Tests of everything that ``store/interface`` promises."""
 
 
 class PoolContract(QueueContract, JobsContract):
-    """Every sentence of ``store/interface/jobs.py``: what a store must do to hold job pools."""
+    """Tests of everything that ``store/interface/jobs.py`` promises, for a store with job pools."""

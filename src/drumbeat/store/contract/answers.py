@@ -1,4 +1,4 @@
-"""What every store must do with answers that are given once."""
+"""Tests of a store's answers to idempotent requests."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ GIVEN = RequestAnswer(status=201, body='{"name":"Grüße 🥁"}', location="/api
 
 
 class AnswersContract(Given):
-    async def test_of_many_that_hold_a_key_at_once_one_does(self, store: Store) -> None:
+    async def test_only_one_of_several_concurrent_holds_gets_the_key(self, store: Store) -> None:
         key = unique("key")
 
         answers = await asyncio.gather(*(store.answers.hold(key, f"f{n}", MINUTE) for n in range(8)))
@@ -22,10 +22,10 @@ class AnswersContract(Given):
         key = unique("key")
         await store.answers.hold(key, "f", MINUTE)
 
-        kept = await store.answers.hold(key, "other", MINUTE)
+        stored = await store.answers.hold(key, "other", MINUTE)
 
-        assert kept is not None
-        assert (kept.key, kept.fingerprint, kept.answer) == (key, "f", None)
+        assert stored is not None
+        assert (stored.key, stored.fingerprint, stored.answer) == (key, "f", None)
 
     async def test_an_answer_is_given_again_until_it_expires(self, store: Store, elapse: Elapse) -> None:
         key = unique("key")
@@ -33,22 +33,22 @@ class AnswersContract(Given):
         await store.answers.give(key, GIVEN, DAY)
         await elapse(2 * MINUTE)
 
-        kept = await store.answers.hold(key, "f", MINUTE)
-        assert kept is not None
-        assert kept.answer == GIVEN
+        stored = await store.answers.hold(key, "f", MINUTE)
+        assert stored is not None
+        assert stored.answer == GIVEN
         await elapse(DAY)
 
         assert await store.answers.hold(key, "f", MINUTE) is None
 
-    async def test_an_answer_without_a_place_has_none(self, store: Store) -> None:
+    async def test_an_answer_without_a_location_has_none(self, store: Store) -> None:
         key = unique("key")
         await store.answers.hold(key, "f", MINUTE)
         await store.answers.give(key, RequestAnswer(status=202), DAY)
 
-        kept = await store.answers.hold(key, "f", MINUTE)
+        stored = await store.answers.hold(key, "f", MINUTE)
 
-        assert kept is not None
-        assert kept.answer == RequestAnswer(status=202)
+        assert stored is not None
+        assert stored.answer == RequestAnswer(status=202)
 
     async def test_a_key_whose_holder_died_is_free_again(self, store: Store, elapse: Elapse) -> None:
         key = unique("key")

@@ -1,4 +1,4 @@
-"""What every store must do with beats."""
+"""Tests of a store's beats."""
 
 import asyncio
 from dataclasses import replace
@@ -15,11 +15,11 @@ from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_po
 from drumbeat.store.interface import Store
 
 
-def new_beat(**seen: Any) -> NewBeat:
-    return NewBeat(owner="a", epoch=1, view=seen)
+def new_beat(**view: Any) -> NewBeat:
+    return NewBeat(owner="a", epoch=1, view=view)
 
 
-async def kept(store: Store, pool: PoolRow, many: int) -> list[Beat]:
+async def appended(store: Store, pool: PoolRow, many: int) -> list[Beat]:
     return [await store.beats.append(pool.pool_id, new_beat(n=n)) for n in range(1, many + 1)]
 
 
@@ -43,7 +43,7 @@ class BeatsContract(Given):
         assert list(made.actions) == list(beat.actions)
         assert (made.why_not, made.error, made.duration) == (beat.why_not, beat.error, beat.duration)
 
-    async def test_a_beat_that_saw_and_did_nothing_comes_back_so(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_beat_without_view_and_actions_comes_back_unchanged(self, store: Store, pool: PoolRow) -> None:
         await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
 
         [beat] = await store.beats.list(pool.pool_id)
@@ -53,8 +53,8 @@ class BeatsContract(Given):
     async def test_beats_are_numbered_from_one_in_each_pool(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
 
-        assert [beat.n for beat in await kept(store, pool, 3)] == [1, 2, 3]
-        assert [beat.n for beat in await kept(store, other, 1)] == [1]
+        assert [beat.n for beat in await appended(store, pool, 3)] == [1, 2, 3]
+        assert [beat.n for beat in await appended(store, other, 1)] == [1]
 
     async def test_beats_written_at_once_leave_no_gap(self, store: Store, pool: PoolRow) -> None:
         await asyncio.gather(*(store.beats.append(pool.pool_id, new_beat()) for _ in range(20)))
@@ -68,14 +68,14 @@ class BeatsContract(Given):
         assert before <= beat.at <= await store.now()
 
     async def test_beats_are_listed_oldest_first_above_a_number(self, store: Store, pool: PoolRow) -> None:
-        made = await kept(store, pool, 5)
+        made = await appended(store, pool, 5)
 
         assert await store.beats.list(pool.pool_id) == made
         assert await store.beats.list(pool.pool_id, after=2) == made[2:]
         assert await store.beats.list(pool.pool_id, after=1, limit=2) == made[1:3]
 
     async def test_beats_are_listed_since_a_time(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
-        await kept(store, pool, 2)
+        await appended(store, pool, 2)
         await elapse(5 * MINUTE)
         recent = await store.beats.append(pool.pool_id, new_beat(recent=True))
 
@@ -84,7 +84,7 @@ class BeatsContract(Given):
     async def test_the_last_beat_is_found(self, store: Store, pool: PoolRow) -> None:
         assert await store.beats.last(pool.pool_id) is None
 
-        made = await kept(store, pool, 3)
+        made = await appended(store, pool, 3)
 
         assert await store.beats.last(pool.pool_id) == made[-1]
 
@@ -102,11 +102,11 @@ class BeatsContract(Given):
         assert [beat.n for beat in between if beat] == [beat.n for beat in made]
         assert await store.beats.last(pool.pool_id, before=times[0] - MINUTE) is None
 
-    async def test_the_last_beat_that_saw_something_is_found(self, store: Store, pool: PoolRow) -> None:
+    async def test_the_last_beat_with_a_view_is_found(self, store: Store, pool: PoolRow) -> None:
         assert await store.beats.last(pool.pool_id, seen=True) is None
         await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
         nothing = await store.beats.last(pool.pool_id, seen=True)
-        made = await kept(store, pool, 2)
+        made = await appended(store, pool, 2)
         for _ in range(3):
             await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None, summary={"view": 1}))
 
@@ -114,14 +114,14 @@ class BeatsContract(Given):
         assert await store.beats.last(pool.pool_id, seen=True) == made[-1]
         assert await store.beats.last(pool.pool_id, before=await store.now(), seen=True) == made[-1]
 
-    async def test_deeds_are_beats_that_did_something_without_what_they_saw(
-        self, store: Store, pool: PoolRow, elapse: Elapse
-    ) -> None:
-        did = NewBeat(owner="a", epoch=1, view={"workers": [AWKWARD]}, actions=[{"type": "Spawn", "reason": "so"}], why_not="x")
-        for beat in (did, new_beat(), did, new_beat(), did):
+    async def test_deeds_are_beats_with_actions_without_their_views(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
+        acted = NewBeat(
+            owner="a", epoch=1, view={"workers": [AWKWARD]}, actions=[{"type": "Spawn", "reason": "so"}], why_not="x"
+        )
+        for beat in (acted, new_beat(), acted, new_beat(), acted):
             await store.beats.append(pool.pool_id, beat)
         await elapse(2 * MINUTE)
-        for beat in (new_beat(), did):
+        for beat in (new_beat(), acted):
             await store.beats.append(pool.pool_id, beat)
         rows = [replace(beat, view=None) for beat in await store.beats.list(pool.pool_id) if beat.actions]
 

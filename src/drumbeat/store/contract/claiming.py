@@ -1,4 +1,4 @@
-"""What every store must do when jobs are claimed: whose turn it is, and who may have it."""
+"""Tests of claiming jobs: in which order, and which worker may claim."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ from drumbeat.store.interface import Store
 
 
 class ClaimContract(Given):
-    """Jobs on their way to a worker."""
+    """Claiming jobs."""
 
     async def test_nothing_is_claimed_from_an_empty_pool(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, await store.pools.create(new_pool()), "another pool's")
@@ -77,7 +77,7 @@ class ClaimContract(Given):
         assert [job.payload for job in late] == ["later", "at"]
 
     @pytest.mark.parametrize("limits", [{}, {"group": "g", "group_limit": 9}], ids=["plain", "of a group"])
-    async def test_a_job_whose_time_has_come_brings_no_other_along(
+    async def test_a_due_job_does_not_make_other_delayed_jobs_due(
         self, store: Store, pool: PoolRow, elapse: Elapse, limits: dict[str, Any]
     ) -> None:
         await pushed(store, pool, "later", delay=10 * MINUTE, priority=9, **limits)
@@ -151,7 +151,7 @@ class ClaimContract(Given):
 
         assert [job.payload for job in settled.claimed] == [1, 1000, 1001, 1002, 1003]
 
-    async def test_a_group_limit_holds_whoever_claims_at_once(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_group_limit_holds_for_concurrent_claims(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(30), group="g", group_limit=3)
 
         claims = await asyncio.gather(*(store.queue.claim(claiming(pool, WorkerId(f"w{n}"), limit=2)) for n in range(12)))
@@ -193,7 +193,7 @@ class ClaimContract(Given):
         assert await store.queue.claim(claiming(pool, W2)) == []
         assert await store.queue.claim(claiming(pool, WorkerId("without a row")))
 
-    async def test_who_was_asked_to_drain_is_given_nothing(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_worker_asked_to_drain_claims_nothing(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, "held", "left")
         await pushed(store, pool, "in a group", group="g", group_limit=1)
         await active(store, pool)
@@ -211,7 +211,7 @@ class ClaimContract(Given):
         "options", [{}, {"group": "g", "group_limit": 9}, {"delay": 2 * MINUTE}], ids=["plain", "of a group", "just due"]
     )
     @pytest.mark.parametrize("why", ["drains", "was asked to drain", "is lost", "its pool is paused"])
-    async def test_neither_settling_nor_claiming_gives_jobs_to_who_may_have_none(
+    async def test_neither_settling_nor_claiming_gives_jobs_to_a_worker_that_may_not_claim(
         self, store: Store, pool: PoolRow, elapse: Elapse, why: str, options: dict[str, Any]
     ) -> None:
         await pushed(store, pool, "held")

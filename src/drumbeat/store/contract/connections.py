@@ -1,4 +1,4 @@
-"""What every store must do with connections."""
+"""Tests of a store's connections."""
 
 import asyncio
 from dataclasses import replace
@@ -14,13 +14,13 @@ from drumbeat.store.interface import Store
 SEALED = Sealed(key_id="k1", text="c2VhbGVk")
 
 
-def connection(**known: Any) -> StoredConnection:
-    told: dict[str, Any] = {"name": unique("connection"), "url": "postgresql://bench@db/load", "secret": SEALED} | known
-    return StoredConnection(**told)
+def connection(**changed: Any) -> StoredConnection:
+    fields: dict[str, Any] = {"name": unique("connection"), "url": "postgresql://bench@db/load", "secret": SEALED} | changed
+    return StoredConnection(**fields)
 
 
-async def kept(store: Store, **known: Any) -> StoredConnection:
-    return await store.connections.create(connection(**known))
+async def created(store: Store, **changed: Any) -> StoredConnection:
+    return await store.connections.create(connection(**changed))
 
 
 class ConnectionsContract(Given):
@@ -35,22 +35,22 @@ class ConnectionsContract(Given):
         assert made.created_at is not None
 
     async def test_a_name_is_taken_once(self, store: Store) -> None:
-        first = await kept(store)
+        first = await created(store)
 
         with pytest.raises(AlreadyExists, match=first.name):
-            await kept(store, name=first.name, url="sqlite:///other.db")
+            await created(store, name=first.name, url="sqlite:///other.db")
 
         assert await store.connections.get(first.name) == first
 
-    async def test_of_many_that_take_a_connection_name_at_once_one_does(self, store: Store) -> None:
+    async def test_only_one_of_several_concurrent_creations_of_a_connection_succeeds(self, store: Store) -> None:
         name = unique("connection")
 
-        answers = await asyncio.gather(*(kept(store, name=name) for _ in range(8)), return_exceptions=True)
+        answers = await asyncio.gather(*(created(store, name=name) for _ in range(8)), return_exceptions=True)
 
         assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["StoredConnection"]
 
     async def test_connections_are_listed_by_name(self, store: Store) -> None:
-        made = [await kept(store) for _ in range(3)]
+        made = [await created(store) for _ in range(3)]
 
         names = [each.name for each in await store.connections.list()]
 
@@ -58,7 +58,7 @@ class ConnectionsContract(Given):
         assert {each.name for each in made} <= set(names)
 
     async def test_what_is_saved_takes_the_place_of_what_was(self, store: Store, elapse: Elapse) -> None:
-        made = await kept(store, description="old")
+        made = await created(store, description="old")
         await elapse(MINUTE)
 
         saved = await store.connections.save(replace(made, url="sqlite:///x.db", secret=None, description=None))
@@ -70,7 +70,7 @@ class ConnectionsContract(Given):
         assert saved.updated_at > saved.created_at
 
     async def test_one_connection_is_the_default_and_saving_it_keeps_that(self, store: Store) -> None:
-        first, second = await kept(store, is_default=True), await kept(store)
+        first, second = await created(store, is_default=True), await created(store)
         assert not first.is_default
 
         await store.connections.set_default(first.name)
@@ -79,17 +79,17 @@ class ConnectionsContract(Given):
 
         assert [each.name for each in await store.connections.list() if each.is_default] == [second.name]
 
-    @pytest.mark.parametrize("word", ["get", "set_default"])
-    async def test_an_unknown_connection_is_not_found(self, store: Store, word: str) -> None:
+    @pytest.mark.parametrize("method", ["get", "set_default"])
+    async def test_an_unknown_connection_is_not_found(self, store: Store, method: str) -> None:
         with pytest.raises(NotFound, match=r"nobody-made.*list"):
-            await getattr(store.connections, word)("nobody-made")
+            await getattr(store.connections, method)("nobody-made")
 
     async def test_an_unknown_connection_is_not_saved(self, store: Store) -> None:
         with pytest.raises(NotFound, match="nobody-saved"):
             await store.connections.save(connection(name="nobody-saved"))
 
     async def test_a_deleted_connection_is_gone_and_deleting_it_again_is_harmless(self, store: Store) -> None:
-        made = await kept(store)
+        made = await created(store)
 
         await store.connections.delete(made.name)
         await store.connections.delete(made.name)

@@ -1,4 +1,4 @@
-"""What every store must do with jobs and workers once many have ended: count them right, and find the others among them."""
+"""Tests of counting and listing jobs and workers after many of them have ended."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ STEPS = 60
 
 @dataclass
 class RandomMoves:
-    """Jobs of two pools on whatever way chance sends them."""
+    """Pushes, claims, settles, cancels, requeues and releases jobs of several pools at random."""
 
     store: Store
     pools: list[PoolRow]
@@ -26,8 +26,8 @@ class RandomMoves:
     held: dict[str, list[Job]] = field(default_factory=dict)
 
     async def step(self) -> None:
-        act = self.dice.choice([self.push, self.claim, self.settle, self.settle, self.cancel, self.requeue, self.release])
-        await act(self.dice.choice(self.pools))
+        action = self.dice.choice([self.push, self.claim, self.settle, self.settle, self.cancel, self.requeue, self.release])
+        await action(self.dice.choice(self.pools))
 
     async def push(self, pool: PoolRow) -> None:
         jobs = [NewJob(payload=n, max_attempts=self.dice.randint(1, 2), max_crashes=1) for n in range(self.dice.randint(1, 6))]
@@ -60,7 +60,7 @@ class RandomMoves:
 
 
 class CountsContract(Given):
-    async def test_jobs_that_ended_are_counted_right_whatever_becomes_of_them(self, store: Store, elapse: Elapse) -> None:
+    async def test_ended_jobs_are_counted_right_after_random_moves(self, store: Store, elapse: Elapse) -> None:
         pools = [await store.pools.create(new_pool()) for _ in range(2)]
         chance = RandomMoves(store, pools, random.Random(4))  # noqa: S311 - nothing is secret
 
@@ -102,8 +102,8 @@ class CountsContract(Given):
     async def test_what_has_ended_is_counted_beyond_where_other_counts_stop(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(8), max_attempts=1)
         jobs = await store.queue.claim(claiming(pool, limit=6))
-        said = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED] * 2
-        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=True)])
+        outcomes = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED] * 2
+        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)])
 
         counts = await store.jobs.counts(pool.pool_id, most=1)
 
@@ -189,7 +189,7 @@ class CountsContract(Given):
 
 
 class EndedWorkersContract(Given):
-    async def test_workers_that_are_not_known_to_be_gone_are_read_and_those_named(self, store: Store, pool: PoolRow) -> None:
+    async def test_unreaped_workers_and_named_workers_are_read(self, store: Store, pool: PoolRow) -> None:
         names = [WorkerId(f"w{n}") for n in range(5)]
         await added(store, pool, *names)
         for name in names[1:4]:

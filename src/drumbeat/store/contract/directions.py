@@ -1,4 +1,4 @@
-"""What every store must do when a controller directs its workers: targets, drains, and marking the dead."""
+"""Tests of what a controller writes about its workers: targets, drain requests, instances and reaping."""
 
 import asyncio
 from dataclasses import replace
@@ -20,17 +20,17 @@ from drumbeat.store.contract.given import (
     Given,
     active,
     added,
+    event_types,
     joined,
     lost,
     outdated,
-    told,
     worker_row,
 )
 from drumbeat.store.interface import Store
 
 
 class TargetsContract(Given):
-    async def test_targets_are_set_and_told_together(self, store: Store, pool: PoolRow) -> None:
+    async def test_targets_are_set_together_with_their_events(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool, W1, W2)
         first = WorkerTarget(connections=20, reason="step 2", ramp=timedelta(seconds=2.5), step_id="s2")
 
@@ -69,19 +69,19 @@ class TargetsContract(Given):
         assert (row.target, row.target_seq) == (last.payload["target_connections"], 13)
 
     @pytest.mark.parametrize("other", ["ended", "unknown"])
-    async def test_a_target_for_one_who_is_not_live_sets_none(self, store: Store, pool: PoolRow, other: str) -> None:
+    async def test_a_target_for_a_worker_that_is_not_live_sets_no_target(self, store: Store, pool: PoolRow, other: str) -> None:
         worker = await added(store, pool, W1)
         if other == "ended":
             await lost(store, pool, W2)
-        events = await told(store, pool.pool_id)
+        events = await event_types(store, pool.pool_id)
 
         with pytest.raises(NotFound, match="w2"):
             await store.workers.set_targets(pool.pool_id, dict.fromkeys((W1, W2), WorkerTarget(connections=5, reason="so")))
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert await told(store, pool.pool_id) == events
+        assert await event_types(store, pool.pool_id) == events
 
-    async def test_no_targets_is_nothing_to_set(self, store: Store, pool: PoolRow) -> None:
+    async def test_setting_no_targets_writes_nothing(self, store: Store, pool: PoolRow) -> None:
         assert await store.workers.set_targets(pool.pool_id, {}) == []
 
     async def test_the_holder_of_the_lease_may_set_targets(self, store: Store, pool: PoolRow, lease: Lease) -> None:
@@ -99,13 +99,11 @@ class TargetsContract(Given):
             await store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=5, reason="so")}, fence=fence)
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
 
 class DrainContract(Given):
-    async def test_those_gone_long_ago_are_left_out_where_that_is_asked_for(
-        self, store: Store, pool: PoolRow, elapse: Elapse
-    ) -> None:
+    async def test_workers_reaped_before_a_time_can_be_left_out(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         for worker_id in (W1, W2):
             await lost(store, pool, worker_id)
         await store.workers.mark_reaped(pool.pool_id, W1)
@@ -121,7 +119,7 @@ class DrainContract(Given):
         assert len(await store.workers.list(pool.pool_id)) == 4
         assert [row.worker_id for row in await store.workers.list(pool.pool_id, live=True, gone_since=since)] == ["w4"]
 
-    async def test_who_is_asked_to_drain_has_a_deadline_and_an_event(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_worker_asked_to_drain_gets_a_deadline_and_an_event(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool, W1, W2)
         before = await store.now()
 
@@ -146,21 +144,21 @@ class DrainContract(Given):
     async def test_asking_again_changes_nothing(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
         await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
-        asked, events = await store.workers.get(pool.pool_id, W1), await told(store, pool.pool_id)
+        asked, events = await store.workers.get(pool.pool_id, W1), await event_types(store, pool.pool_id)
 
         assert await store.workers.ask_to_drain(pool.pool_id, [W1], "again", 5 * MINUTE) == []
 
         assert await store.workers.get(pool.pool_id, W1) == asked
-        assert await told(store, pool.pool_id) == events
+        assert await event_types(store, pool.pool_id) == events
 
-    async def test_who_asks_at_once_asks_once(self, store: Store, pool: PoolRow) -> None:
+    async def test_concurrent_drain_requests_count_once(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
 
         asking = (store.workers.ask_to_drain(pool.pool_id, [W1, W1], "scale down", MINUTE) for _ in range(8))
         answers = await asyncio.gather(*asking)
 
         assert sorted(map(list, answers)) == [[]] * 7 + [[W1]]
-        assert [event for _, event in await told(store, pool.pool_id)].count("STOP") == 1
+        assert [event for _, event in await event_types(store, pool.pool_id)].count("STOP") == 1
 
     async def test_ended_and_unknown_workers_are_passed_over(self, store: Store, pool: PoolRow) -> None:
         ended = await lost(store, pool, W1)
@@ -183,7 +181,7 @@ class DrainContract(Given):
             await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE, fence=await outdated(store, lease))
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
 
 class NoteContract(Given):

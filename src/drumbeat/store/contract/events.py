@@ -1,4 +1,4 @@
-"""What every store must do with events."""
+"""Tests of a store's events."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from drumbeat.core.errors import Fenced, NotFound
 from drumbeat.core.event import Event, NewEvent, Scope, set_phase, start, stop
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.store.contract.given import AWKWARD, W2, Given, added, new_pool, outdated, taken, told
+from drumbeat.store.contract.given import AWKWARD, W2, Given, added, event_types, new_pool, outdated, taken
 from drumbeat.store.interface import BATCH, Store
 
 
@@ -18,7 +18,7 @@ def numbered(many: int) -> list[NewEvent]:
 
 
 async def read_to_the_end(store: Store, pool_id: PoolId, limit: int = BATCH) -> list[Event]:
-    """Every event, as a worker catches up: batch after batch until none comes."""
+    """Every event, read in batches as a worker does."""
     read: list[Event] = []
     while batch := await store.events.read(pool_id, read[-1].sequence_id if read else 0, limit):
         read.extend(batch)
@@ -27,13 +27,13 @@ async def read_to_the_end(store: Store, pool_id: PoolId, limit: int = BATCH) -> 
 
 class EventsContract(Given):
     async def test_events_are_numbered_from_one_in_their_order(self, store: Store, pool: PoolRow) -> None:
-        kept = [
+        stored = [
             *await store.events.append(pool.pool_id, [start(2), set_phase("WARMUP")]),
             *await store.events.append(pool.pool_id, [stop("enough")]),
         ]
 
-        assert [(event.sequence_id, event.type) for event in kept] == [(1, "START"), (2, "SET_PHASE"), (3, "STOP")]
-        assert await store.events.read(pool.pool_id, 0) == kept
+        assert [(event.sequence_id, event.type) for event in stored] == [(1, "START"), (2, "SET_PHASE"), (3, "STOP")]
+        assert await store.events.read(pool.pool_id, 0) == stored
 
     async def test_events_are_stamped_by_the_store(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
@@ -78,7 +78,7 @@ class EventsContract(Given):
     async def test_an_event_of_a_type_nobody_knows_is_kept(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [NewEvent(type="FROM_THE_FUTURE")])
 
-        assert await told(store, pool.pool_id) == [(1, "FROM_THE_FUTURE")]
+        assert await event_types(store, pool.pool_id) == [(1, "FROM_THE_FUTURE")]
 
     async def test_reading_goes_on_after_what_was_read(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, numbered(5))
@@ -105,15 +105,15 @@ class EventsContract(Given):
         await store.events.append(pool.pool_id, [start(1), start(2)])
         await store.events.append(other.pool_id, [stop("no")])
 
-        assert await told(store, pool.pool_id) == [(1, "START"), (2, "START")]
-        assert await told(store, other.pool_id) == [(1, "STOP")]
+        assert await event_types(store, pool.pool_id) == [(1, "START"), (2, "START")]
+        assert await event_types(store, other.pool_id) == [(1, "STOP")]
 
     async def test_events_and_moves_share_one_sequence(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [start(1)])
         await added(store, pool)
         await store.events.append(pool.pool_id, [stop("enough")])
 
-        assert await told(store, pool.pool_id) == [(1, "START"), (2, "WORKER_MOVED"), (3, "STOP")]
+        assert await event_types(store, pool.pool_id) == [(1, "START"), (2, "WORKER_MOVED"), (3, "STOP")]
 
     async def test_events_written_at_once_leave_no_gap(self, store: Store, pool: PoolRow) -> None:
         answers = await asyncio.gather(*(store.events.append(pool.pool_id, numbered(3)) for _ in range(40)))
@@ -128,25 +128,25 @@ class EventsContract(Given):
 
         assert [event.payload["n"] for event in await read_to_the_end(store, pool.pool_id)] == [1, 2, 3] * 20
 
-    async def test_who_reads_while_others_write_misses_nothing(self, store: Store, pool: PoolRow) -> None:
+    async def test_reading_while_others_write_misses_no_event(self, store: Store, pool: PoolRow) -> None:
         async def write() -> None:
             for event in numbered(20):
                 await store.events.append(pool.pool_id, [event])
 
         async def follow() -> list[int]:
-            seen: list[int] = []
-            while len(seen) < 80:
-                seen.extend(event.sequence_id for event in await store.events.read(pool.pool_id, len(seen), 7))
+            numbers: list[int] = []
+            while len(numbers) < 80:
+                numbers.extend(event.sequence_id for event in await store.events.read(pool.pool_id, len(numbers), 7))
                 await asyncio.sleep(0)
-            return seen
+            return numbers
 
         *_, one, other = await asyncio.gather(*(write() for _ in range(4)), follow(), follow())
 
         assert one == other == list(range(1, 81))
 
-    async def test_no_events_is_nothing_to_do(self, store: Store, pool: PoolRow) -> None:
+    async def test_appending_no_events_adds_nothing(self, store: Store, pool: PoolRow) -> None:
         assert await store.events.append(pool.pool_id, []) == []
-        assert await told(store, pool.pool_id) == []
+        assert await event_types(store, pool.pool_id) == []
 
     async def test_events_need_a_pool(self, store: Store) -> None:
         with pytest.raises(NotFound, match="pool-nobody-made"):
@@ -157,14 +157,14 @@ class EventsContract(Given):
     async def test_the_holder_of_the_lease_may_write_events(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.events.append(pool.pool_id, [start(1)], fence=lease.fence)
 
-        assert await told(store, pool.pool_id) == [(1, "START")]
+        assert await event_types(store, pool.pool_id) == [(1, "START")]
 
     async def test_an_outdated_controller_writes_no_event(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         with pytest.raises(Fenced):
             await store.events.append(pool.pool_id, [start(1)], fence=await outdated(store, lease))
 
         await store.events.append(pool.pool_id, [stop("enough")])
-        assert await told(store, pool.pool_id) == [(1, "STOP")]
+        assert await event_types(store, pool.pool_id) == [(1, "STOP")]
 
     async def test_of_two_controllers_only_the_newer_writes(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.leases.release(lease)

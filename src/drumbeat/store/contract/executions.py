@@ -1,4 +1,4 @@
-"""What every store must do with single operations."""
+"""Tests of a store's executions: the single operations of a run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ BEGIN = datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=UTC)
 MORE_THAN_A_BATCH = 25_001
 
 
-def execution(run_id: RunId, n: int = 1, **known: Any) -> Execution:
-    """The ``n``-th operation of a worker: each begins a microsecond after the one before."""
-    told: dict[str, Any] = {"worker_id": W1, "connection": 3, "kind": "POINT_LOOKUP", "duration_ms": 0.5, "ok": True} | known
-    return Execution(run_id=run_id, n=n, started_at=BEGIN + timedelta(microseconds=n), **told)
+def execution(run_id: RunId, n: int = 1, **changed: Any) -> Execution:
+    """The ``n``-th operation of a worker; each starts a microsecond after the previous one."""
+    fields: dict[str, Any] = {"worker_id": W1, "connection": 3, "kind": "POINT_LOOKUP", "duration_ms": 0.5, "ok": True}
+    return Execution(run_id=run_id, n=n, started_at=BEGIN + timedelta(microseconds=n), **(fields | changed))
 
 
 FAILED = {
@@ -40,15 +40,15 @@ def numbers(executions: Sequence[Execution]) -> list[int]:
 
 
 class ExecutionsContract(Given):
-    @pytest.mark.parametrize("known", [{}, FAILED], ids=["as it should be", "failed"])
-    async def test_an_execution_comes_back_as_it_was(self, store: Store, known: dict[str, Any]) -> None:
-        one = execution((await new_run(store)).run_id, **known)
+    @pytest.mark.parametrize("fields", [{}, FAILED], ids=["as it should be", "failed"])
+    async def test_an_execution_comes_back_as_it_was(self, store: Store, fields: dict[str, Any]) -> None:
+        one = execution((await new_run(store)).run_id, **fields)
 
         assert await store.executions.load([one]) == 1
 
         assert await store.executions.list(one.run_id) == [one]
 
-    async def test_many_are_loaded_from_whatever_can_be_gone_through_once(self, store: Store) -> None:
+    async def test_many_executions_are_loaded_from_an_iterator(self, store: Store) -> None:
         run_id = (await new_run(store)).run_id
 
         new = await store.executions.load(execution(run_id, n) for n in range(MORE_THAN_A_BATCH))
@@ -68,7 +68,7 @@ class ExecutionsContract(Given):
         assert new == 2
         assert await store.executions.list(run_id) == [first, second, third, replace(third, worker_id=W2)]
 
-    async def test_nothing_is_nothing_to_load(self, store: Store) -> None:
+    async def test_loading_nothing_adds_nothing(self, store: Store) -> None:
         run_id = (await new_run(store)).run_id
 
         assert await store.executions.load([]) == 0
@@ -91,7 +91,7 @@ class ExecutionsContract(Given):
         assert await store.executions.count(run_id) == 0
 
     @pytest.mark.parametrize(
-        ("asked", "expected"),
+        ("filters", "expected"),
         [
             ({}, [1, 2, 3, 4, 5]),
             ({"kind": "INSERT"}, [3, 4]),
@@ -112,18 +112,18 @@ class ExecutionsContract(Given):
         ],
         ids=str,
     )
-    async def test_executions_are_listed_as_asked(self, store: Store, asked: dict[str, Any], expected: list[int]) -> None:
+    async def test_executions_are_listed_as_asked(self, store: Store, filters: dict[str, Any], expected: list[int]) -> None:
         run_id = (await new_run(store)).run_id
-        told: dict[int, dict[str, Any]] = {
+        rows: dict[int, dict[str, Any]] = {
             5: {"duration_ms": 2.0, "worker_id": W2},
             3: {"duration_ms": 9.0, "kind": "INSERT"},
             1: {"duration_ms": 2.0},
             4: {"duration_ms": 1.0, "kind": "INSERT", "ok": False, "worker_id": W2, **_REFUSED, "error": "23505"},
             2: {"duration_ms": 0.5, "ok": False, **_REFUSED, "error": "40001"},
         }
-        await store.executions.load(execution(run_id, n, **known) for n, known in told.items())
+        await store.executions.load(execution(run_id, n, **fields) for n, fields in rows.items())
 
-        assert numbers(await store.executions.list(run_id, **asked)) == expected
+        assert numbers(await store.executions.list(run_id, **filters)) == expected
 
     async def test_a_run_nobody_made_has_no_executions(self, store: Store) -> None:
         await store.executions.load([execution((await new_run(store)).run_id)])

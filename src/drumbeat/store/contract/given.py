@@ -1,4 +1,4 @@
-"""What a contract's tests begin with: names nobody has used, and rows in the states they are about."""
+"""Fixtures and functions that set up the contract tests: unique names, and rows in given states."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -17,7 +17,7 @@ from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import Heartbeat, Joining, Store
 
-Elapse = Callable[[timedelta], Awaitable[None]]  #: "so much time passes"
+Elapse = Callable[[timedelta], Awaitable[None]]  #: lets time pass in the store
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -31,15 +31,15 @@ AWKWARD: Mapping[str, Any] = {
     "large": 2**53 - 1,
     "negative": -0.125,
     "nothing": None,
-}  #: JSON that a careless column would spoil
+}  #: JSON that is easily damaged when it is stored
 
 
 class Given:
-    """The fixtures that no backend needs to know; ``store`` and ``elapse`` are the backend's own."""
+    """Fixtures shared by all backends; each backend provides ``store`` and ``elapse``."""
 
     @pytest.fixture
     async def pool(self, store: Store) -> PoolRow:
-        """A new pool that only this test knows."""
+        """A new pool that only this test uses."""
         return await store.pools.create(new_pool())
 
     @pytest.fixture
@@ -49,7 +49,7 @@ class Given:
 
 
 def unique(prefix: str) -> str:
-    """A name nobody has used in this store."""
+    """A name that is not used in this store yet."""
     return f"{prefix}-{uuid4().hex[:12]}"
 
 
@@ -58,39 +58,39 @@ def new_pool(kind: PoolKind = PoolKind.BENCH, **policy: Any) -> PoolRow:
 
 
 async def new_run(store: Store, **config: Any) -> Run:
-    """A run, and the pool of its id."""
+    """A new run, with a pool of the same id."""
     run_id = unique("run")
     run = Run(run_id=RunId(run_id), name="a run", config=config)
     return await store.runs.create(run, pool_of(run_id, PoolKind.BENCH))
 
 
 async def taken(store: Store, name: str, owner: str = "a", ttl: timedelta = timedelta(hours=1)) -> Lease:
-    """A lease that nobody held."""
+    """Acquire a lease that is free."""
     lease = await store.leases.acquire(name, owner, ttl)
     assert lease is not None
     return lease
 
 
 async def outdated(store: Store, lease: Lease) -> Fence:
-    """The fence of a controller whose lease another has taken since."""
+    """The fence of a controller whose lease another controller has taken since."""
     await store.leases.release(lease)
     await taken(store, lease.name, owner="another")
     return lease.fence
 
 
-def worker_row(pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0, **known: Any) -> Worker:
-    return Worker(pool_id=pool.pool_id, worker_id=worker_id, slot=slot, **known)
+def worker_row(pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0, **fields: Any) -> Worker:
+    return Worker(pool_id=pool.pool_id, worker_id=worker_id, slot=slot, **fields)
 
 
 async def added(store: Store, pool: PoolRow, *names: WorkerId) -> Worker:
-    """Workers whose processes do not exist yet, in slots 0, 1, …; answers with the first."""
+    """Add workers whose processes do not exist yet, in slots 0, 1, …. Returns the first."""
     await store.workers.add([worker_row(pool, name, slot) for slot, name in enumerate(names or (W1,))])
     return await store.workers.get(pool.pool_id, names[0] if names else W1)
 
 
-def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **said: Any) -> Joining:
-    who: dict[str, Any] = {"slot": 0, "host": "host-1", "pid": 4711} | said
-    return Joining(pool_id=pool_id, worker_id=worker_id, instance=instance, **who)
+def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **changed: Any) -> Joining:
+    fields: dict[str, Any] = {"slot": 0, "host": "host-1", "pid": 4711} | changed
+    return Joining(pool_id=pool_id, worker_id=worker_id, instance=instance, **fields)
 
 
 async def joined(store: Store, pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0) -> Worker:
@@ -99,7 +99,7 @@ async def joined(store: Store, pool: PoolRow, worker_id: WorkerId = W1, slot: in
 
 
 async def moved(store: Store, worker: Worker, *path: WorkerStatus) -> Worker:
-    """The worker after it moved itself along a path."""
+    """The worker after it moved itself through these statuses."""
     for status in path:
         worker = await store.membership.move(worker.pool_id, worker.worker_id, worker.instance or "", status, "on its way")
     return worker
@@ -110,13 +110,13 @@ async def active(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worke
 
 
 async def lost(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worker:
-    """A worker that joined, and that a controller has given up."""
+    """A worker that joined and was marked lost by a controller."""
     return await store.workers.move(await active(store, pool, worker_id), WorkerStatus.LOST, "silent too long")
 
 
-def heartbeat(worker: Worker, read_to: int = 0, **said: Any) -> Heartbeat:
-    who: dict[str, Any] = {"instance": worker.instance or ""} | said
-    return Heartbeat(pool_id=worker.pool_id, worker_id=worker.worker_id, read_to=read_to, **who)
+def heartbeat(worker: Worker, read_to: int = 0, **changed: Any) -> Heartbeat:
+    fields: dict[str, Any] = {"instance": worker.instance or ""} | changed
+    return Heartbeat(pool_id=worker.pool_id, worker_id=worker.worker_id, read_to=read_to, **fields)
 
 
 def sample(n: int, *latencies: int, **measured: Any) -> Sample:
@@ -127,10 +127,10 @@ def sample(n: int, *latencies: int, **measured: Any) -> Sample:
 
 
 async def moves(store: Store, pool_id: PoolId) -> Sequence[Mapping[str, Any]]:
-    """What the pool's events tell of its workers' moves, in order."""
+    """The payloads of the pool's WORKER_MOVED events, in order."""
     return [event.payload for event in await store.events.read(pool_id, 0) if event.type == EventType.WORKER_MOVED]
 
 
-async def told(store: Store, pool_id: PoolId) -> Sequence[tuple[int, str]]:
-    """Number and type of each of the pool's events."""
+async def event_types(store: Store, pool_id: PoolId) -> Sequence[tuple[int, str]]:
+    """The number and type of each event of the pool."""
     return [(event.sequence_id, event.type) for event in await store.events.read(pool_id, 0)]

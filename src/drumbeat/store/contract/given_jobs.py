@@ -1,4 +1,4 @@
-"""What the contracts of jobs begin with: jobs pushed, claimed, settled."""
+"""Functions that set up the contract tests of jobs: push, claim and settle them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,45 +13,45 @@ from drumbeat.store.contract.given import (
 )
 from drumbeat.store.interface import Claiming, Store
 
-EVERY = 100_000  #: leases to look at: a store may be shared with tests that left some
+EVERY = 100_000  #: a limit above all leases of a store, which other tests may share
 
 
 def holder(pool: PoolRow, worker_id: WorkerId = W1, instance: str = "") -> Holder:
     return Holder(pool_id=pool.pool_id, worker_id=worker_id, instance=instance)
 
 
-def claiming(pool: PoolRow, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **said: Any) -> Claiming:
-    """A worker of this pool, or a holder of another, asks for this pool's jobs."""
+def claiming(pool: PoolRow, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **options: Any) -> Claiming:
+    """A claim of this pool's jobs, by a worker of this pool or by any holder."""
     who = by if isinstance(by, Holder) else holder(pool, by)
-    return Claiming(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **said)
+    return Claiming(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **options)
 
 
-async def pushed(store: Store, pool: PoolRow, *payloads: Any, **said: Any) -> list[JobId]:
-    """Jobs of these payloads, alike otherwise."""
-    return [*await store.queue.push(pool.pool_id, [NewJob(payload=payload, **said) for payload in payloads])]
+async def pushed(store: Store, pool: PoolRow, *payloads: Any, **options: Any) -> list[JobId]:
+    """Push jobs with these payloads and the same options."""
+    return [*await store.queue.push(pool.pool_id, [NewJob(payload=payload, **options) for payload in payloads])]
 
 
-async def pushed_alike(store: Store, pool: PoolRow, *payloads: Any, **said: Any) -> list[JobId]:
-    """The same, told once for all of them."""
-    return [*await store.queue.push(pool.pool_id, AlikeJobs(payloads, NewJob(payload=None, **said)))]
+async def pushed_alike(store: Store, pool: PoolRow, *payloads: Any, **options: Any) -> list[JobId]:
+    """Like ``pushed``, but as one AlikeJobs."""
+    return [*await store.queue.push(pool.pool_id, AlikeJobs(payloads, NewJob(payload=None, **options)))]
 
 
-def but_for_its_name(job: Job) -> Job:
+def without_identity(job: Job) -> Job:
     return replace(job, job_id=JobId(""), created_at=None, not_before=None)
 
 
-async def claimed(store: Store, pool: PoolRow, by: WorkerId | Holder = W1, **said: Any) -> Job:
-    """The one job that a claim gives."""
-    [job] = await store.queue.claim(claiming(pool, by, **said))
+async def claimed(store: Store, pool: PoolRow, by: WorkerId | Holder = W1, **options: Any) -> Job:
+    """The only job that a claim returns."""
+    [job] = await store.queue.claim(claiming(pool, by, **options))
     return job
 
 
-def verdict(job: Job, outcome: AttemptOutcome = AttemptOutcome.DONE, **said: Any) -> JobOutcome:
-    return JobOutcome(token=job.token, outcome=outcome, **said)
+def verdict(job: Job, outcome: AttemptOutcome = AttemptOutcome.DONE, **options: Any) -> JobOutcome:
+    return JobOutcome(token=job.token, outcome=outcome, **options)
 
 
-async def failed(store: Store, pool: PoolRow, **said: Any) -> Job:
-    """The next job after its worker claimed it and said that it failed."""
+async def failed(store: Store, pool: PoolRow, **options: Any) -> Job:
+    """The next job, after a worker claimed it and reported a failure."""
     job = await claimed(store, pool)
-    await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.FAILED, error="no luck", **said)])
+    await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.FAILED, error="no luck", **options)])
     return await store.jobs.get(job.job_id)

@@ -1,4 +1,4 @@
-"""What every store must do with a worker's heartbeat, and what the heartbeat brings back."""
+"""Tests of a worker's heartbeat, and of what the reply to it contains."""
 
 import asyncio
 from dataclasses import replace
@@ -20,21 +20,21 @@ from drumbeat.store.contract.given import (
     Elapse,
     Given,
     active,
+    event_types,
     heartbeat,
     joined,
     joining,
     moved,
     new_run,
     sample,
-    told,
 )
 from drumbeat.store.interface import BATCH, RunChange, Store
 
 
 class BeatContract(Given):
-    async def test_a_heartbeat_is_kept_as_it_was_said(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_heartbeat_is_stored_unchanged(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "phase": "WARMUP",
             "applied_target": 20,
             "active": 18,
@@ -47,12 +47,12 @@ class BeatContract(Given):
         }
         before = await store.now()
 
-        await store.membership.beat(heartbeat(worker, **said))
+        await store.membership.beat(heartbeat(worker, **fields))
 
         row = await store.workers.get(pool.pool_id, W1)
         assert row.heartbeat_at is not None
         assert before <= row.heartbeat_at <= await store.now()
-        assert row == replace(worker, heartbeat_count=worker.heartbeat_count + 1, heartbeat_at=row.heartbeat_at, **said)
+        assert row == replace(worker, heartbeat_count=worker.heartbeat_count + 1, heartbeat_at=row.heartbeat_at, **fields)
 
     async def test_a_heartbeat_ends_a_silence(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         worker = await active(store, pool)
@@ -67,12 +67,12 @@ class BeatContract(Given):
 
     async def test_the_last_error_stays_until_there_is_another(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
-        seen = []
+        errors = []
         for error in ("first", None, "second"):
             await store.membership.beat(heartbeat(worker, error=error))
-            seen.append((await store.workers.get(pool.pool_id, W1)).error)
+            errors.append((await store.workers.get(pool.pool_id, W1)).error)
 
-        assert seen == ["first", "first", "second"]
+        assert errors == ["first", "first", "second"]
 
     @pytest.mark.parametrize(
         "path",
@@ -89,9 +89,9 @@ class BeatContract(Given):
     ) -> None:
         worker = await moved(store, await joined(store, pool), *path)
 
-        orders = await store.membership.beat(heartbeat(worker))
+        reply = await store.membership.beat(heartbeat(worker))
 
-        assert orders.status is worker.status
+        assert reply.status is worker.status
         assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 2
 
     async def test_every_heartbeat_is_counted(self, store: Store, pool: PoolRow) -> None:
@@ -103,34 +103,34 @@ class BeatContract(Given):
 
     async def test_a_heartbeat_writes_no_event(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
-        events = await told(store, pool.pool_id)
+        events = await event_types(store, pool.pool_id)
 
         await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))
 
-        assert await told(store, pool.pool_id) == events
+        assert await event_types(store, pool.pool_id) == events
 
     async def test_a_heartbeat_brings_the_stores_time(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         before = await store.now()
 
-        orders = await store.membership.beat(heartbeat(worker))
+        reply = await store.membership.beat(heartbeat(worker))
 
-        assert before <= orders.now <= await store.now()
+        assert before <= reply.now <= await store.now()
 
     async def test_a_heartbeat_brings_the_events_after_those_read(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         events = await store.events.append(pool.pool_id, [start(1), stop("enough")])
 
-        orders = await store.membership.beat(heartbeat(worker, read_to=events[0].sequence_id))
+        reply = await store.membership.beat(heartbeat(worker, read_to=events[0].sequence_id))
 
-        assert orders.events == [events[1]]
+        assert reply.events == [events[1]]
         assert (await store.membership.beat(heartbeat(worker, read_to=events[1].sequence_id))).events == []
 
     async def test_a_heartbeat_brings_only_what_is_for_its_worker_and_says_how_far_it_looked(
         self, store: Store, pool: PoolRow
     ) -> None:
         worker = await active(store, pool)
-        told = [
+        new = [
             NewEvent(type=EventType.STOP, scope=Scope.WORKER, worker_id=W2),
             NewEvent(type=EventType.SET_PHASE, payload={"phase": "WARMUP"}),
             NewEvent(type=EventType.STOP, scope=Scope.WORKER_GROUP, slot=9),
@@ -138,14 +138,14 @@ class BeatContract(Given):
             NewEvent(type=EventType.STOP, scope=Scope.WORKER_GROUP, slot=0),
             *(NewEvent(type=fact) for fact in sorted(FACTS)),
         ]
-        events = await store.events.append(pool.pool_id, told)
+        events = await store.events.append(pool.pool_id, new)
 
-        orders = await store.membership.beat(heartbeat(worker))
+        reply = await store.membership.beat(heartbeat(worker))
 
-        assert orders.events == [events[1], events[3], events[4]]
-        assert (orders.read_to, orders.more) == (events[-1].sequence_id, False)
+        assert reply.events == [events[1], events[3], events[4]]
+        assert (reply.read_to, reply.more) == (events[-1].sequence_id, False)
 
-    async def test_what_was_left_out_for_want_of_room_comes_next(self, store: Store, pool: PoolRow) -> None:
+    async def test_events_beyond_one_batch_come_with_the_next_heartbeat(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         mixed = [NewEvent(type="COUNT", scope=Scope.WORKER, worker_id=W1 if n % 2 else W2) for n in range(300)]
         events = await store.events.append(pool.pool_id, mixed)
@@ -172,11 +172,11 @@ class BeatContract(Given):
         [event] = await store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=12, reason="so")})
         await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE)
 
-        orders = await store.membership.beat(heartbeat(worker))
+        reply = await store.membership.beat(heartbeat(worker))
 
         assert (plain.target, plain.target_seq, plain.drain_deadline) == (0, 0, None)
-        assert (orders.target, orders.target_seq) == (12, event.sequence_id)
-        assert orders.drain_deadline == (await store.workers.get(pool.pool_id, W1)).drain_deadline is not None
+        assert (reply.target, reply.target_seq) == (12, event.sequence_id)
+        assert reply.drain_deadline == (await store.workers.get(pool.pool_id, W1)).drain_deadline is not None
 
     async def test_a_heartbeat_brings_the_runs_status_and_phase(self, store: Store) -> None:
         run = await new_run(store)
@@ -190,18 +190,18 @@ class BeatContract(Given):
         assert (after.run_status, after.run_phase) == (RunStatus.STARTING, "WARMUP")
 
     async def test_a_pool_that_is_no_runs_has_no_run_status(self, store: Store, pool: PoolRow) -> None:
-        orders = await store.membership.beat(heartbeat(await joined(store, pool)))
+        reply = await store.membership.beat(heartbeat(await joined(store, pool)))
 
-        assert (orders.run_status, orders.run_phase) == (None, None)
+        assert (reply.run_status, reply.run_phase) == (None, None)
 
     async def test_a_heartbeat_brings_the_end_of_the_controllers_lease(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         worker = await joined(store, pool)
-        orders = await store.membership.beat(heartbeat(worker))
-        assert orders.controller_until == lease.expires_at
+        reply = await store.membership.beat(heartbeat(worker))
+        assert reply.controller_until == lease.expires_at
 
         renewed = await store.leases.renew(lease, timedelta(hours=3))
-        orders = await store.membership.beat(heartbeat(worker))
-        assert orders.controller_until == renewed.expires_at
+        reply = await store.membership.beat(heartbeat(worker))
+        assert reply.controller_until == renewed.expires_at
 
     async def test_a_lease_that_ran_out_is_brought_with_its_past_end(
         self, store: Store, pool: PoolRow, lease: Lease, elapse: Elapse
@@ -209,23 +209,23 @@ class BeatContract(Given):
         worker = await joined(store, pool)
         await elapse(timedelta(hours=2))
 
-        orders = await store.membership.beat(heartbeat(worker))
+        reply = await store.membership.beat(heartbeat(worker))
 
-        assert orders.controller_until is not None
-        assert timedelta(minutes=59) < orders.now - orders.controller_until < timedelta(minutes=61)
+        assert reply.controller_until is not None
+        assert timedelta(minutes=59) < reply.now - reply.controller_until < timedelta(minutes=61)
 
     async def test_a_pool_that_never_had_a_controller_has_no_lease_to_end(self, store: Store, pool: PoolRow) -> None:
-        orders = await store.membership.beat(heartbeat(await joined(store, pool)))
+        reply = await store.membership.beat(heartbeat(await joined(store, pool)))
 
-        assert orders.controller_until is None
+        assert reply.controller_until is None
 
     async def test_a_sample_comes_with_the_heartbeat(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
 
         await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
 
-        [kept] = await store.samples.list(pool.pool_id)
-        assert (kept.worker_id, kept.n, kept.operations, kept.latency.count) == (W1, 1, 2, 2)
+        [stored] = await store.samples.list(pool.pool_id)
+        assert (stored.worker_id, stored.n, stored.operations, stored.latency.count) == (W1, 1, 2, 2)
 
     async def test_a_repeated_heartbeats_sample_counts_once(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
@@ -233,4 +233,4 @@ class BeatContract(Given):
             await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
         await store.membership.beat(heartbeat(worker, sample=sample(2, 30)))
 
-        assert [(kept.n, kept.operations) for kept in await store.samples.list(pool.pool_id)] == [(1, 2), (2, 1)]
+        assert [(stored.n, stored.operations) for stored in await store.samples.list(pool.pool_id)] == [(1, 2), (2, 1)]

@@ -1,4 +1,4 @@
-"""What every store must do with runs once there are many: find them again, and let them go."""
+"""Tests of listing and deleting runs."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -53,7 +53,7 @@ class ListRunsContract(Given):
         assert prepared not in listed
 
     @pytest.mark.parametrize(
-        ("asked", "expected"),
+        ("filters", "expected"),
         [
             ({}, ["c", "b", "a"]),
             ({"search": "orders"}, ["b", "a"]),
@@ -69,20 +69,20 @@ class ListRunsContract(Given):
         ids=str,
     )
     async def test_runs_are_listed_as_asked(
-        self, store: Store, elapse: Elapse, asked: dict[str, str], expected: list[str]
+        self, store: Store, elapse: Elapse, filters: dict[str, str], expected: list[str]
     ) -> None:
         mark = unique("run")
-        told: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+        rows: dict[str, tuple[str, str | None, dict[str, Any]]] = {
             "a": ("orders 1", "t1", {"load_mode": "CONCURRENCY", "scaling": {"mode": "AUTO"}}),
             "b": ("Orders 2", None, {"load_mode": "QPS", "scaling": {"mode": "FIXED", "min_workers": 2}}),
             "c": ("at 100%!", "t1", {"scaling": {"mode": "FIXED"}}),
         }
-        for each, (name, template_id, config) in told.items():
+        for each, (name, template_id, config) in rows.items():
             run = Run(run_id=RunId(f"{mark}-{each}"), name=name, config=config, template_id=template_id)
             await store.runs.create(run, pool_of(run.run_id, PoolKind.BENCH))
             await elapse(SECOND)
 
-        listed = [run.run_id for run in await store.runs.list(**asked)]  # type: ignore[arg-type]
+        listed = [run.run_id for run in await store.runs.list(**filters)]  # type: ignore[arg-type]
 
         assert [each for each in listed if each.startswith(mark)] == [f"{mark}-{each}" for each in expected]
 
@@ -115,7 +115,7 @@ class ListRunsContract(Given):
 
 
 async def filled(store: Store) -> Run:
-    """A run with a row of its own in every table that has rows of runs."""
+    """A run with a row in every table that holds rows of runs."""
     run = await new_run(store)
     pool_id = PoolId(run.run_id)
     worker = await active(store, await store.pools.get(pool_id))
@@ -164,12 +164,12 @@ class DeleteRunsContract(Given):
     @pytest.mark.parametrize("status", list(RunStatus))
     async def test_a_run_is_deleted_before_it_starts_or_after_it_ends(self, store: Store, status: RunStatus) -> None:
         run = await along(store, await new_run(store), *PATHS[status])
-        rest = status in RUN_ENDED or status is RunStatus.PREPARED
+        deletable = status in RUN_ENDED or status is RunStatus.PREPARED
 
-        with nullcontext() if rest else pytest.raises(Refused, match=f"{run.run_id} is {status}.*stop it"):
+        with nullcontext() if deletable else pytest.raises(Refused, match=f"{run.run_id} is {status}.*stop it"):
             await store.runs.delete(run.run_id)
 
-        assert (await store.pools.find(PoolId(run.run_id)) is None) == rest
+        assert (await store.pools.find(PoolId(run.run_id)) is None) == deletable
 
     async def test_a_run_with_a_live_worker_is_not_deleted(self, store: Store) -> None:
         run = await along(store, await new_run(store), RunStatus.FAILED)
@@ -191,4 +191,4 @@ class DeleteRunsContract(Given):
 
 
 class HistoryContract(ListRunsContract, DeleteRunsContract):
-    """Runs, found again and let go."""
+    """Listing and deleting runs."""

@@ -1,4 +1,4 @@
-"""What every store must do with claims that are held: kept, taken back, run out, waited for."""
+"""Tests of held claims: renewal, release, expiry, and waiting for jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ from drumbeat.store.interface import PoolChange, Store
 
 
 class HoldContract(Given):
-    """Claims while they last."""
+    """Claims that are held."""
 
     async def test_renewing_keeps_a_claim_for_so_long_from_now(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
@@ -109,9 +109,7 @@ class HoldContract(Given):
         assert await store.jobs.get(second.job_id) == second
 
     @pytest.mark.parametrize("wrong", ["pool", "process"])
-    async def test_nobody_speaks_for_the_claim_of_another_pool_or_process(
-        self, store: Store, pool: PoolRow, wrong: str
-    ) -> None:
+    async def test_a_claim_of_another_pool_or_process_cannot_be_changed(self, store: Store, pool: PoolRow, wrong: str) -> None:
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me)
@@ -131,36 +129,36 @@ class HoldContract(Given):
         assert [each.job_id for each in await store.jobs.list(pool.pool_id, holder=me)] == [job.job_id]
         assert (await store.queue.settle(me, [verdict(job)])).stale == ()
 
-    async def test_only_the_present_holder_renews_begins_or_notes_progress(self, store: Store, pool: PoolRow) -> None:
-        """By worker, process, pool and claim; and nobody once the claim is over."""
+    async def test_only_the_current_holder_renews_begins_or_reports_progress(self, store: Store, pool: PoolRow) -> None:
+        """The worker, process, pool and claim must match, and the claim must not have ended."""
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me, ahead=True)
         elsewhere = holder(await store.pools.create(new_pool()), W1, "i1")
 
-        async def is_heard(who: Holder, epoch: int) -> list[bool]:
+        async def is_accepted(who: Holder, epoch: int) -> list[bool]:
             token = Token(job_id=job.job_id, epoch=epoch)
             renewed = await store.queue.renew(who, [token], 10 * MINUTE)
             begun = await store.queue.begin(who, [token])
             return [renewed.stale != (token,), [*begun] != [token], await store.jobs.progress(who, token, 0.5)]
 
         for who in (holder(pool, W2, "i1"), holder(pool, W1, "i2"), elsewhere):
-            assert not any(await is_heard(who, job.lease_epoch))
+            assert not any(await is_accepted(who, job.lease_epoch))
         for epoch in (job.lease_epoch - 1, job.lease_epoch + 1):
-            assert not any(await is_heard(me, epoch))
+            assert not any(await is_accepted(me, epoch))
         assert await store.jobs.get(job.job_id) == job
 
         await store.queue.settle(me, [verdict(job, result="right")])
         done = await store.jobs.get(job.job_id)
-        assert not any(await is_heard(me, job.lease_epoch))
+        assert not any(await is_accepted(me, job.lease_epoch))
         assert await store.jobs.get(job.job_id) == done
 
     async def test_a_worker_of_another_pool_that_drains_takes_nothing_though_this_pools_may(
         self, store: Store, pool: PoolRow
     ) -> None:
-        home = await store.pools.create(new_pool())
-        leaving, staying = await active(store, home), await active(store, pool)
-        await store.workers.ask_to_drain(home.pool_id, [W1], "scale down", MINUTE)
+        other = await store.pools.create(new_pool())
+        leaving, staying = await active(store, other), await active(store, pool)
+        await store.workers.ask_to_drain(other.pool_id, [W1], "scale down", MINUTE)
         await pushed(store, pool, 1, 2)
 
         assert [*await store.queue.claim(claiming(pool, leaving.holder))] == []
@@ -176,7 +174,7 @@ class HoldContract(Given):
         assert sum(len(jobs) for jobs in released) == 1
         assert (await store.jobs.get(job.job_id)).crashes == 1
 
-    async def test_a_job_that_takes_its_workers_with_it_is_poisoned(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_job_that_crashes_its_workers_is_poisoned(self, store: Store, pool: PoolRow) -> None:
         name = WorkerId(unique("w"))
         await pushed(store, pool, 1, max_crashes=2, max_attempts=1)
 
@@ -216,9 +214,7 @@ class HoldContract(Given):
         assert sorted(expired) == [1, 2, 3]
 
     @pytest.mark.parametrize("push", [pushed, pushed_alike])
-    async def test_whoever_waits_hears_of_a_push(
-        self, store: Store, pool: PoolRow, push: Callable[..., Awaitable[list[JobId]]]
-    ) -> None:
+    async def test_a_push_ends_a_wait(self, store: Store, pool: PoolRow, push: Callable[..., Awaitable[list[JobId]]]) -> None:
         await store.queue.claim(claiming(pool))
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(store.queue.wait(pool.pool_id, timedelta(seconds=20)))
@@ -227,13 +223,13 @@ class HoldContract(Given):
 
         assert waiting.result()
 
-    async def test_a_push_between_a_claim_in_vain_and_the_wait_is_heard(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_push_between_an_empty_claim_and_the_wait_ends_the_wait(self, store: Store, pool: PoolRow) -> None:
         await store.queue.claim(claiming(pool))
         await pushed(store, pool, 1)
 
         assert await store.queue.wait(pool.pool_id, timedelta(seconds=20))
 
-    async def test_whoever_waits_hears_that_somebody_shall_drain(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_drain_request_ends_a_wait(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
         await store.queue.claim(claiming(pool))
         async with asyncio.TaskGroup() as group:
@@ -244,7 +240,7 @@ class HoldContract(Given):
         assert waiting.result()
 
     @pytest.mark.parametrize("held_up", ["rate", "pause"])
-    async def test_whoever_waits_is_woken_when_a_ready_job_is_held_up_no_more(
+    async def test_a_wait_ends_when_no_pause_or_rate_holds_back_a_ready_job(
         self, store: Store, pool: PoolRow, elapse: Elapse, held_up: str
     ) -> None:
         moment = timedelta(milliseconds=300)
@@ -272,7 +268,7 @@ async def _ran_out(store: Store, job: Job) -> bool:
 
 
 async def _claimed_in_time(store: Store, pool: PoolRow) -> list[Job]:
-    """A job, found by waiting and claiming."""
+    """Wait and claim until there are jobs."""
     while not (found := await store.queue.claim(claiming(pool, limit=5))):
         await store.queue.wait(pool.pool_id, timedelta(seconds=60))
     return [*found]

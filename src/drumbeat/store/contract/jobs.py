@@ -1,4 +1,4 @@
-"""What every store must do with jobs that somebody looks at."""
+"""Tests of reading, counting, cancelling, requeueing and pruning jobs."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ from drumbeat.store.interface import Due, Store
 
 class JobsContract(CountsContract):
     @pytest.mark.parametrize("job_id", ["j999999999999", "nobody-pushed"])
-    async def test_a_job_that_is_not_there_is_said(self, store: Store, job_id: str) -> None:
+    async def test_an_unknown_job_is_not_found(self, store: Store, job_id: str) -> None:
         with pytest.raises(NotFound, match=job_id):
             await store.jobs.get(JobId(job_id))
         with pytest.raises(NotFound, match=job_id):
@@ -37,8 +37,8 @@ class JobsContract(CountsContract):
         await pushed(store, pool, 3, type="y")
         await claimed(store, pool)
 
-        async def listed(**wanted: object) -> list[object]:
-            return [job.payload for job in await store.jobs.list(pool.pool_id, **wanted)]  # type: ignore[arg-type]
+        async def listed(**filters: object) -> list[object]:
+            return [job.payload for job in await store.jobs.list(pool.pool_id, **filters)]  # type: ignore[arg-type]
 
         assert await listed(job_type="y") == [2, 3]
         assert await listed(group="g") == [2]
@@ -121,8 +121,8 @@ class JobsContract(CountsContract):
         [oldest, *_] = await pushed(store, pool, 1, 2, 3)
         await pushed(store, pool, "later", delay=MINUTE)
         jobs = await store.queue.claim(claiming(pool, limit=4))
-        said = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED]
-        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
+        outcomes = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED]
+        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, outcomes, strict=False)])
 
         counts = await store.jobs.counts(pool.pool_id)
 
@@ -255,7 +255,7 @@ class JobsContract(CountsContract):
 
         assert (await store.jobs.get(job.job_id)).status is JobStatus.DONE
 
-    async def test_requeued_jobs_begin_anew(self, store: Store, pool: PoolRow) -> None:
+    async def test_requeued_jobs_start_over(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, max_attempts=1)
         poisoned = await failed(store, pool)
         [cancelled] = await pushed(store, pool, 2)
@@ -288,7 +288,9 @@ class JobsContract(CountsContract):
         await elapse(20 * MINUTE)
         assert (await store.jobs.due(able), await store.jobs.due(plain)) == (Due(is_ready=True, next_in=None), nothing)
 
-    async def test_what_comes_due_later_is_told_beside_what_is_ready(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
+    async def test_the_next_delayed_job_is_reported_even_if_another_is_ready(
+        self, store: Store, pool: PoolRow, elapse: Elapse
+    ) -> None:
         await pushed(store, pool, 1)
         await pushed(store, pool, 2, delay=10 * MINUTE)
         await pushed(store, pool, 3, delay=30 * MINUTE)
@@ -367,8 +369,8 @@ class JobsContract(CountsContract):
     async def test_old_ended_jobs_are_pruned_and_no_others(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", "pending", max_attempts=1)
         jobs = await store.queue.claim(claiming(pool, limit=4, lease=9 * DAY))
-        said = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED]
-        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
+        outcomes = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED]
+        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, outcomes, strict=False)])
         await elapse(2 * DAY)
         await store.jobs.prune(3 * DAY)
         assert len(await store.jobs.list(pool.pool_id)) == 5

@@ -1,4 +1,4 @@
-"""What every store must do with leases."""
+"""Tests of a store's leases."""
 
 import asyncio
 from dataclasses import replace
@@ -10,7 +10,7 @@ from drumbeat.core.errors import Fenced
 from drumbeat.core.event import start
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolRow
-from drumbeat.store.contract.given import MINUTE, Elapse, Given, outdated, taken, told, unique
+from drumbeat.store.contract.given import MINUTE, Elapse, Given, event_types, outdated, taken, unique
 from drumbeat.store.interface import Store
 
 
@@ -57,8 +57,8 @@ class LeasesContract(Given):
         lease = await taken(store, name, "b")
         assert (lease.owner, lease.epoch) == ("b", 2)
 
-    async def test_whoever_waits_knows_when_a_lease_runs_out(self, store: Store, lease: Lease, elapse: Elapse) -> None:
-        """So that a leader that died is followed at that moment, and not a beat later."""
+    async def test_a_lease_shows_when_it_expires(self, store: Store, lease: Lease, elapse: Elapse) -> None:
+        """So another controller can take over from a dead one at that moment, and not a beat later."""
         found = await store.leases.find(lease.name)
         assert found is not None
         left = found.expires_at - await store.now()
@@ -201,7 +201,7 @@ class LeasesContract(Given):
         with pytest.raises(Fenced):
             await store.events.append(pool.pool_id, [start(2)], fence=lease.fence)
 
-        assert await told(store, pool.pool_id) == [(1, "START")]
+        assert await event_types(store, pool.pool_id) == [(1, "START")]
 
     async def test_a_released_lease_admits_nothing(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.leases.release(lease)
@@ -223,4 +223,4 @@ class LeasesContract(Given):
 
         await store.events.append(pool.pool_id, [start(1)])
 
-        assert await told(store, pool.pool_id) == [(1, "START")]
+        assert await event_types(store, pool.pool_id) == [(1, "START")]

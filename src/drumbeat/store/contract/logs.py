@@ -1,4 +1,4 @@
-"""What every store must do with log lines."""
+"""Tests of a store's log lines."""
 
 import asyncio
 
@@ -18,14 +18,14 @@ def line(message: str, level: str = "INFO") -> NewLog:
 
 class LogsContract(Given):
     async def test_a_line_comes_back_as_it_was(self, store: Store, pool: PoolRow) -> None:
-        said = "Grüße 🥁\n\tat line 2: 100 % 'quoted' :named $1"
-        given = NewLog(level="WARNING", logger="a.b", message=said, worker_id=W1, details=AWKWARD)
+        message = "Grüße 🥁\n\tat line 2: 100 % 'quoted' :named $1"
+        given = NewLog(level="WARNING", logger="a.b", message=message, worker_id=W1, details=AWKWARD)
         before = await store.now()
 
         await store.logs.append(pool.pool_id, [given])
 
         [log] = await store.logs.list(pool.pool_id)
-        assert (log.pool_id, log.level, log.logger, log.message) == (pool.pool_id, "WARNING", "a.b", said)
+        assert (log.pool_id, log.level, log.logger, log.message) == (pool.pool_id, "WARNING", "a.b", message)
         assert (log.worker_id, log.details) == (W1, AWKWARD)
         assert before <= log.at <= await store.now()
 
@@ -36,7 +36,7 @@ class LogsContract(Given):
 
         assert (log.worker_id, log.details, len(log.message)) == (None, None, LONGEST_MESSAGE)
 
-    async def test_a_line_kept_back_is_dated_when_it_was_said(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_line_sent_late_has_the_time_it_was_logged(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
         await store.logs.append(pool.pool_id, [NewLog(level="INFO", logger="a", message="m", age=5 * SECOND)])
 
@@ -84,7 +84,7 @@ class LogsContract(Given):
 
         assert len({log.log_id for log in logs}) == 40
 
-    async def test_no_lines_is_nothing_to_keep(self, store: Store, pool: PoolRow) -> None:
+    async def test_appending_no_lines_adds_nothing(self, store: Store, pool: PoolRow) -> None:
         await store.logs.append(pool.pool_id, [])
 
         assert await store.logs.list(pool.pool_id) == []

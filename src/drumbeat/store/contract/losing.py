@@ -1,4 +1,4 @@
-"""What every store must do with jobs whose worker is lost: who is charged, who is tried alone, who is poisoned."""
+"""Tests of jobs whose worker is lost: which count a crash, which are retried alone, which are poisoned."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Only attempts that had begun are charged, and of several that had begun none is poisoned before it ran alone."""
+    """Only attempts that had begun count a crash. If several had begun, none is poisoned before it has run alone."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow
@@ -62,7 +62,7 @@ class LossContract(Given):
         back = await store.jobs.get(again.job_id)
         assert (back.attempts, back.failures, back.begun_at) == (1, 1, None)
 
-    async def test_nobody_begins_a_job_that_is_anothers(self, store: Store, pool: PoolRow) -> None:
+    async def test_only_the_holder_begins_a_job(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool, ahead=True)
         others = [holder(pool, W2), holder(pool, W1, "another"), holder(await store.pools.create(new_pool()))]
@@ -128,7 +128,7 @@ class LossContract(Given):
         assert busy.claimed == ()
         assert [job.job_id for job in idle.claimed] == [suspect.job_id]
 
-    async def test_the_one_that_kills_its_worker_alone_is_poisoned_and_the_innocent_are_done(
+    async def test_a_job_that_kills_its_worker_alone_is_poisoned_and_other_suspects_are_done(
         self, store: Store, pool: PoolRow
     ) -> None:
         killer, innocent = await _suspects(store, pool, 2, max_crashes=3, losses=2)
@@ -142,7 +142,7 @@ class LossContract(Given):
         assert (await store.jobs.get(innocent.job_id)).status is JobStatus.DONE
         assert not await store.jobs.wait_alone(pool.pool_id)
 
-    async def test_a_suspect_that_runs_in_company_after_all_is_not_poisoned(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_suspect_that_did_not_run_alone_is_not_poisoned(self, store: Store, pool: PoolRow) -> None:
         await _suspects(store, pool, 2, max_crashes=2)
         one = await claimed(store, pool, alone=True)
         other = await claimed(store, pool, alone=True)
@@ -153,8 +153,8 @@ class LossContract(Given):
         assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 2)] * 2
 
     async def test_suspects_keep_their_capability_group_and_priority(self, store: Store, pool: PoolRow) -> None:
-        said = {"capability": "gpu", "group": "g", "group_limit": 1, "type": "t", "max_crashes": 1}
-        jobs = [(await pushed(store, pool, n, **(said | {"group_limit": 2, "priority": n})))[0] for n in range(2)]
+        options = {"capability": "gpu", "group": "g", "group_limit": 1, "type": "t", "max_crashes": 1}
+        jobs = [(await pushed(store, pool, n, **(options | {"group_limit": 2, "priority": n})))[0] for n in range(2)]
         await store.queue.claim(claiming(pool, limit=5, capabilities=("gpu",)))
         await store.queue.release(holder(pool), "killed")
 
@@ -283,7 +283,7 @@ class LossContract(Given):
 
 
 async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
-    """Jobs after so many workers were lost that ran them together."""
+    """Jobs that ran together on ``losses`` workers, which were all lost."""
     ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
     for _ in range(losses):

@@ -1,4 +1,4 @@
-"""What every store must do with workers, as they see themselves."""
+"""Tests of what workers write about themselves: join, heartbeat, move."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,6 +16,7 @@ from drumbeat.store.contract.given import (
     Given,
     active,
     added,
+    event_types,
     heartbeat,
     joined,
     joining,
@@ -23,7 +24,6 @@ from drumbeat.store.contract.given import (
     moved,
     moves,
     sample,
-    told,
     worker_row,
 )
 from drumbeat.store.contract.heartbeats import BeatContract
@@ -45,7 +45,7 @@ class JoinContract(Given):
         assert before <= worker.started_at <= await store.now()
         assert before <= worker.heartbeat_at <= await store.now()
 
-    async def test_taking_a_row_is_told(self, store: Store, pool: PoolRow) -> None:
+    async def test_taking_a_row_writes_an_event(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
         await joined(store, pool)
 
@@ -54,9 +54,9 @@ class JoinContract(Given):
         ]
 
     async def test_a_process_nobody_asked_for_makes_its_row(self, store: Store, pool: PoolRow) -> None:
-        said: dict[str, Any] = {"slot": 4, "provider": "by hand", "provider_ref": "tty1", "capabilities": ("gpu",)}
+        fields: dict[str, Any] = {"slot": 4, "provider": "by hand", "provider_ref": "tty1", "capabilities": ("gpu",)}
 
-        worker = await store.membership.join(joining(pool.pool_id, **said))
+        worker = await store.membership.join(joining(pool.pool_id, **fields))
 
         assert worker == await store.workers.get(pool.pool_id, W1)
         assert (worker.status, worker.instance, worker.slot, worker.heartbeat_count) == (WorkerStatus.STARTING, "i1", 4, 1)
@@ -66,17 +66,17 @@ class JoinContract(Given):
             (4, "starting", "joined")
         ]
 
-    @pytest.mark.parametrize(("said", "kept"), [(None, "pod-1"), ("pod-2", "pod-2")])
-    async def test_a_row_keeps_its_reference_unless_told_another(
-        self, store: Store, pool: PoolRow, said: str | None, kept: str
+    @pytest.mark.parametrize(("given", "stored"), [(None, "pod-1"), ("pod-2", "pod-2")])
+    async def test_a_row_keeps_its_reference_unless_another_is_given(
+        self, store: Store, pool: PoolRow, given: str | None, stored: str
     ) -> None:
         await store.workers.add([worker_row(pool, provider="cloud", provider_ref="pod-1", meta={"zone": "a"})])
 
-        worker = await store.membership.join(joining(pool.pool_id, provider_ref=said))
+        worker = await store.membership.join(joining(pool.pool_id, provider_ref=given))
 
-        assert (worker.provider_ref, worker.provider, worker.meta) == (kept, "cloud", {"zone": "a"})
+        assert (worker.provider_ref, worker.provider, worker.meta) == (stored, "cloud", {"zone": "a"})
 
-    async def test_a_process_knows_best_where_it_stands_and_what_it_can_do(self, store: Store, pool: PoolRow) -> None:
+    async def test_joining_replaces_slot_and_capabilities(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([worker_row(pool, slot=0, capabilities=("gpu",))])
 
         worker = await store.membership.join(joining(pool.pool_id, slot=4, capabilities=("cpu", "ssd")))
@@ -85,12 +85,12 @@ class JoinContract(Given):
 
     async def test_joining_again_as_the_same_process_is_harmless(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
-        events = await told(store, pool.pool_id)
+        events = await event_types(store, pool.pool_id)
 
         assert await store.membership.join(joining(pool.pool_id)) == worker
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert await told(store, pool.pool_id) == events
+        assert await event_types(store, pool.pool_id) == events
 
     async def test_a_second_process_does_not_join_under_the_name(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
@@ -109,14 +109,16 @@ class JoinContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == ended
 
-    async def test_who_comes_after_its_row_was_closed_is_turned_away(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_process_that_joins_after_its_row_has_ended_is_refused(self, store: Store, pool: PoolRow) -> None:
         await store.workers.move(await added(store, pool), WorkerStatus.LOST, "never came")
 
         with pytest.raises(WorkerGone, match="lost"):
             await store.membership.join(joining(pool.pool_id))
 
     @pytest.mark.parametrize("asked_for", [True, False], ids=["a row waits", "no row"])
-    async def test_of_many_processes_that_join_at_once_one_does(self, store: Store, pool: PoolRow, asked_for: bool) -> None:
+    async def test_only_one_of_several_processes_that_join_at_once_succeeds(
+        self, store: Store, pool: PoolRow, asked_for: bool
+    ) -> None:
         if asked_for:
             await added(store, pool)
 
@@ -135,7 +137,7 @@ class JoinContract(Given):
 
 
 class MoveOneselfContract(Given):
-    async def test_a_worker_moves_itself_and_it_is_told(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_worker_moves_itself_and_an_event_is_written(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
 
         after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.WAITING, "connections are open")
@@ -162,7 +164,7 @@ class MoveOneselfContract(Given):
         last = (await moves(store, pool.pool_id))[-1]
         assert (last["to"], last["exit_code"], last["error"]) == ("error", 4, "out of memory")
 
-    async def test_an_exit_code_of_nought_is_kept_and_told(self, store: Store, pool: PoolRow) -> None:
+    async def test_an_exit_code_of_zero_is_stored_and_is_in_the_event(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
 
         after = await store.membership.move(
@@ -173,16 +175,16 @@ class MoveOneselfContract(Given):
         assert (await moves(store, pool.pool_id))[-1]["exit_code"] == 0
 
     @pytest.mark.parametrize("to", [WorkerStatus.DRAINING, WorkerStatus.TERMINATED])
-    async def test_moving_to_where_one_is_already_is_harmless(self, store: Store, pool: PoolRow, to: WorkerStatus) -> None:
+    async def test_moving_to_the_current_status_changes_nothing(self, store: Store, pool: PoolRow, to: WorkerStatus) -> None:
         there = await moved(store, await active(store, pool), to)
-        events = await told(store, pool.pool_id)
+        events = await event_types(store, pool.pool_id)
 
         assert await store.membership.move(pool.pool_id, W1, "i1", to, "once more") == there
 
         assert await store.workers.get(pool.pool_id, W1) == there
-        assert await told(store, pool.pool_id) == events
+        assert await event_types(store, pool.pool_id) == events
 
-    async def test_another_process_may_not_even_move_to_where_the_worker_is(self, store: Store, pool: PoolRow) -> None:
+    async def test_another_process_may_not_move_a_worker_even_to_its_current_status(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
 
         with pytest.raises(WorkerGone):
@@ -195,7 +197,7 @@ class MoveOneselfContract(Given):
             await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.ACTIVE, "in haste")
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
     async def test_moves_and_heartbeats_at_once_lose_neither(self, store: Store, pool: PoolRow) -> None:
         worker = await moved(store, await joined(store, pool), WorkerStatus.WAITING)
@@ -226,17 +228,17 @@ every_write = pytest.mark.parametrize("write", [beats_late, moves_late, measures
 
 
 class GoneContract(Given):
-    """Only the process that joined may write, and only while its row is live."""
+    """Only the process that joined may write, and only while the worker's row is live."""
 
     async def expect_refused(self, store: Store, worker: Worker, write: Write, instance: str, why: str) -> None:
-        """The write is refused, saying why, and leaves no trace."""
-        events = await told(store, worker.pool_id)
+        """The write is refused with this reason and changes nothing."""
+        events = await event_types(store, worker.pool_id)
         with pytest.raises(WorkerGone, match=why):
             await write(store, worker, instance)
 
         assert await store.workers.list(worker.pool_id) == ([worker] if worker.created_at else [])
         assert await store.samples.list(worker.pool_id) == []
-        assert await told(store, worker.pool_id) == events
+        assert await event_types(store, worker.pool_id) == events
 
     @every_write
     async def test_late_writes_of_a_lost_worker_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
@@ -269,4 +271,4 @@ class GoneContract(Given):
 
 
 class MembershipContract(JoinContract, BeatContract, MoveOneselfContract, GoneContract):
-    """The registry, as a worker sees it."""
+    """What workers write about themselves."""

@@ -1,4 +1,4 @@
-"""What every store must do with notes."""
+"""Tests of a store's notes."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ class NotesContract(Given):
         assert found.value == {"n": 2}
         assert await store.now() - put.updated_at < MINUTE
 
-    async def test_of_many_written_at_once_one_stays_whole(self, store: Store) -> None:
+    async def test_concurrent_writes_of_a_note_leave_one_of_them_whole(self, store: Store) -> None:
         name = unique("note")
 
         await asyncio.gather(*(store.notes.put(name, {"a": n, "b": n}) for n in range(8)))
@@ -39,7 +39,7 @@ class NotesContract(Given):
         assert found is not None
         assert found.value["a"] == found.value["b"]
 
-    async def test_there_is_no_note_nobody_wrote(self, store: Store) -> None:
+    async def test_an_unknown_note_is_not_found(self, store: Store) -> None:
         assert await store.notes.find(unique("note")) is None
 
     async def test_notes_are_listed_by_the_beginning_of_their_names(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What every store must do with pools."""
+"""Tests of a store's pools."""
 
 import asyncio
 from dataclasses import replace
@@ -19,6 +19,7 @@ from drumbeat.store.contract.given import (
     Elapse,
     Given,
     added,
+    event_types,
     heartbeat,
     joined,
     moved,
@@ -26,7 +27,6 @@ from drumbeat.store.contract.given import (
     new_run,
     outdated,
     sample,
-    told,
     unique,
 )
 from drumbeat.store.interface import PoolChange, Store
@@ -55,12 +55,12 @@ class PoolsContract(Given):
 
         assert (await store.pools.get(pool.pool_id)).kind is PoolKind.BENCH
 
-    async def test_of_many_that_make_a_pool_at_once_one_does(self, store: Store) -> None:
+    async def test_only_one_of_several_concurrent_creations_of_a_pool_succeeds(self, store: Store) -> None:
         pool = new_pool()
 
         answers = await asyncio.gather(*(store.pools.create(pool) for _ in range(8)), return_exceptions=True)
 
-        assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["Pool"]
+        assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["PoolRow"]
 
     async def test_an_unknown_pool_is_not_got_and_not_found(self, store: Store) -> None:
         with pytest.raises(NotFound, match="pool-nobody-made"):
@@ -89,11 +89,11 @@ class PoolsContract(Given):
 
     async def test_saving_replaces_thresholds_policy_and_pause(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
-        wanted = replace(pool, thresholds=PRESETS[PoolKind.JOBS], policy={"max": 3}, paused_until=pause)
+        changed = replace(pool, thresholds=PRESETS[PoolKind.JOBS], policy={"max": 3}, paused_until=pause)
 
-        saved = await store.pools.save(wanted)
+        saved = await store.pools.save(changed)
 
-        assert saved == await store.pools.get(pool.pool_id) == wanted
+        assert saved == await store.pools.get(pool.pool_id) == changed
 
     async def test_saving_ends_a_pause(self, store: Store, pool: PoolRow) -> None:
         assert (await store.pools.save(replace(pool, paused_until=await store.now()))).paused_until is not None
@@ -111,7 +111,7 @@ class PoolsContract(Given):
 
     async def test_a_change_touches_only_what_it_names(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
-        kept = await store.pools.save(replace(pool, policy={"max": 3, "empty": [], "none": None}, paused_until=pause))
+        saved = await store.pools.save(replace(pool, policy={"max": 3, "empty": [], "none": None}, paused_until=pause))
         jobs = PRESETS[PoolKind.JOBS]
 
         capped = await store.pools.change(pool.pool_id, PoolChange(policy={"max": 4, "new": {}}))
@@ -119,9 +119,9 @@ class PoolsContract(Given):
         resumed = await store.pools.change(pool.pool_id, PoolChange(resumed=True))
 
         policy = {"max": 4, "empty": [], "none": None, "new": {}}
-        assert capped == replace(kept, policy=policy)
-        assert slow == replace(kept, policy=policy, thresholds=jobs)
-        assert resumed == replace(kept, policy=policy, thresholds=jobs, paused_until=None)
+        assert capped == replace(saved, policy=policy)
+        assert slow == replace(saved, policy=policy, thresholds=jobs)
+        assert resumed == replace(saved, policy=policy, thresholds=jobs, paused_until=None)
         assert await store.pools.get(pool.pool_id) == resumed
         assert (await store.pools.change(pool.pool_id, PoolChange(paused_until=pause))).paused_until == pause
 
@@ -211,11 +211,11 @@ class PoolsContract(Given):
 
         assert await store.pools.find(pool.pool_id) is None
 
-    async def test_a_pool_made_anew_counts_its_events_from_one(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_recreated_pool_numbers_its_events_from_one(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [start(1), start(2)])
         await store.pools.delete(pool.pool_id)
         await store.pools.create(pool)
 
         await store.events.append(pool.pool_id, [start(3)])
 
-        assert await told(store, pool.pool_id) == [(1, "START")]
+        assert await event_types(store, pool.pool_id) == [(1, "START")]

@@ -1,4 +1,4 @@
-"""What every store must do with jobs that are pushed."""
+"""Tests of pushing jobs."""
 
 import asyncio
 from datetime import timedelta
@@ -18,12 +18,12 @@ from drumbeat.store.contract.given import (
     new_pool,
     unique,
 )
-from drumbeat.store.contract.given_jobs import but_for_its_name, claimed, claiming, holder, pushed, pushed_alike, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, pushed_alike, verdict, without_identity
 from drumbeat.store.interface import Store
 
 
 class PushContract(Given):
-    """Jobs on their way in."""
+    """Pushing jobs."""
 
     async def test_a_pushed_job_is_claimed_with_its_payload(self, store: Store, pool: PoolRow) -> None:
         [job_id] = await pushed(store, pool, dict(AWKWARD), type="summary")
@@ -71,7 +71,7 @@ class PushContract(Given):
 
         assert await store.queue.claim(claiming(pool)) == []
 
-    async def test_a_pool_that_is_not_there_is_said(self, store: Store) -> None:
+    async def test_an_unknown_pool_is_named_in_the_error(self, store: Store) -> None:
         nowhere = new_pool()
 
         with pytest.raises(NotFound, match=nowhere.pool_id):
@@ -99,7 +99,7 @@ class PushContract(Given):
         assert sorted(ids) == ids
 
     @pytest.mark.parametrize(
-        "said",
+        "options",
         [
             {},
             {"type": "letters", "priority": -3},
@@ -108,18 +108,18 @@ class PushContract(Given):
             {"delay": MINUTE},
         ],
     )
-    async def test_jobs_that_are_alike_are_kept_as_if_each_was_told(
-        self, store: Store, pool: PoolRow, said: dict[str, Any]
+    async def test_alike_jobs_are_stored_like_jobs_pushed_one_by_one(
+        self, store: Store, pool: PoolRow, options: dict[str, Any]
     ) -> None:
         payloads = [1, {"text": "a long one " * 30}, None, "short"]
 
-        alike = await pushed_alike(store, pool, *payloads, **said)
-        told = await pushed(store, pool, *payloads, **said)
+        alike = await pushed_alike(store, pool, *payloads, **options)
+        one_by_one = await pushed(store, pool, *payloads, **options)
 
-        assert alike + told == sorted({*alike, *told})
-        kept = [but_for_its_name(await store.jobs.get(job_id)) for job_id in alike]
-        assert kept == [but_for_its_name(await store.jobs.get(job_id)) for job_id in told]
-        assert [job.payload for job in kept] == payloads
+        assert alike + one_by_one == sorted({*alike, *one_by_one})
+        stored = [without_identity(await store.jobs.get(job_id)) for job_id in alike]
+        assert stored == [without_identity(await store.jobs.get(job_id)) for job_id in one_by_one]
+        assert [job.payload for job in stored] == payloads
 
     async def test_alike_jobs_of_one_key_are_one_job(self, store: Store, pool: PoolRow) -> None:
         assert len({*await pushed_alike(store, pool, 1, 2, 3, unique_key="k")}) == 1
@@ -177,7 +177,7 @@ class PushContract(Given):
         assert await pushed(store, pool, 5, unique_key="k") == afterwards
         assert (await claimed(store, pool)).payload == 4
 
-    async def test_keys_are_each_pools_own(self, store: Store, pool: PoolRow) -> None:
+    async def test_unique_keys_are_per_pool(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
 
         [one] = await pushed(store, pool, 1, unique_key="k")

@@ -1,4 +1,4 @@
-"""What every store must do with jobs on the move."""
+"""All tests of a store's job queue."""
 
 from drumbeat.store.contract.claiming import ClaimContract
 from drumbeat.store.contract.holding import HoldContract
@@ -8,4 +8,4 @@ from drumbeat.store.contract.settle import SettleContract
 
 
 class QueueContract(PushContract, ClaimContract, SettleContract, HoldContract, LossContract):
-    """Every sentence of ``Queue``."""
+    """Tests of everything that ``Queue`` promises."""

@@ -1,4 +1,4 @@
-"""What a run came to is kept, once for each worker and kind."""
+"""Tests of a store's results: one per worker and kind of operation of a run."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ from drumbeat.store.contract.given import AWKWARD, W1, W2, Given, new_run, outda
 from drumbeat.store.interface import Store
 
 
-def result(run_id: RunId, **found: object) -> Result:
+def result(run_id: RunId, **fields: object) -> Result:
     latency = Histogram()
     latency.record_all([1_000_000, 2_000_000, 50_000_000])
-    return Result(run_id=run_id, operations=3, reads=2, writes=1, latency=latency, **found)  # type: ignore[arg-type]
+    return Result(run_id=run_id, operations=3, reads=2, writes=1, latency=latency, **fields)  # type: ignore[arg-type]
 
 
 def file(run_id: RunId, path: str = "/a/00000.parquet") -> ExecutionFile:

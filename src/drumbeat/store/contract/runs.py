@@ -1,4 +1,4 @@
-"""What every store must do with runs."""
+"""Tests of creating and updating runs."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from drumbeat.core.event import set_phase, start, stop
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.pool import pool as pool_of
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
-from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_run, outdated, taken, told, unique
+from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, event_types, new_run, outdated, taken, unique
 from drumbeat.store.interface import RunChange, Store
 
 STARTING = RunChange(status=RunStatus.STARTING)
@@ -25,7 +25,7 @@ SHORTEST: Mapping[RunStatus, tuple[RunStatus, ...]] = {
 
 
 async def along(store: Store, run: Run, *path: RunStatus) -> Run:
-    """The run after it moved along a path."""
+    """The run after it moved through these statuses."""
     for status in path:
         run = await store.runs.update(run, RunChange(status=status))
     return run
@@ -60,7 +60,7 @@ class CreateContract(Given):
 
         assert await store.runs.get(run.run_id) == run
 
-    async def test_of_many_that_make_a_run_at_once_one_does(self, store: Store) -> None:
+    async def test_only_one_of_several_concurrent_creations_of_a_run_succeeds(self, store: Store) -> None:
         run = Run(run_id=RunId(unique("run")), name="a", config={})
         making = (store.runs.create(run, pool_of(run.run_id, PoolKind.BENCH)) for _ in range(8))
 
@@ -105,22 +105,22 @@ class UpdateContract(Given):
         assert after == await store.runs.get(run.run_id)
         assert after == replace(run, **change, updated_at=after.updated_at)
 
-    async def test_no_change_changes_only_the_time_of_it(self, store: Store, elapse: Elapse) -> None:
+    async def test_an_empty_change_only_updates_the_time(self, store: Store, elapse: Elapse) -> None:
         run = await new_run(store)
-        said: dict[str, Any] = {"phase": "WARMUP", "completion_reason": "user", "expected_workers": 3, "operations": 5}
-        said |= {"errors": 2, "qps": 1.5, "controller_state": {"n": 1}, "custom_metrics": {"m": 1}}
-        await store.runs.update(run, RunChange(**said))
+        fields: dict[str, Any] = {"phase": "WARMUP", "completion_reason": "user", "expected_workers": 3, "operations": 5}
+        fields |= {"errors": 2, "qps": 1.5, "controller_state": {"n": 1}, "custom_metrics": {"m": 1}}
+        await store.runs.update(run, RunChange(**fields))
         await elapse(5 * MINUTE)
         before = await store.runs.get(run.run_id)
 
         after = await store.runs.update(run, RunChange())
 
-        assert after == replace(before, updated_at=after.updated_at, **said)
+        assert after == replace(before, updated_at=after.updated_at, **fields)
         assert before.updated_at is not None
         assert after.updated_at is not None
         assert after.updated_at - before.updated_at >= 5 * MINUTE
 
-    async def test_nought_and_nothing_are_changes_too(self, store: Store) -> None:
+    async def test_zero_and_empty_values_are_changes_too(self, store: Store) -> None:
         run = await new_run(store)
         before = await store.runs.update(run, RunChange(operations=5, qps=1.5, custom_metrics={"m": 1}, phase="WARMUP"))
         assert (before.operations, before.qps, before.custom_metrics, before.phase) == (5, 1.5, {"m": 1}, "WARMUP")
@@ -133,9 +133,9 @@ class UpdateContract(Given):
     async def test_a_time_is_stamped_when_asked(self, store: Store, stamp: str) -> None:
         run = await new_run(store)
         before = await store.now()
-        asked: dict[str, Any] = {stamp: True}
+        change: dict[str, Any] = {stamp: True}
 
-        after = await store.runs.update(run, RunChange(**asked))
+        after = await store.runs.update(run, RunChange(**change))
 
         time = getattr(after, f"{stamp}_at")
         assert before <= time <= await store.now()
@@ -167,38 +167,38 @@ class UpdateContract(Given):
 
         assert await store.runs.get(run.run_id) == run
 
-    async def test_a_run_may_be_told_the_status_it_has(self, store: Store) -> None:
+    async def test_a_run_may_be_set_to_the_status_it_has(self, store: Store) -> None:
         run = await along(store, await new_run(store), RunStatus.STARTING)
 
         after = await store.runs.update(run, RunChange(status=RunStatus.STARTING, phase="PREPARING"))
 
         assert (after.status, after.phase) == (RunStatus.STARTING, "PREPARING")
 
-    async def test_a_run_tells_its_workers_as_it_changes(self, store: Store) -> None:
+    async def test_a_change_of_a_run_writes_its_events(self, store: Store) -> None:
         run = await new_run(store)
 
         await store.runs.update(run, STARTING, [start(2), set_phase("WARMUP")])
 
-        assert await told(store, PoolId(run.run_id)) == [(1, "START"), (2, "SET_PHASE")]
+        assert await event_types(store, PoolId(run.run_id)) == [(1, "START"), (2, "SET_PHASE")]
 
-    async def test_an_illegal_change_tells_nobody(self, store: Store) -> None:
+    async def test_an_illegal_change_writes_no_event(self, store: Store) -> None:
         run = await new_run(store)
 
         with pytest.raises(IllegalMove, match=run.run_id):
             await store.runs.update(run, RunChange(status=RunStatus.COMPLETED, phase="DONE"), [stop("done")])
 
         assert await store.runs.get(run.run_id) == run
-        assert await told(store, PoolId(run.run_id)) == []
+        assert await event_types(store, PoolId(run.run_id)) == []
 
     async def test_a_run_that_has_moved_since_is_not_changed(self, store: Store) -> None:
-        seen = await new_run(store)
-        run = await along(store, seen, RunStatus.CANCELLING)
+        before = await new_run(store)
+        run = await along(store, before, RunStatus.CANCELLING)
 
         with pytest.raises(StaleWrite, match=run.run_id):
-            await store.runs.update(seen, STARTING, [start(1)])
+            await store.runs.update(before, STARTING, [start(1)])
 
         assert await store.runs.get(run.run_id) == run
-        assert await told(store, PoolId(run.run_id)) == []
+        assert await event_types(store, PoolId(run.run_id)) == []
 
     async def test_of_many_changes_at_once_one_wins(self, store: Store) -> None:
         run = await new_run(store)
@@ -207,7 +207,7 @@ class UpdateContract(Given):
         answers = await asyncio.gather(*changing, return_exceptions=True)
 
         assert sorted(type(answer).__name__ for answer in answers) == ["Run"] + ["StaleWrite"] * 7
-        assert await told(store, PoolId(run.run_id)) == [(1, "START")]
+        assert await event_types(store, PoolId(run.run_id)) == [(1, "START")]
 
     async def test_an_unknown_run_is_not_changed(self, store: Store) -> None:
         with pytest.raises(NotFound):
@@ -227,8 +227,8 @@ class UpdateContract(Given):
             await store.runs.update(run, STARTING, [start(1)], fence=fence)
 
         assert await store.runs.get(run.run_id) == run
-        assert await told(store, PoolId(run.run_id)) == []
+        assert await event_types(store, PoolId(run.run_id)) == []
 
 
 class RunsContract(CreateContract, UpdateContract):
-    """Benchmark executions."""
+    """Creating and updating runs."""

@@ -1,4 +1,4 @@
-"""What every store must do when a worker says what became of its jobs."""
+"""Tests of settling: a worker reports the outcomes of its jobs."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from drumbeat.store.interface import Store
 
 
 class SettleContract(Given):
-    """Verdicts."""
+    """Settling jobs."""
 
     async def test_done_keeps_the_result(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
@@ -34,7 +34,7 @@ class SettleContract(Given):
         assert (done.lease_owner, done.lease_until) == (W1, None)
         assert done.finished_at is not None
 
-    async def test_settling_claims_in_the_same_breath(self, store: Store, pool: PoolRow) -> None:
+    async def test_settling_claims_more_jobs_in_the_same_call(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(5))
         first = await store.queue.claim(claiming(pool, limit=2))
 
@@ -94,7 +94,7 @@ class SettleContract(Given):
     async def test_every_outcome_may_come_in_one_settlement(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(5))
         jobs = await store.queue.claim(claiming(pool, limit=5))
-        said = [
+        outcomes = [
             AttemptOutcome.DONE,
             AttemptOutcome.FAILED,
             AttemptOutcome.TIMED_OUT,
@@ -103,7 +103,7 @@ class SettleContract(Given):
         ]
 
         settled = await store.queue.settle(
-            holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=True)]
+            holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
         )
 
         now = [await store.jobs.get(job.job_id) for job in jobs]
@@ -112,7 +112,7 @@ class SettleContract(Given):
         assert [job.failures for job in now] == [0, 1, 1, 0, 0]
 
     @pytest.mark.parametrize("outcome", [*AttemptOutcome])
-    async def test_the_word_of_a_former_holder_is_stale_and_changes_nothing(
+    async def test_an_outcome_from_a_former_holder_is_stale_and_changes_nothing(
         self, store: Store, pool: PoolRow, outcome: AttemptOutcome
     ) -> None:
         await pushed(store, pool, 1)
@@ -143,33 +143,33 @@ class SettleContract(Given):
 
     @pytest.mark.parametrize("claims_more", [False, True], ids=["settling", "settling and claiming"])
     @pytest.mark.parametrize("outcome", [*AttemptOutcome])
-    async def test_only_the_present_holder_is_heard_whatever_it_says(
+    async def test_an_outcome_is_accepted_from_the_current_holder_only(
         self, store: Store, pool: PoolRow, outcome: AttemptOutcome, claims_more: bool
     ) -> None:
-        """By worker, process, pool and claim; and nobody once the claim is over."""
+        """The worker, process, pool and claim must match, and the claim must not have ended."""
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me)
         elsewhere = holder(await store.pools.create(new_pool()), W1, "i1")
 
-        async def is_heard(who: Holder, epoch: int) -> bool:
-            said = JobOutcome(token=Token(job_id=job.job_id, epoch=epoch), outcome=outcome, result="wrong", error="wrong")
-            settled = await store.queue.settle(who, [said], claiming(pool, who) if claims_more else None)
+        async def is_accepted(who: Holder, epoch: int) -> bool:
+            wrong = JobOutcome(token=Token(job_id=job.job_id, epoch=epoch), outcome=outcome, result="wrong", error="wrong")
+            settled = await store.queue.settle(who, [wrong], claiming(pool, who) if claims_more else None)
             assert settled.claimed == ()
-            return settled.stale != (said.token,)
+            return settled.stale != (wrong.token,)
 
         for who in (holder(pool, W2, "i1"), holder(pool, W1, "i2"), elsewhere):
-            assert not await is_heard(who, job.lease_epoch)
+            assert not await is_accepted(who, job.lease_epoch)
         for epoch in (job.lease_epoch - 1, job.lease_epoch + 1):
-            assert not await is_heard(me, epoch)
+            assert not await is_accepted(me, epoch)
         assert await store.jobs.get(job.job_id) == job
 
         await store.queue.settle(me, [verdict(job, result="right")])
         done = await store.jobs.get(job.job_id)
-        assert not await is_heard(me, job.lease_epoch)
+        assert not await is_accepted(me, job.lease_epoch)
         assert await store.jobs.get(job.job_id) == done
 
-    async def test_a_second_word_on_the_same_claim_is_stale(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_second_outcome_for_the_same_claim_is_stale(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 

@@ -1,4 +1,4 @@
-"""What a run's controller decided is kept, once for each type and number."""
+"""Tests of a store's steps: one per type and number of a run."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,14 +14,14 @@ from drumbeat.store.interface import Store
 BEGIN = datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=UTC)
 
 
-def step(run_id: RunId, n: int = 1, type: StepType = StepType.FIND_MAX, **known: Any) -> Step:  # noqa: A002
-    told: dict[str, Any] = {"from_target": 10, "to_target": 20, "started_at": BEGIN} | known
-    return Step(run_id=run_id, type=type, n=n, **told)
+def step(run_id: RunId, n: int = 1, type: StepType = StepType.FIND_MAX, **changed: Any) -> Step:  # noqa: A002
+    fields: dict[str, Any] = {"from_target": 10, "to_target": 20, "started_at": BEGIN} | changed
+    return Step(run_id=run_id, type=type, n=n, **fields)
 
 
 class StepsContract(Given):
     @pytest.mark.parametrize(
-        "known",
+        "fields",
         [
             {},
             {"from_target": None, "is_probe": True, "queue_detected": False, "outcome": "HELD", "reason": "Grüße 🥁"},
@@ -42,8 +42,8 @@ class StepsContract(Given):
         ],
         ids=["as it begins", "a probe", "as it ends"],
     )
-    async def test_a_step_comes_back_as_it_was_saved(self, store: Store, known: dict[str, Any]) -> None:
-        saved = step((await new_run(store)).run_id, **known)
+    async def test_a_step_comes_back_as_it_was_saved(self, store: Store, fields: dict[str, Any]) -> None:
+        saved = step((await new_run(store)).run_id, **fields)
 
         await store.steps.save([saved])
 
@@ -69,7 +69,7 @@ class StepsContract(Given):
         assert listed == sorted(kinds)
         assert scaling == [(StepType.QPS_SCALING, 1), (StepType.QPS_SCALING, 2)]
 
-    async def test_steps_are_of_their_run_alone(self, store: Store) -> None:
+    async def test_steps_belong_to_their_run_only(self, store: Store) -> None:
         one, other = [(await new_run(store)).run_id for _ in range(2)]
         await store.steps.save([step(one, to_target=11), step(other, to_target=12)])
 

@@ -1,4 +1,4 @@
-"""What every store must do with templates."""
+"""Tests of a store's templates."""
 
 import asyncio
 from dataclasses import replace
@@ -12,13 +12,13 @@ from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_ru
 from drumbeat.store.interface import Store
 
 
-def template(**known: Any) -> Template:
-    told: dict[str, Any] = {"template_id": unique("template"), "name": unique("name"), "config": {"load_mode": "QPS"}} | known
-    return Template(**told)
+def template(**changed: Any) -> Template:
+    fields: dict[str, Any] = {"template_id": unique("template"), "name": unique("name"), "config": {"load_mode": "QPS"}}
+    return Template(**(fields | changed))
 
 
-async def made(store: Store, **known: Any) -> Template:
-    return await store.templates.create(template(**known))
+async def made(store: Store, **changed: Any) -> Template:
+    return await store.templates.create(template(**changed))
 
 
 class MakeTemplatesContract(Given):
@@ -26,17 +26,17 @@ class MakeTemplatesContract(Given):
         given = template(config=AWKWARD, description="Grüße 🥁", tags=("nightly", "ci"))
         before = await store.now()
 
-        kept = await store.templates.create(given)
+        stored = await store.templates.create(given)
 
-        assert kept == await store.templates.get(given.template_id)
-        assert kept == replace(given, created_at=kept.created_at, updated_at=kept.updated_at)
+        assert stored == await store.templates.get(given.template_id)
+        assert stored == replace(given, created_at=stored.created_at, updated_at=stored.updated_at)
         after = await store.now()
-        assert all(stamp is not None and before <= stamp <= after for stamp in (kept.created_at, kept.updated_at))
+        assert all(stamp is not None and before <= stamp <= after for stamp in (stored.created_at, stored.updated_at))
 
-    async def test_a_new_template_has_not_been_used_whatever_it_says(self, store: Store) -> None:
-        kept = await made(store, usage_count=7, last_used_at=await store.now())
+    async def test_a_new_template_is_unused_even_if_a_usage_count_is_given(self, store: Store) -> None:
+        stored = await made(store, usage_count=7, last_used_at=await store.now())
 
-        assert (kept.usage_count, kept.last_used_at) == (0, None)
+        assert (stored.usage_count, stored.last_used_at) == (0, None)
 
     @pytest.mark.parametrize("taken", ["template_id", "name"])
     async def test_an_id_and_a_name_are_taken_once(self, store: Store, taken: str) -> None:
@@ -48,7 +48,7 @@ class MakeTemplatesContract(Given):
 
         assert await store.templates.get(getattr(first, taken)) == first
 
-    async def test_of_many_that_take_a_name_at_once_one_does(self, store: Store) -> None:
+    async def test_only_one_of_several_concurrent_creations_of_a_template_succeeds(self, store: Store) -> None:
         name = unique("name")
 
         answers = await asyncio.gather(*(made(store, name=name) for _ in range(8)), return_exceptions=True)
@@ -56,15 +56,15 @@ class MakeTemplatesContract(Given):
         assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["Template"]
 
     async def test_a_template_is_got_by_its_name_too(self, store: Store) -> None:
-        kept = await made(store)
+        stored = await made(store)
 
-        assert await store.templates.get(kept.name) == kept
+        assert await store.templates.get(stored.name) == stored
 
     async def test_an_id_counts_more_than_a_name(self, store: Store) -> None:
-        kept = await made(store)
-        await made(store, name=kept.template_id)
+        stored = await made(store)
+        await made(store, name=stored.template_id)
 
-        assert await store.templates.get(kept.template_id) == kept
+        assert await store.templates.get(stored.template_id) == stored
 
     async def test_an_unknown_template_is_not_got(self, store: Store) -> None:
         with pytest.raises(NotFound, match=r"nobody-made.*list"):
@@ -72,16 +72,16 @@ class MakeTemplatesContract(Given):
 
     async def test_what_the_caller_changes_later_does_not_reach_the_store(self, store: Store) -> None:
         config: dict[str, Any] = {"scaling": {"mode": "AUTO"}}
-        kept = await made(store, config=config)
+        stored = await made(store, config=config)
 
         config["scaling"]["mode"] = "FIXED"
 
-        assert (await store.templates.get(kept.template_id)).config == {"scaling": {"mode": "AUTO"}}
+        assert (await store.templates.get(stored.template_id)).config == {"scaling": {"mode": "AUTO"}}
 
 
 class ListTemplatesContract(Given):
     @pytest.mark.parametrize(
-        ("asked", "expected"),
+        ("filters", "expected"),
         [
             ({}, ["a", "b", "c"]),
             ({"search": "check"}, ["a", "b"]),
@@ -95,25 +95,25 @@ class ListTemplatesContract(Given):
         ids=str,
     )
     async def test_templates_are_listed_by_name_as_asked(
-        self, store: Store, asked: dict[str, str], expected: list[str]
+        self, store: Store, filters: dict[str, str], expected: list[str]
     ) -> None:
         mark = unique("mark")
-        told: dict[str, dict[str, Any]] = {
+        rows: dict[str, dict[str, Any]] = {
             "c": {"description": "at 100% and more!", "tags": ("ci", "nightly")},
             "a": {"description": "Checks all", "tags": ("ci",)},
             "b": {"description": "Check out"},
         }
-        for name, known in told.items():
-            await made(store, name=f"{mark} {name}", **known)
+        for name, fields in rows.items():
+            await made(store, name=f"{mark} {name}", **fields)
 
-        listed = [one.name for one in await store.templates.list(**asked)]
+        listed = [one.name for one in await store.templates.list(**filters)]
 
         assert [name for name in listed if name.startswith(mark)] == [f"{mark} {name}" for name in expected]
 
     async def test_a_part_of_the_name_finds_a_template(self, store: Store) -> None:
-        kept = await made(store)
+        stored = await made(store)
 
-        assert await store.templates.list(kept.name[2:].upper()) == [kept]
+        assert await store.templates.list(stored.name[2:].upper()) == [stored]
         assert await store.templates.list(unique("nothing")) == []
 
 
@@ -123,11 +123,11 @@ class ChangeTemplatesContract(Given):
         await elapse(5 * MINUTE)
         before = await store.templates.get(first.template_id)
 
-        wanted = replace(before, name=unique("new"), config={"load_mode": "FIXED"}, description=None, tags=("x", "y"))
-        saved = await store.templates.save(replace(wanted, usage_count=9, created_at=None))
+        changed = replace(before, name=unique("new"), config={"load_mode": "FIXED"}, description=None, tags=("x", "y"))
+        saved = await store.templates.save(replace(changed, usage_count=9, created_at=None))
 
         assert saved == await store.templates.get(first.template_id)
-        assert saved == replace(wanted, updated_at=saved.updated_at)
+        assert saved == replace(changed, updated_at=saved.updated_at)
         assert saved.updated_at is not None
         assert before.updated_at is not None
         assert saved.updated_at - before.updated_at >= 5 * MINUTE
@@ -140,7 +140,7 @@ class ChangeTemplatesContract(Given):
 
         assert await store.templates.get(second.template_id) == second
 
-    async def test_of_many_that_are_renamed_alike_at_once_one_is(self, store: Store) -> None:
+    async def test_only_one_of_several_concurrent_renames_to_one_name_succeeds(self, store: Store) -> None:
         name = unique("name")
         templates = [await made(store) for _ in range(6)]
 
@@ -156,52 +156,52 @@ class ChangeTemplatesContract(Given):
             await store.templates.note_use("nobody-made")
 
     async def test_every_use_is_counted(self, store: Store) -> None:
-        kept = await made(store)
-        await asyncio.gather(*(store.templates.note_use(kept.template_id) for _ in range(5)))
+        stored = await made(store)
+        await asyncio.gather(*(store.templates.note_use(stored.template_id) for _ in range(5)))
         before = await store.now()
 
-        used = await store.templates.note_use(kept.template_id)
+        used = await store.templates.note_use(stored.template_id)
 
-        assert used == await store.templates.get(kept.template_id)
-        assert used == replace(kept, usage_count=6, last_used_at=used.last_used_at)
+        assert used == await store.templates.get(stored.template_id)
+        assert used == replace(stored, usage_count=6, last_used_at=used.last_used_at)
         assert used.last_used_at is not None
         assert before <= used.last_used_at <= await store.now()
 
     async def test_the_config_of_a_used_template_stays(self, store: Store) -> None:
-        kept = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
+        stored = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
 
         with pytest.raises(Refused, match="copy it"):
-            await store.templates.save(replace(kept, config={**AWKWARD, "load_mode": "FIXED"}))
+            await store.templates.save(replace(stored, config={**AWKWARD, "load_mode": "FIXED"}))
 
-        assert await store.templates.get(kept.template_id) == kept
+        assert await store.templates.get(stored.template_id) == stored
 
     async def test_all_but_the_config_of_a_used_template_may_change(self, store: Store) -> None:
-        kept = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
+        stored = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
 
-        saved = await store.templates.save(replace(kept, name=unique("new"), tags=("x",)))
+        saved = await store.templates.save(replace(stored, name=unique("new"), tags=("x",)))
 
-        assert saved == replace(kept, name=saved.name, tags=("x",), updated_at=saved.updated_at)
-        assert saved.name != kept.name
+        assert saved == replace(stored, name=saved.name, tags=("x",), updated_at=saved.updated_at)
+        assert saved.name != stored.name
 
     async def test_a_deleted_template_is_gone_and_its_name_free(self, store: Store) -> None:
-        kept = await made(store)
+        stored = await made(store)
 
         for _ in range(2):
-            await store.templates.delete(kept.template_id)
+            await store.templates.delete(stored.template_id)
 
         with pytest.raises(NotFound):
-            await store.templates.get(kept.template_id)
-        assert (await made(store, name=kept.name)).name == kept.name
+            await store.templates.get(stored.template_id)
+        assert (await made(store, name=stored.name)).name == stored.name
 
     async def test_runs_outlive_their_template(self, store: Store) -> None:
-        kept, other = await made(store), await made(store)
+        stored, other = await made(store), await made(store)
         run = await new_run(store)
 
-        await store.templates.delete(kept.template_id)
+        await store.templates.delete(stored.template_id)
 
         assert await store.runs.get(run.run_id) == run
         assert await store.templates.get(other.template_id) == other
 
 
 class TemplatesContract(MakeTemplatesContract, ListTemplatesContract, ChangeTemplatesContract):
-    """Configurations to make runs from."""
+    """Creating, listing and changing templates."""

@@ -1,4 +1,4 @@
-"""What every store must do about its own upkeep."""
+"""Tests of a store's migration, check and pruning."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ from drumbeat.store.contract.given import (
     Elapse,
     Given,
     active,
+    event_types,
     heartbeat,
     joined,
     lost,
@@ -31,7 +32,6 @@ from drumbeat.store.contract.given import (
     new_run,
     sample,
     taken,
-    told,
     unique,
 )
 from drumbeat.store.contract.steps import step
@@ -44,7 +44,7 @@ TABLES |= {"steps", "results", "executions", "templates", "connections", "answer
 
 
 async def fill(store: Store, pool_id: PoolId) -> None:
-    """One ended worker that measured once, two beats, a log line."""
+    """Add one ended worker with one sample, two beats and a log line."""
     pool = await store.pools.get(pool_id)
     worker = await active(store, pool)
     await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))
@@ -55,7 +55,7 @@ async def fill(store: Store, pool_id: PoolId) -> None:
 
 
 async def reaped(store: Store, pool: PoolRow, worker_id: WorkerId) -> None:
-    """A worker whose end is known, and that of its instance."""
+    """Add a worker that has ended and was reaped."""
     await lost(store, pool, worker_id)
     await store.workers.mark_reaped(pool.pool_id, worker_id)
 
@@ -89,7 +89,7 @@ class UpkeepContract(Given):
         assert before <= report.now <= await store.now()
 
     async def test_a_check_counts_every_tables_rows(self, store: Store) -> None:
-        await store.answers.hold(unique("key"), "f", DAY)  # which removes answers that other tests let expire
+        await store.answers.hold(unique("key"), "f", DAY)  # removes answers of other tests that have expired
         before = (await store.upkeep.check()).rows
         run = await new_run(store)
         await fill(store, PoolId(run.run_id))
@@ -163,9 +163,7 @@ class UpkeepContract(Given):
 
         assert again == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0, "leases": 0}
 
-    async def test_pruning_takes_leases_of_occasions_long_gone_and_no_others(
-        self, store: Store, pool: PoolRow, elapse: Elapse
-    ) -> None:
+    async def test_pruning_takes_old_one_time_leases_and_no_others(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         occasions = [unique("trigger/push"), unique("after-exit/papers"), unique("webhook/crawler/key")]
         for name in occasions:
             await store.leases.acquire(name, "a", MINUTE)
@@ -202,15 +200,17 @@ class UpkeepContract(Given):
         await reaped(store, pool, W1)
         now = await store.now()
         first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        within = min(now - first, (first + 32 * DAY).replace(day=1) - now) / 2  # rows grow older, or the clock goes on
+        within = (
+            min(now - first, (first + 32 * DAY).replace(day=1) - now) / 2
+        )  # ``elapse`` makes rows older, or moves the clock
         await elapse(within)
         await store.upkeep.prune(within / 2)
-        kept = [worker.worker_id for worker in await store.workers.list(pool.pool_id)]
+        remaining = [worker.worker_id for worker in await store.workers.list(pool.pool_id)]
         await elapse(40 * DAY)
 
         await store.upkeep.prune(DAY)
 
-        assert (kept, await store.workers.list(pool.pool_id)) == ([W1], [])
+        assert (remaining, await store.workers.list(pool.pool_id)) == ([W1], [])
 
     @pytest.mark.parametrize(("kind", "policy"), FLEETS)
     async def test_pruning_keeps_a_fleets_workers_until_their_instances_are_gone(
@@ -247,7 +247,7 @@ class UpkeepContract(Given):
         assert last.n == 2
         assert (await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view={}))).n == 3
 
-    async def test_pruning_keeps_the_last_beat_that_saw_something(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
+    async def test_pruning_keeps_the_last_beat_with_a_view(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         for view in ({"n": 1}, {"n": 2}, None, None):
             await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=view))
         await elapse(DAY)
@@ -264,8 +264,8 @@ class UpkeepContract(Given):
 
         await store.upkeep.prune(MINUTE)
 
-        assert await told(store, pool.pool_id) == [(1, "START")]
-        assert await told(store, PoolId(run.run_id)) == [(1, "START")]
+        assert await event_types(store, pool.pool_id) == [(1, "START")]
+        assert await event_types(store, PoolId(run.run_id)) == [(1, "START")]
 
     async def test_pruned_events_numbers_are_not_used_again(self, store: Store, elapse: Elapse) -> None:
         run = await new_run(store)
@@ -275,4 +275,4 @@ class UpkeepContract(Given):
 
         await store.events.append(PoolId(run.run_id), [start(3)])
 
-        assert await told(store, PoolId(run.run_id)) == [(3, "START")]
+        assert await event_types(store, PoolId(run.run_id)) == [(3, "START")]

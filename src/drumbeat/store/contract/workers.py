@@ -1,4 +1,4 @@
-"""What every store must do with workers, as a controller sees them."""
+"""Tests of what controllers read and write about workers."""
 
 import asyncio
 from dataclasses import replace
@@ -24,6 +24,7 @@ from drumbeat.store.contract.given import (
     Given,
     active,
     added,
+    event_types,
     heartbeat,
     joined,
     lost,
@@ -31,7 +32,6 @@ from drumbeat.store.contract.given import (
     moves,
     new_pool,
     outdated,
-    told,
     worker_row,
 )
 from drumbeat.store.interface import Store, WorkerChange
@@ -40,25 +40,25 @@ from drumbeat.store.interface import Store, WorkerChange
 class AddContract(Given):
     async def test_a_row_exists_before_its_process(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
-        known: dict[str, Any] = {"provider": "local", "provider_ref": "pod-1", "capabilities": ("gpu", "ssd"), "target": 5}
-        known["meta"] = AWKWARD
-        await store.workers.add([worker_row(pool, W1, 3, **known)])
+        fields: dict[str, Any] = {"provider": "local", "provider_ref": "pod-1", "capabilities": ("gpu", "ssd"), "target": 5}
+        fields["meta"] = AWKWARD
+        await store.workers.add([worker_row(pool, W1, 3, **fields)])
 
         row = await store.workers.get(pool.pool_id, W1)
 
         assert row.created_at is not None
         assert before <= row.created_at <= await store.now()
-        assert row == worker_row(pool, W1, 3, **known, created_at=row.created_at)
+        assert row == worker_row(pool, W1, 3, **fields, created_at=row.created_at)
 
-    async def test_a_new_row_never_beat_whatever_its_maker_says(self, store: Store, pool: PoolRow) -> None:
-        said: dict[str, Any] = {"status": WorkerStatus.ACTIVE, "instance": "i9", "heartbeat_count": 9}
-        await store.workers.add([worker_row(pool, W1, heartbeat_at=await store.now(), **said)])
+    async def test_a_new_row_has_no_heartbeat_even_if_one_is_given(self, store: Store, pool: PoolRow) -> None:
+        fields: dict[str, Any] = {"status": WorkerStatus.ACTIVE, "instance": "i9", "heartbeat_count": 9}
+        await store.workers.add([worker_row(pool, W1, heartbeat_at=await store.now(), **fields)])
 
         row = await store.workers.get(pool.pool_id, W1)
 
         assert (row.status, row.instance, row.heartbeat_at, row.heartbeat_count) == (WorkerStatus.SPAWNING, None, None, 0)
 
-    async def test_each_new_row_is_told_by_an_event(self, store: Store, pool: PoolRow) -> None:
+    async def test_each_new_row_writes_an_event(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool, W1, W2)
 
         events = await store.events.read(pool.pool_id, 0)
@@ -77,7 +77,7 @@ class AddContract(Given):
             await store.workers.add([worker_row(pool, W2), worker_row(pool, W1, slot=7)])
 
         assert await store.workers.list(pool.pool_id) == [first]
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
     async def test_a_name_is_not_given_twice_at_once(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(AlreadyExists):
@@ -85,13 +85,13 @@ class AddContract(Given):
 
         assert await store.workers.list(pool.pool_id) == []
 
-    async def test_of_many_that_add_a_worker_one_does(self, store: Store, pool: PoolRow) -> None:
+    async def test_only_one_of_several_concurrent_adds_of_a_worker_succeeds(self, store: Store, pool: PoolRow) -> None:
         adding = (store.workers.add([worker_row(pool, W1)]) for _ in range(8))
 
         answers = await asyncio.gather(*adding, return_exceptions=True)
 
         assert sum(answer is None for answer in answers) == 1
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
     async def test_the_name_of_an_ended_worker_is_not_given_again(self, store: Store, pool: PoolRow) -> None:
         ended = await lost(store, pool)
@@ -109,10 +109,10 @@ class AddContract(Given):
         assert (await store.workers.get(pool.pool_id, W1)).status is WorkerStatus.ACTIVE
         assert (await store.workers.get(other.pool_id, W1)).status is WorkerStatus.SPAWNING
 
-    async def test_no_workers_is_nothing_to_add(self, store: Store, pool: PoolRow) -> None:
+    async def test_adding_no_workers_writes_nothing(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([])
 
-        assert await told(store, pool.pool_id) == []
+        assert await event_types(store, pool.pool_id) == []
 
     async def test_a_worker_needs_a_pool(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound):
@@ -130,7 +130,7 @@ class AddContract(Given):
             await store.workers.add([worker_row(pool)], fence=await outdated(store, lease))
 
         assert await store.workers.list(pool.pool_id) == []
-        assert await told(store, pool.pool_id) == []
+        assert await event_types(store, pool.pool_id) == []
 
 
 class WorkerListContract(Given):
@@ -162,7 +162,7 @@ class WorkerListContract(Given):
 
 
 class MoveContract(Given):
-    async def test_a_move_is_kept_and_told(self, store: Store, pool: PoolRow) -> None:
+    async def test_a_move_is_stored_and_writes_an_event(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         before = await store.now()
 
@@ -184,7 +184,7 @@ class MoveContract(Given):
             "error": "killed",
         }
 
-    async def test_what_does_not_change_is_neither_overwritten_nor_told(self, store: Store, pool: PoolRow) -> None:
+    async def test_unchanged_fields_are_neither_overwritten_nor_in_the_event(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([worker_row(pool, provider_ref="pod-1", meta={"zone": "a"})])
         worker = await store.workers.get(pool.pool_id, W1)
 
@@ -237,14 +237,15 @@ class MoveContract(Given):
 
     async def test_a_move_leaves_what_an_earlier_one_said(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
-        said = await store.workers.move(worker, WorkerStatus.DRAINING, "ill", WorkerChange(exit_code=3, error="out of disk"))
+        change = WorkerChange(exit_code=3, error="out of disk")
+        draining = await store.workers.move(worker, WorkerStatus.DRAINING, "ill", change)
 
-        after = await store.workers.move(said, WorkerStatus.LOST, "silent")
+        after = await store.workers.move(draining, WorkerStatus.LOST, "silent")
 
         assert (after.exit_code, after.error) == (3, "out of disk")
 
     @pytest.mark.parametrize("end", sorted(TERMINAL))
-    async def test_an_end_is_never_left(self, store: Store, pool: PoolRow, end: WorkerStatus) -> None:
+    async def test_an_ended_worker_never_moves_again(self, store: Store, pool: PoolRow, end: WorkerStatus) -> None:
         ended = await store.workers.move(await active(store, pool), end, "over")
 
         for to in WorkerStatus:
@@ -253,41 +254,41 @@ class MoveContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == ended
 
-    async def test_a_move_the_diagram_does_not_have_changes_nothing(self, store: Store, pool: PoolRow) -> None:
+    async def test_an_illegal_move_changes_nothing(self, store: Store, pool: PoolRow) -> None:
         worker = await added(store, pool)
 
         with pytest.raises(IllegalMove, match="spawning"):
             await store.workers.move(worker, WorkerStatus.ACTIVE, "in haste", WorkerChange(error="spoiled"))
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
     async def test_a_worker_that_has_beaten_since_is_not_moved(self, store: Store, pool: PoolRow) -> None:
-        seen = await active(store, pool)
-        await store.membership.beat(heartbeat(seen))
-        events = await told(store, pool.pool_id)
+        before = await active(store, pool)
+        await store.membership.beat(heartbeat(before))
+        events = await event_types(store, pool.pool_id)
 
         with pytest.raises(StaleWrite, match="w1"):
-            await store.workers.move(seen, WorkerStatus.LOST, "silent")
+            await store.workers.move(before, WorkerStatus.LOST, "silent")
 
         assert (await store.workers.get(pool.pool_id, W1)).status is WorkerStatus.ACTIVE
-        assert await told(store, pool.pool_id) == events
+        assert await event_types(store, pool.pool_id) == events
 
     async def test_a_worker_that_has_moved_since_is_not_moved(self, store: Store, pool: PoolRow) -> None:
-        seen = await active(store, pool)
-        draining = await moved(store, seen, WorkerStatus.DRAINING)
+        before = await active(store, pool)
+        draining = await moved(store, before, WorkerStatus.DRAINING)
 
         with pytest.raises(StaleWrite):
-            await store.workers.move(seen, WorkerStatus.LOST, "silent")
+            await store.workers.move(before, WorkerStatus.LOST, "silent")
 
         assert await store.workers.get(pool.pool_id, W1) == draining
 
-    async def test_what_is_both_stale_and_illegal_is_called_stale(self, store: Store, pool: PoolRow) -> None:
-        seen = await active(store, pool)
-        await store.workers.move(seen, WorkerStatus.LOST, "silent")
+    async def test_a_stale_and_illegal_move_is_reported_as_stale(self, store: Store, pool: PoolRow) -> None:
+        before = await active(store, pool)
+        await store.workers.move(before, WorkerStatus.LOST, "silent")
 
         with pytest.raises(StaleWrite):
-            await store.workers.move(seen, WorkerStatus.WAITING, "back")
+            await store.workers.move(before, WorkerStatus.WAITING, "back")
 
     async def test_of_many_moves_of_one_worker_one_wins(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
@@ -318,7 +319,7 @@ class MoveContract(Given):
             await store.workers.move(worker, WorkerStatus.LOST, "silent", fence=await outdated(store, lease))
 
         assert await store.workers.get(pool.pool_id, W1) == worker
-        assert len(await told(store, pool.pool_id)) == 1
+        assert len(await event_types(store, pool.pool_id)) == 1
 
 
 class WorkersContract(
@@ -331,4 +332,4 @@ class WorkersContract(
     ReapContract,
     EndedWorkersContract,
 ):
-    """The registry, as a controller sees it."""
+    """What controllers read and write about workers."""

@@ -1,8 +1,8 @@
-"""What every store promises. Each method is one atomic operation: all of it happened, or none of it.
+"""The interface of every store. Each method is one atomic operation: it happens completely or not at all.
 
-Times are the store's own: rows are stamped, and ages and expiries are judged, by the database's clock, never the caller's.
-A method given a ``fence`` refuses with Fenced once another controller has taken the lease. Every method may raise
-StoreUnavailable, after which the caller does not know whether the write happened: that is why every write is safe to repeat.
+The database's clock, never the caller's, stamps rows and decides ages and expiries. A method with a ``fence`` raises Fenced
+once another controller has taken the lease. Every method may raise StoreUnavailable; the caller then does not know whether
+the write happened, so every write is safe to repeat.
 """
 
 from drumbeat.store.interface.access import Answers, Connections, Notes

@@ -1,4 +1,4 @@
-"""What callers leave with the store: connections to databases under test, answers that are given once, and notes."""
+"""Connections to databases under test, answers by idempotency key, and notes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,10 +10,10 @@ from drumbeat.core.note import Note
 
 
 class Connections(Protocol):
-    """Databases under test by name. Secrets come sealed, and the store cannot open them."""
+    """Databases under test, by name. Secrets are encrypted before they come here; the store cannot decrypt them."""
 
     async def create(self, connection: StoredConnection) -> StoredConnection:
-        """Keep a new connection; it is not the default, whatever it says. Raises AlreadyExists."""
+        """Add a connection. It is never the default at first; ``is_default`` is ignored. Raises AlreadyExists."""
         ...
 
     async def get(self, name: str) -> StoredConnection:
@@ -29,11 +29,11 @@ class Connections(Protocol):
         ...
 
     async def set_default(self, name: str) -> StoredConnection:
-        """Have this one offered first, and no other. Raises NotFound."""
+        """Make this connection the only default. Raises NotFound."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Harmless when it is gone already."""
+        """Harmless when it does not exist."""
         ...
 
 
@@ -41,31 +41,32 @@ class Answers(Protocol):
     """Answers by idempotency key. A key is held while its request is worked on, then keeps the answer until it expires."""
 
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
-        """Take a key nobody holds, for so long. None: it is yours; else what is kept under it, by the same request or not."""
+        """Take a free key for this long. Returns None if the caller now holds it, else what is stored under the key, which may
+        belong to a different request."""
         ...
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
-        """Keep the answer to a request whose key is held. Harmless when the key is gone."""
+        """Store the answer to a request whose key is held. Harmless when the key is gone."""
         ...
 
     async def forget(self, key: str) -> None:
-        """Let go of a key whose request came to nothing. Harmless when it is gone."""
+        """Release the key of a request that failed. Harmless when it is gone."""
         ...
 
 
 class Notes(Protocol):
-    """Small documents by name that outlive whoever wrote them: usual prices, when a trigger last fired."""
+    """Small documents by name that outlive the process that wrote them: usual prices, when a trigger last fired."""
 
     async def put(self, name: str, value: Mapping[str, Any]) -> Note:
-        """Keep a note, in place of an earlier one of its name."""
+        """Write a note; replaces an earlier note of the same name."""
         ...
 
     async def find(self, name: str) -> Note | None: ...
 
     async def list(self, prefix: str = "") -> Sequence[Note]:
-        """Notes whose names begin so, by name."""
+        """Notes whose name starts with ``prefix``, by name."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Harmless when it is gone already."""
+        """Harmless when it does not exist."""
         ...

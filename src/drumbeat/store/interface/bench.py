@@ -1,4 +1,4 @@
-"""Benchmarks: runs, the templates they are made from, and what came of them."""
+"""Benchmarks: runs, the templates they are made from, and their results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """What may change with a run. What is None stays as it is."""
+    """Changes to a run. A field that is None stays as it is."""
 
     status: RunStatus | None = None
     phase: str | None = None
@@ -25,14 +25,14 @@ class RunChange:
     qps: float | None = None
     controller_state: Mapping[str, Any] | None = None
     custom_metrics: Mapping[str, Any] | None = None
-    started: bool = False  #: stamp the time, once
+    started: bool = False  #: set the time to now, unless it is set already
     warmup_started: bool = False
     warmup_ended: bool = False
     ended: bool = False
 
 
 class Runs(Protocol):
-    """Benchmark executions. A run's pool is made with it and has its id."""
+    """Benchmark runs. A run's pool is created with it and has the same id."""
 
     async def create(self, run: Run, pool: PoolRow) -> Run:
         """Raises AlreadyExists."""
@@ -55,41 +55,41 @@ class Runs(Protocol):
         offset: int = 0,
         limit: int = 100,
     ) -> Sequence[Run]:
-        """Runs that are all that is asked, newest first.
+        """Runs that match every filter, newest first.
 
-        ``search`` is a part of the name, in capitals or not. The modes are those of the config: ``load_mode`` and
-        ``scaling.mode``. Made at ``since`` or later, and before ``until``.
+        ``search`` is a part of the name, case-insensitive. The modes are those of the config: ``load_mode`` and
+        ``scaling.mode``. ``since`` (inclusive) and ``until`` (exclusive) bound the creation time.
         """
         ...
 
     async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
-        """Change a run whose status is still as ``run`` shows it, and tell its workers, in one transaction.
+        """Change a run whose status is still that of ``run``, and append the events for its workers, in one transaction.
 
         Raises IllegalMove, StaleWrite.
         """
         ...
 
     async def delete(self, run_id: RunId) -> None:
-        """Remove a run, its pool and everything that belongs to them. Harmless when it is gone already.
+        """Delete a run, its pool and everything that belongs to them. Harmless when it does not exist.
 
-        Raises Refused while the run is under way, or a worker of it is live.
+        Raises Refused while the run is in progress or has a live worker.
         """
         ...
 
 
 class Results(Protocol):
-    """What runs came to, and where their executions are."""
+    """Results of runs, and the files with their executions."""
 
     async def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
-        """Keep results, each in place of an earlier one of the same run, worker and kind. Raises NotFound without the run."""
+        """Save results; each replaces an earlier one of the same run, worker and kind. Raises NotFound without the run."""
         ...
 
     async def list(self, run_id: RunId) -> Sequence[Result]:
-        """A run's results: the whole run's first, then by worker and kind."""
+        """A run's results: first those of the run as a whole, then by worker and kind."""
         ...
 
     async def add_file(self, file: ExecutionFile) -> None:
-        """Note a file of executions. One that is noted already stays as it is."""
+        """Record a file of executions. A file that is already recorded stays as it is."""
         ...
 
     async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
@@ -98,10 +98,10 @@ class Results(Protocol):
 
 
 class Steps(Protocol):
-    """What a run's controller decided, step by step."""
+    """The steps that a run's controller decided on."""
 
     async def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
-        """Keep steps, each in place of an earlier one of the same run, type and number. Raises NotFound without the run."""
+        """Save steps; each replaces an earlier one of the same run, type and number. Raises NotFound without the run."""
         ...
 
     async def list(self, run_id: RunId, type: StepType | None = None) -> Sequence[Step]:  # noqa: A002
@@ -113,12 +113,12 @@ ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
 class Executions(Protocol):
-    """Single operations, for those who want them in the database."""
+    """Single operations of a run, if they are loaded into the database."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
-        """Keep executions in bulk; one that is there already is passed over. Answers with how many are new.
+        """Load executions in bulk; skips those that exist. Returns how many are new.
 
-        Goes by batches, each kept whole or not at all: what failed half-way is loaded again from the start.
+        Works in batches, each written completely or not at all. After a failure, load everything again.
         Raises NotFound without the run.
         """
         ...
@@ -136,36 +136,36 @@ class Executions(Protocol):
         offset: int = 0,
         limit: int = 1000,
     ) -> Sequence[Execution]:
-        """A run's executions that are all that is asked: the earliest first, or the longest."""
+        """A run's executions that match every filter: earliest first, or longest first."""
         ...
 
     async def count(self, run_id: RunId) -> int: ...
 
 
 class Templates(Protocol):
-    """Configurations to make runs from. No two have one name."""
+    """Configurations to make runs from. Names are unique."""
 
     async def create(self, template: Template) -> Template:
-        """Keep a new template, not used yet. Raises AlreadyExists, also when another has the name."""
+        """Add a template with no uses. Raises AlreadyExists if the id or the name is taken."""
         ...
 
     async def get(self, id_or_name: str) -> Template:
-        """The template of this id, else the one of this name. Raises NotFound."""
+        """The template with this id, else with this name. Raises NotFound."""
         ...
 
     async def list(self, search: str | None = None, tag: str | None = None) -> Sequence[Template]:
-        """Templates by name: those with ``search`` in name or description, in capitals or not, and with the tag."""
+        """Templates with ``search`` in name or description (case-insensitive) and with the tag, by name."""
         ...
 
     async def save(self, template: Template) -> Template:
-        """Replace name, config, description and tags. Raises NotFound, and AlreadyExists when another has the name.
+        """Replace name, config, description and tags. Raises NotFound, or AlreadyExists if the name is taken.
 
-        Raises Refused for another config once it has been used: runs that were made from it would not be what it says.
+        Raises Refused if the config changes after the template was used: it would no longer describe the runs made from it.
         """
         ...
 
     async def delete(self, template_id: str) -> None:
-        """Remove a template; the runs made from it stay. Harmless when it is gone already."""
+        """Delete a template; runs made from it stay. Harmless when it does not exist."""
         ...
 
     async def note_use(self, template_id: str) -> Template:

@@ -1,4 +1,4 @@
-"""Who is there, what they shall do, and who may say so: pools, workers, events, leases."""
+"""Pools, their workers, the events that workers obey, and the leases that say which controller may act."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,26 +12,26 @@ from drumbeat.core.run import RunStatus
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 
-BATCH = 100  #: how many events one read brings at most
-UNREAPED = 1000  #: how many ended workers that are not known to be gone one read brings at most
+BATCH = 100  #: the most events that one read returns
+UNREAPED = 1000  #: the most ended but unreaped workers that one read returns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What of a pool is to be another. What is not named stays as it is, whoever changes it at the same time."""
+    """Changes to a pool. Other fields stay as they are, even if another caller changes them at the same time."""
 
-    policy: Mapping[str, Any] = field(default_factory=dict)  #: joins what the pool has: a name that is there gets the new value
-    dropped: Collection[str] = ()  #: names that the policy has no longer, unless ``policy`` has them
+    policy: Mapping[str, Any] = field(default_factory=dict)  #: merged into the pool's policy
+    dropped: Collection[str] = ()  #: names to remove from the policy, unless ``policy`` has them
     thresholds: Thresholds | None = None
     paused_until: datetime | None = None
-    resumed: bool = False  #: its pause is over
+    resumed: bool = False  #: end the pause
 
     def policy_of(self, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """A policy as it is with this change."""
+        """The policy with this change applied."""
         return {**{name: value for name, value in policy.items() if name not in self.dropped}, **self.policy}
 
     def of(self, pool: PoolRow) -> PoolRow:
-        """The pool as it is with this change."""
+        """The pool with this change applied."""
         return replace(
             pool,
             policy=self.policy_of(pool.policy),
@@ -44,7 +44,7 @@ class Pools(Protocol):
     """Named sets of workers."""
 
     async def create(self, pool: PoolRow) -> PoolRow:
-        """Make a pool, with its events counted from 1. Raises AlreadyExists."""
+        """Create a pool; its events are numbered from 1. Raises AlreadyExists."""
         ...
 
     async def get(self, pool_id: PoolId) -> PoolRow:
@@ -58,33 +58,33 @@ class Pools(Protocol):
         ...
 
     async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
-        """Replace a pool's thresholds, policy and pause, whatever others made of them since. Raises NotFound."""
+        """Replace a pool's thresholds, policy and pause; overwrites changes made since it was read. Raises NotFound."""
         ...
 
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
-        """Change only what is named: two changes of different things never undo each other. Raises NotFound."""
+        """Apply only this change, so concurrent changes of other fields are not undone. Raises NotFound."""
         ...
 
     async def delete(self, pool_id: PoolId) -> None:
-        """Remove a pool and everything that belongs to it. Raises Refused while it has live workers."""
+        """Delete a pool and everything that belongs to it. Raises Refused while it has live workers."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerChange:
-    """What may change with a worker's move. What is None stays as it is."""
+    """Changes to a worker along with its move. A field that is None stays as it is."""
 
     exit_code: int | None = None
     error: str | None = None
     provider_ref: str | None = None
-    meta: Mapping[str, Any] | None = None  #: joins what the row has: a name that is there already is given the new value
+    meta: Mapping[str, Any] | None = None  #: merged into the row's ``meta``
 
 
 class Workers(Protocol):
-    """The registry, as a controller sees it. Every move of a worker is told by an event in the same transaction."""
+    """The worker registry for controllers. Every move of a worker appends an event in the same transaction."""
 
     async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
-        """Make rows for workers whose processes do not exist yet; all or none. Raises AlreadyExists, NotFound (the pool)."""
+        """Add rows for workers whose processes do not exist yet; all or none. Raises AlreadyExists, NotFound (the pool)."""
         ...
 
     async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
@@ -92,17 +92,17 @@ class Workers(Protocol):
         ...
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
-        """The workers of a pool by slot, then age; only those in a live state if asked. With ``gone_since`` those are left out
-        whose instance was known to be gone before then: of a pool that lives long, almost all."""
+        """The workers of a pool by slot, then age; with ``live`` only those in a live state. ``gone_since`` leaves out workers
+        that were reaped before then: in a long-lived pool, almost all."""
         ...
 
     async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
-        """The workers whose instance is not known to be gone: the live ones, and of the ended ones the UNREAPED that ended
-        first; and those that are named. By slot, then age. Its cost does not grow with the workers that are gone."""
+        """Unreaped workers: the live ones and the first UNREAPED of the ended ones. Also the workers in ``named``. By slot,
+        then age. The cost does not grow with the number of reaped workers."""
         ...
 
     async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
-        """The workers that ended last, the newest first; the cost does not grow with those that ended before."""
+        """The workers that ended last, newest first. The cost does not grow with the number of earlier ones."""
         ...
 
     async def move(
@@ -114,16 +114,16 @@ class Workers(Protocol):
         *,
         fence: Fence | None = None,
     ) -> Worker:
-        """Move a worker that is still as ``worker`` shows it: same state, same heartbeat count.
+        """Move a worker to another status, if its status and heartbeat count are still those of ``worker``.
 
-        Raises IllegalMove if the diagram has no such arrow, StaleWrite if the row has moved or beaten since it was read.
+        Raises IllegalMove if the state machine has no such transition, StaleWrite if the worker has moved or sent a heartbeat.
         """
         ...
 
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set workers' targets and tell them, in one transaction. Raises NotFound for a worker that is not live."""
+        """Set workers' targets and append their events, in one transaction. Raises NotFound for a worker that is not live."""
         ...
 
     async def ask_to_drain(
@@ -135,17 +135,17 @@ class Workers(Protocol):
         *,
         fence: Fence | None = None,
     ) -> Sequence[WorkerId]:
-        """Give live workers a drain deadline and a STOP event each; answers with those newly asked. Harmless to repeat.
+        """Give live workers a drain deadline and a STOP event each; returns those newly asked. Harmless to repeat.
 
-        They are given no jobs from then on (C77), and whoever waits for work in the pool is woken, to hear of it at once.
+        From then on they get no jobs. Wakes the workers that wait for jobs of the pool, so that they learn of it at once.
         """
         ...
 
     async def note_instance(
         self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None
     ) -> None:
-        """Keep what a provider calls a worker, and what else it says of it: its price, its place; joins the notes that are
-        there. Raises NotFound."""
+        """Record a worker's instance id at the provider (``ref``) and merge ``meta`` (price, region) into the row's ``meta``.
+        Raises NotFound."""
         ...
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
@@ -155,12 +155,12 @@ class Workers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Who a new process says it is."""
+    """The identity of a process that joins as a worker."""
 
     pool_id: PoolId
     worker_id: WorkerId
     slot: int
-    instance: str  #: unique to this process: the only one that may write for the row from now on
+    instance: str  #: unique to this process; from now on only this process may write the row
     host: str
     pid: int
     provider: str | None = None
@@ -169,18 +169,18 @@ class Joining:
 
     @property
     def holder(self) -> Holder:
-        """Under what identity the process will hold jobs."""
+        """The identity under which the process holds jobs."""
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """One worker's sign of life, with what it measured and how far it has read."""
+    """A worker's heartbeat, with its measurements and the last event that it has read."""
 
     pool_id: PoolId
     worker_id: WorkerId
     instance: str
-    read_to: int  #: the last event it has obeyed
+    read_to: int  #: the last event that the worker has obeyed
     phase: str | None = None
     applied_target: int = 0
     active: int = 0
@@ -195,33 +195,33 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """What a heartbeat brings back: news, and the truth to reconcile with."""
+    """The reply to a heartbeat: new events, and the state that the worker reconciles with."""
 
     now: datetime  #: the store's clock
-    events: Sequence[Event]  #: those after ``read_to`` that are for this worker, at most BATCH
-    read_to: int  #: how far the log was looked through for them: what to send with the next heartbeat
-    more: bool  #: whether there are more
+    events: Sequence[Event]  #: events after ``read_to`` for this worker, at most BATCH
+    read_to: int  #: the last event that was searched; send it with the next heartbeat
+    more: bool  #: whether there are more events
     status: WorkerStatus
     target: int
     target_seq: int
     drain_deadline: datetime | None
-    run_status: RunStatus | None  #: None when the pool is not a run's
+    run_status: RunStatus | None  #: None when the pool does not belong to a run
     run_phase: str | None
-    controller_until: datetime | None  #: when the pool's controller lease runs out; None when there never was one
+    controller_until: datetime | None  #: when the controller's lease on the pool expires; None if there never was one
 
 
 class Membership(Protocol):
-    """The registry, as a worker sees it. Only the process that joined may write, and only while its row is live."""
+    """The worker registry for workers. Only the process that joined may write, and only while its row is live."""
 
     async def join(self, joining: Joining) -> Worker:
-        """Take a row that waits for its process, or make one. Joining again as the same instance is harmless.
+        """Take the row that was added for this worker, or create one. Joining again as the same instance is harmless.
 
-        Raises WorkerGone when the row is closed or another process has joined under the name, NotFound without a pool.
+        Raises WorkerGone when the worker has ended or another process has joined under its id, NotFound without a pool.
         """
         ...
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        """Heartbeat, sample and new events in one round trip. Raises WorkerGone, and then keeps neither."""
+        """Write heartbeat and sample and read new events in one round trip. Raises WorkerGone; then nothing is written."""
         ...
 
     async def move(
@@ -233,15 +233,15 @@ class Membership(Protocol):
         reason: str,
         change: WorkerChange | None = None,
     ) -> Worker:
-        """Move oneself. Moving to where one is already is harmless. Raises IllegalMove, WorkerGone."""
+        """Move this worker to another status. Moving to its present status is harmless. Raises IllegalMove, WorkerGone."""
         ...
 
 
 class Events(Protocol):
-    """One ordered log per pool: numbers rise by one, in commit order, so whoever reads past N never misses N+1."""
+    """One ordered log per pool. Numbers rise by one in commit order, so a reader that has read N never misses N+1."""
 
     async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
-        """Number and keep events. Raises NotFound without a pool."""
+        """Number events and store them. Raises NotFound without a pool."""
         ...
 
     async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
@@ -250,20 +250,20 @@ class Events(Protocol):
 
 
 class Leases(Protocol):
-    """Who may act now. Expiry is judged by the store's clock; epochs rise and are never used twice."""
+    """Leases on names: the holder may act. The store's clock decides expiry; epochs rise and are never used twice."""
 
     async def acquire(self, name: str, owner: str, ttl: timedelta) -> Lease | None:
-        """Take a lease nobody holds, under a new epoch. None while another, or oneself, holds it."""
+        """Take a free or expired lease, with a new epoch. None while any owner, also this one, holds it."""
         ...
 
     async def renew(self, lease: Lease, ttl: timedelta) -> Lease:
-        """Keep a lease for ``ttl`` from now. Raises Fenced if it ran out and was taken, or was released."""
+        """Extend a lease to ``ttl`` from now. Raises Fenced if it was released, or expired and was taken since."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Let go, so that the next may take it at once. Harmless when it is no longer held."""
+        """Release a lease, so that another owner may take it at once. Harmless when it is no longer held."""
         ...
 
     async def find(self, name: str) -> Lease | None:
-        """The last known holder, even if the lease has run out."""
+        """The lease with its last holder, even if it has expired."""
         ...

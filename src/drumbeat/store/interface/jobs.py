@@ -1,4 +1,4 @@
-"""Queues of jobs: claimed atomically, leased with fencing, never lost."""
+"""Queues of jobs. Claims are atomic and leased, with fencing; no job is lost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from drumbeat.core.worker import Holder, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
-    """Who asks for work, and for how much."""
+    """A worker's request for jobs."""
 
-    pool_id: PoolId  #: whose jobs
-    holder: Holder  #: who will hold them
-    lease: timedelta  #: how long the jobs are this worker's, unless it renews
+    pool_id: PoolId  #: the pool that has the jobs
+    holder: Holder  #: the worker that will hold them
+    lease: timedelta  #: how long the worker holds the jobs without a renewal
     limit: int = 1
-    ahead: bool = False  #: none of them begins yet: ``begin`` says when one does
-    alone: bool = False  #: the worker holds nothing else: it may be given one job that must run alone
+    ahead: bool = False  #: prefetch: no attempt is counted until ``begin``
+    alone: bool = False  #: the worker holds no other job, so it may get one that must run alone
     capabilities: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()  #: only jobs of these types; none named: of every type
+    types: tuple[str, ...] = ()  #: only jobs of these types; empty: every type
 
     def could_have(self, job_type: str, capability: str | None) -> bool:
-        """Whether a job of this type that needs this capability may be this worker's."""
+        """Whether the worker may claim a job of this type that needs this capability."""
         return (not self.types or job_type in self.types) and (not capability or capability in self.capabilities)
 
 
@@ -33,100 +33,99 @@ class Claiming:
 class Due:
     """When pending jobs come due."""
 
-    is_ready: bool  #: one is due now
-    next_in: timedelta | None  #: how long until the first of the others comes due; None: there are no others
+    is_ready: bool  #: a job is due now
+    next_in: timedelta | None  #: time until the next delayed job is due; None if there is none
 
     @property
     def wait(self) -> timedelta | None:
-        """How long until a job is due; None: none is pending."""
+        """Time until a job is due; None if no job is pending."""
         return timedelta() if self.is_ready else self.next_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What became of some verdicts, and the jobs that were claimed with the same breath."""
+    """Which outcomes were refused, and the jobs claimed in the same transaction."""
 
-    stale: tuple[Token, ...]  #: refused: the job was taken from this worker, or has ended; nothing was changed for them
+    stale: tuple[Token, ...]  #: refused, nothing changed: the worker no longer holds the job, or the job has ended
     claimed: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """How a worker's claims stand."""
+    """The result of renewing a worker's claims."""
 
-    stale: tuple[Token, ...]  #: no longer this worker's: whatever it does for them is refused
-    cancelled: tuple[Token, ...]  #: still its own, but somebody asked for them to be stopped
+    stale: tuple[Token, ...]  #: no longer held by this worker: its writes for them are refused
+    cancelled: tuple[Token, ...]  #: still held, but asked to be cancelled
 
 
 class Queue(Protocol):
-    """Jobs on the move. Every method is one atomic operation; a pool must exist (NotFound)."""
+    """Pushing, claiming and settling jobs. Every method is one atomic operation; raises NotFound if the pool does not exist."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        """Keep jobs; all of them, or none. Answers with the id of each, in order: where a job of the same id, or an
-        unfinished one of the same unique key, is there already, with that one's. Whoever waits for work is woken."""
+        """Add jobs, all or none. Returns the id of each, in order. A job whose id, or whose unique key in an unfinished job,
+        exists already is not added; the id of the existing job is returned for it. Wakes workers that wait for jobs."""
         ...
 
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
-        """Take ready jobs, highest priority first, then oldest; no two claims ever get the same one.
+        """Claim ready jobs, highest priority first, then oldest; no two claims ever get the same job.
 
-        Raises the epoch, and counts an attempt unless it is claimed ahead. A job is passed over while its time has not come,
-        its group is at its limit or rate, or this worker lacks its capability. Nothing is given from a paused pool, nor to a
-        worker that was asked to drain, drains or has ended. A worker without a row may claim.
+        Increases the job's epoch, and counts an attempt unless it is claimed ahead. Skips jobs that are not due yet, whose
+        group has reached its limit or rate, or whose capability the worker lacks. Returns no jobs of a paused pool, and none
+        to a worker that was asked to drain, is draining or has ended. A worker without a row may claim.
 
-        A job that must run alone is given only to a worker that holds nothing else (``alone``), and by itself: in its turn to
-        a claim of one job, and to a larger one when nothing else is claimable.
+        A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned: in
+        its turn if ``limit`` is 1, else only when no other job is claimable.
         """
         ...
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
-        """Say that jobs claimed ahead begin now: counts an attempt for each. Answers with those that are no longer this
-        worker's, which must not be begun. Harmless to repeat."""
+        """Begin jobs that were claimed ahead: counts an attempt for each. Returns the tokens that this worker no longer holds;
+        it must not run those jobs. Harmless to repeat."""
         ...
 
     async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
-        """Say what became of claimed jobs, and claim more, in one transaction.
+        """Record the outcomes of claimed jobs, and claim more, in one transaction.
 
-        DONE keeps the result. FAILED and TIMED_OUT count a failure: the job is pending again after ``retry_in``, or poisoned
-        when its failures reach max_attempts, or when it is fatal. RELEASED gives it back at once and takes back the attempt, if
-        it had begun. CANCELLED ends it. A verdict whose token is not the job's present claim by this worker changes nothing and
-        is answered as stale. Each closes its row of the attempts log. ``claiming`` is by the same holder.
+        DONE stores the result. FAILED and TIMED_OUT count a failure: the job is retried after ``retry_in``, or poisoned if it
+        is fatal or its failures reach max_attempts. RELEASED makes the job pending at once and uncounts the attempt if it had
+        begun. CANCELLED ends the job. If the worker no longer holds the job under the token, nothing changes and the token is
+        returned as stale. Each outcome closes its row of the attempts log. ``claiming`` must be by the same holder.
         """
         ...
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
-        """Keep claims for ``lease`` from now, and hear which are gone or to be cancelled."""
+        """Extend claims to ``lease`` from now. Returns which are no longer held and which are to be cancelled."""
         ...
 
     async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        """Take back everything a lost worker held, in whichever pool's queue, and nothing that a worker of the same id in
-        another pool, or another process under the same name, holds. Answers with them as they are now. Harmless to repeat.
+        """Take back all jobs that a lost worker held, in the queues of all pools. Jobs of a worker with the same id in another
+        pool, or of another process under the same id, stay. Returns the jobs as they are now. Harmless to repeat.
 
-        All are pending again. A job that had not begun is charged nothing. Where one had begun, it counts a crash; where
-        several had, each counts a suspicion. Together they count towards max_crashes, at which a job is poisoned if it was the
-        only one that had begun; before that it must run alone.
+        The jobs become pending. A job that had not begun is charged nothing. If one job had begun, it is charged a crash; if
+        several had, each is charged a suspicion. Both count towards max_crashes: one short of it the job must run alone; at it
+        the job is poisoned, if it was the only one that had begun.
         """
         ...
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
-        """The same for jobs whose lease has run out, whoever held them.
+        """Take back jobs whose lease has expired, of any worker, as ``release`` does.
 
-        A lease that runs out is first extended once, by its own length, since the store may have been out of reach: a holder
-        that is alive renews it. Only a lease that runs out again is taken back.
+        An expired lease is first extended once by its length, since the store may have been unreachable: a worker that is
+        alive renews it. Only when it expires again is the job taken back.
         """
         ...
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Return once something may be claimable (a push, a release, a job that came due) or a worker
-        was asked to leave, or after ``within``.
+        """Wait until a job may be claimable (a push, a release, a job that came due) or a worker was asked to drain, at most
+        for ``within``. Returns whether that happened.
 
-        May be wrong either way: whoever waits claims again afterwards, and where nothing can be heard only jobs are noticed.
-        True: there is news.
+        May be wrong either way, so the worker claims afterwards in any case. Without notifications only jobs are noticed.
         """
         ...
 
 
 class Jobs(Protocol):
-    """Jobs to look at and to decide about."""
+    """Jobs to inspect, count, cancel, requeue and prune."""
 
     async def get(self, job_id: JobId) -> Job:
         """Raises NotFound."""
@@ -144,8 +143,8 @@ class Jobs(Protocol):
         after: JobId | None = None,
         limit: int = 100,
     ) -> Sequence[Job]:
-        """Jobs in the order of their pushing; those that follow ``after``. ``worker_id`` is a worker of this pool,
-        ``holder`` a worker of any pool."""
+        """Jobs in the order of pushing, starting behind ``after``. ``worker_id`` is a worker of this pool, ``holder`` a worker
+        of any pool."""
         ...
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
@@ -153,11 +152,11 @@ class Jobs(Protocol):
         ...
 
     async def size(self, pool_id: PoolId, most: int = 10_000) -> int:
-        """How many jobs are ready; the count stops at ``most``, so that it costs no more."""
+        """How many jobs are ready. The count stops at ``most``, which bounds its cost."""
         ...
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        """How the queue stands. Jobs that ended are counted exactly, however many there are; the others up to ``most``."""
+        """How many jobs are in each state. Ended jobs are counted exactly, all others only up to ``most``."""
         ...
 
     async def ahead(self, job: Job, most: int = 10_000) -> int:
@@ -165,50 +164,49 @@ class Jobs(Protocol):
         ...
 
     async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
-        """How many jobs of a group with a rate were claimed within this time: what its rate is judged by."""
+        """How many jobs of a rate-limited group were claimed within the last ``per``: the number that its rate limits."""
         ...
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
-        """Ready jobs by the capability they need ('' for none), each up to ``most``; of a group no more than its limit and its
-        rate have room for now. Jobs of which nobody may claim any more count for nothing. ``types`` limits it to jobs of these
-        types; none named: every type."""
+        """Ready jobs by the capability they need ('' for none), each up to ``most``. Of a group only as many are counted as its
+        limit and rate allow to claim now. ``types``: only jobs of these types; empty: every type."""
         ...
 
     async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        """How many jobs of each type are ready. Of a longer queue only about ``most`` jobs are looked at, the first in line."""
+        """How many jobs of each type are ready. In a longer queue only about the first ``most`` jobs are counted."""
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        """Pending jobs end as cancelled; claimed ones are marked for their worker to hear (``to_stop``, ``renew``)."""
+        """Cancel pending jobs at once; mark claimed jobs, so that their worker stops them (``to_stop``, ``renew``)."""
         ...
 
     async def to_stop(self, holder: Holder) -> Sequence[Token]:
-        """What a worker holds that somebody has asked to be stopped. A cheap look, which changes nothing: to be taken often."""
+        """The jobs of a worker that were asked to be cancelled. Cheap and read-only, so it can be polled often."""
         ...
 
     async def wait_alone(self, pool_id: PoolId) -> bool:
-        """Whether ready jobs of the pool wait for a worker that runs nothing else."""
+        """Whether the pool has ready jobs that must run alone."""
         ...
 
     async def overdue_in(self, claiming: Claiming) -> timedelta | None:
-        """How long until ``expire`` can take back a claim that has run out, among jobs this worker could claim; zero: now.
+        """Time until ``expire`` can take back an expired claim among the jobs that this worker could claim; zero: now.
 
-        None: every claim on such jobs is kept by its holder. One that ran out and was renewed since is.
+        None if no claim on such jobs has expired without being renewed since.
         """
         ...
 
     async def due(self, claiming: Claiming) -> Due:
-        """Whether a job is due that this worker could claim but for limits of groups, and when the next comes due."""
+        """Whether a job that this worker could claim is due, ignoring group limits, and when the next one is due."""
         ...
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
-        """Poisoned and cancelled jobs are pending again, with their failures, crashes and suspicions forgotten; None: every
-        poisoned one of the pool. A wait after a failure is forgotten too; a job that never failed keeps its delay. One whose
-        unique key another unfinished job has is left. Answers with those requeued."""
+        """Make poisoned and cancelled jobs pending again and reset their failures, crashes and suspicions; None: every poisoned
+        job of the pool. A retry delay is dropped too; a job that never failed keeps its delay. Skips a job whose unique key
+        another unfinished job has. Returns the jobs requeued."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
-        """Note how far a job is. False: the token is stale, and nothing was noted."""
+        """Record a job's progress. Returns False if the token is stale; then nothing is recorded."""
         ...
 
     async def prune(
@@ -217,6 +215,6 @@ class Jobs(Protocol):
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
         told: Callable[[int], object] | None = None,
     ) -> int:
-        """Remove jobs that ended longer ago, with their attempts; never unfinished ones. Answers with how many. Done in many
-        short steps, with pauses between them; ``told`` hears after each how many are gone so far."""
+        """Delete ended jobs older than this, with their attempts; never unfinished ones. Returns how many. Works in many short
+        steps with pauses; ``told`` is called after each with the number deleted so far."""
         ...

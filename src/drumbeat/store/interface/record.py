@@ -1,4 +1,4 @@
-"""What is written down as it happens: beats, samples, logs."""
+"""Append-only records: beats, samples, logs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from drumbeat.core.worker import WorkerId
 
 
 class Beats(Protocol):
-    """What controllers saw, decided and did."""
+    """The record of each controller beat: what it saw, decided and did."""
 
     async def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat: ...
 
@@ -26,19 +26,19 @@ class Beats(Protocol):
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """The same, but only beats that did something, and without what they saw: that is most of a beat."""
+        """Like ``list``, but only beats with actions, and without ``view``, which is most of a beat's size."""
         ...
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
-        """The last beat, or the last that is not later than ``before``; ``seen``: the last of them that holds what it saw."""
+        """The last beat, at ``before`` or earlier if given; with ``seen`` the last of them that has a ``view``."""
         ...
 
 
 class Samples(Protocol):
-    """What workers measured. Written by heartbeats; ``append`` is for those kept back while the store was away."""
+    """What workers measured. Heartbeats write them; ``append`` is for samples buffered while the store was unavailable."""
 
     async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
-        """Keep samples; one whose ``n`` is there already is passed over. Raises WorkerGone."""
+        """Add samples; skips one whose ``n`` exists already. Raises WorkerGone."""
         ...
 
     async def list(
@@ -51,13 +51,13 @@ class Samples(Protocol):
         failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
-        """Samples whose interval ended after ``since`` and not after ``until``, oldest first; ``failed``: only those that
-        count errors."""
+        """Samples whose interval ended after ``since`` and not after ``until``, oldest first; ``failed``: only samples with
+        errors."""
         ...
 
 
 class Logs(Protocol):
-    """Log lines, kept beside what they are about."""
+    """Log lines of a pool and its workers."""
 
     async def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None: ...
 
@@ -70,5 +70,5 @@ class Logs(Protocol):
         level: str | None = None,
         limit: int = 1000,
     ) -> Sequence[Log]:
-        """Lines numbered above ``after``, oldest first; ``level`` is the least to bring."""
+        """Lines numbered above ``after``, oldest first; ``level`` is the lowest level to return."""
         ...

@@ -1,4 +1,4 @@
-"""The store as a whole, its upkeep, and how stores differ."""
+"""The store with all its tables, its maintenance, and how stores differ."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from drumbeat.store.interface.control import Events, Leases, Membership, Pools, 
 from drumbeat.store.interface.jobs import Jobs, Queue
 from drumbeat.store.interface.record import Beats, Logs, Samples
 
-Told = Callable[[int], object]  #: hears how many rows are gone so far
+Told = Callable[[int], object]  #: called with the number of rows deleted so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
-    """What ``drumbeat store check`` tells."""
+    """The result of ``drumbeat store check``."""
 
     backend: str
     location: str  #: without secrets
@@ -35,48 +35,48 @@ class Upkeep(Protocol):
     """Schema and housekeeping."""
 
     async def migrate(self) -> Sequence[int]:
-        """Bring the schema up to date, and count finished jobs again; safe from several processes at once. Answers with the
-        versions applied."""
+        """Bring the schema up to date and recount finished jobs; safe from several processes at once. Returns the versions
+        applied."""
         ...
 
     async def check(self) -> StoreReport:
-        """Look at everything, change nothing."""
+        """Inspect the whole store without changing it."""
         ...
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        """Delete some of what a pool has that is older than this, in one short transaction. To delete all of it, call again
-        until there is no more, with pauses in between, in which others may write."""
+        """Delete some of a pool's rows of one kind that are older than this, in one short transaction. To delete all of them,
+        repeat until there are no more, with pauses in which other processes may write."""
         ...
 
     async def give_back(self) -> bool:
-        """Give some of the space that deleted rows have left back to the file system, in one short step; True: there is more.
-        Only a store of one file does; others use the space again."""
+        """Return some free space to the file system, in one short step; True if there is more. Only a store in one file does
+        this; the others reuse the space."""
         ...
 
     async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
-        """Delete samples, logs, beats and ended workers older than this; events of ended runs too, and leases of an occasion (a
-        trigger on its way, a webhook that came: a name with a slash) that ran out as long ago. Counts by table. Done in many
-        short steps, with pauses between them; ``told`` hears after each how many rows are gone so far.
+        """Delete samples, logs, beats and ended workers older than this, events of ended runs, and one-time leases (a trigger
+        that fired, a webhook that arrived: names with a slash) that expired that long ago. Returns the counts by table. Works
+        in many short steps with pauses; ``told`` is called after each with the number of rows deleted so far.
 
-        A pool's own lease is never deleted: its epochs must not be used twice. Of a fleet's workers none is deleted whose
-        instance is not known to be gone, or that counts for the running month: what was spent is summed from their rows.
+        A pool's lease is never deleted, since its epochs must not be used twice. A fleet's worker is not deleted before it is
+        reaped, nor while it counts for the current month, since the costs are summed from these rows.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTraits:
-    """How stores differ, declared."""
+    """How stores differ."""
 
     name: str
-    durable: bool  #: outlives its process
-    shared: bool  #: other processes see it
+    durable: bool  #: survives the end of the process
+    shared: bool  #: other processes can use it
     networked: bool  #: other machines can reach it
-    keeps_runs: bool = True  #: and templates, connections and results: what benchmarks are made of
+    keeps_runs: bool = True  #: has runs, templates, connections and results, which benchmarks need
 
 
 class Store(Protocol):
-    """Everything above, behind one door. An async context manager: nothing of it outlives the block."""
+    """All tables of a store. An async context manager: leaving the block closes everything."""
 
     @property
     def traits(self) -> StoreTraits: ...

@@ -1,4 +1,4 @@
-"""The store in dictionaries: the reference for every other, and the fake for tests."""
+"""The in-memory store: the reference for the other stores, and the fake for tests."""
 
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -32,10 +32,10 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """A whole Store in this process. Its operations never wait, so each is over before another begins.
+    """A Store in this process. Its operations never await, so each is complete before another begins.
 
-    It is gone with the object, not with the ``async with`` block: tests may leave the block and look at what is left.
-    Tests take it away with ``unavailable`` and ``fail_next``.
+    Its data lives as long as the object, not the ``async with`` block: tests may leave the block and inspect the rest.
+    Tests simulate outages with ``unavailable`` and ``fail_next``.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -70,9 +70,9 @@ class MemoryStore:
         return self._state.faults.outage()
 
     def fail_next(self, times: int = 1, error: DrumbeatError | None = None, *, kept: bool = False) -> None:
-        """Make the next operations raise ``error`` (StoreUnavailable) and change nothing.
+        """Make the next operations raise ``error`` (default StoreUnavailable) and change nothing.
 
-        With ``kept`` each does its work first and only its answer is lost: the case in which a caller cannot know.
+        With ``kept`` each does its work first and only its reply is lost, so the caller cannot know whether it happened.
         """
         self._state.faults.plan(times, error, kept=kept)
 

@@ -14,7 +14,7 @@ class MemoryConnections(MemoryTable):
     @operation
     def create(self, connection: StoredConnection) -> StoredConnection:
         if connection.name in self.state.connections:
-            raise AlreadyExists(f"there is a connection {connection.name!r} already; change it, or choose another name")
+            raise AlreadyExists(f"connection {connection.name!r} already exists; change it, or choose another name")
         now = self.state.now()
         return self._put(replace(connection, is_default=False, created_at=now, updated_at=now))
 
@@ -56,12 +56,12 @@ class MemoryConnections(MemoryTable):
 class MemoryAnswers(MemoryTable):
     @operation
     def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
-        now, kept = self.state.now(), self.state.answers
-        for old in [each for each in kept.values() if each.expires_at <= now]:
-            del kept[old.key]
-        if key in kept:
-            return kept[key]
-        kept[key] = StoredAnswer(key=key, fingerprint=fingerprint, expires_at=now + within)
+        now, answers = self.state.now(), self.state.answers
+        for old in [each for each in answers.values() if each.expires_at <= now]:
+            del answers[old.key]
+        if key in answers:
+            return answers[key]
+        answers[key] = StoredAnswer(key=key, fingerprint=fingerprint, expires_at=now + within)
         return None
 
     @operation

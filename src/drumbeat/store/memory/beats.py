@@ -16,7 +16,7 @@ class MemoryBeats(MemoryTable):
     def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat:
         self.state.admit(fence)
         rows = self.state.rows(pool_id)
-        kept = Beat(
+        stored = Beat(
             pool_id=pool_id,
             n=rows.last_beat + 1,
             at=self.state.now(),
@@ -29,9 +29,9 @@ class MemoryBeats(MemoryTable):
             duration=beat.duration,
             summary=plain(beat.summary),
         )
-        rows.beats.append(kept)
-        rows.last_beat = kept.n
-        return kept
+        rows.beats.append(stored)
+        rows.last_beat = stored.n
+        return stored
 
     @operation
     def list(self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000) -> Sequence[Beat]:
@@ -46,8 +46,8 @@ class MemoryBeats(MemoryTable):
     def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
         rows = self.state.pools.get(pool_id)
         newest_first = reversed(rows.beats if rows else [])
-        fitting = (beat for beat in newest_first if (before is None or beat.at <= before) and not (seen and beat.view is None))
-        return next(fitting, None)
+        matching = (beat for beat in newest_first if (before is None or beat.at <= before) and not (seen and beat.view is None))
+        return next(matching, None)
 
     def _later(self, pool_id: PoolId, since: datetime | None, after: int) -> Iterator[Beat]:
         rows = self.state.pools.get(pool_id)

@@ -14,7 +14,7 @@ class MemoryEvents(MemoryTable):
     @operation
     def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
         self.state.admit(fence)
-        return self.state.tell(self.state.rows(pool_id), events)
+        return self.state.append_events(self.state.rows(pool_id), events)
 
     @operation
     def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:

@@ -15,17 +15,17 @@ _BATCH = 10_000
 
 class MemoryExecutions(MemoryTable):
     async def load(self, executions: Iterable[Execution]) -> int:
-        coming = iter(executions)
+        remaining = iter(executions)
         new = 0
-        while batch := tuple(islice(coming, _BATCH)):
+        while batch := tuple(islice(remaining, _BATCH)):
             new += await self._keep(batch)
         return new
 
     @operation
     def _keep(self, batch: Sequence[Execution]) -> int:
-        kept = [(self.state.run_rows(one.run_id)[0].executions, one) for one in batch]
+        tables = [(self.state.run_rows(one.run_id)[0].executions, one) for one in batch]
         new = 0
-        for table, one in kept:
+        for table, one in tables:
             new += (one.worker_id, one.n) not in table
             table.setdefault((one.worker_id, one.n), one)
         return new

@@ -1,4 +1,4 @@
-"""Failures on command, so that tests can take the store away."""
+"""Injected failures, with which tests simulate an unavailable store."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fault:
     error: DrumbeatError
-    kept: bool
+    kept: bool  #: the operation takes effect and only its reply is lost
 
 
 class Faults:
-    """What shall go wrong, and when."""
+    """The failures that tests have planned."""
 
     def __init__(self) -> None:
         self._outages = 0
@@ -31,13 +31,13 @@ class Faults:
             self._outages -= 1
 
     def plan(self, times: int, error: DrumbeatError | None, *, kept: bool) -> None:
-        """The next ``times`` operations fail; what they do is ``kept`` if only the answer shall be lost."""
-        what = error or StoreUnavailable("the memory store was told to fail; try again")
-        self._planned.extend(_Fault(error=what, kept=kept) for _ in range(times))
+        """Make the next ``times`` operations fail; with ``kept`` they take effect and only their reply is lost."""
+        failure = error or StoreUnavailable("the memory store was told to fail; try again")
+        self._planned.extend(_Fault(error=failure, kept=kept) for _ in range(times))
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """One operation, and whatever was planned for it."""
+        """Run one operation and raise the failure that was planned for it."""
         if self._outages:
             raise StoreUnavailable("the memory store was made unavailable; leave the block that did it, or try again later")
         fault = self._planned.popleft() if self._planned else None

@@ -1,4 +1,4 @@
-"""Jobs to look at and to decide about, in memory."""
+"""Jobs to inspect, count, cancel, requeue and prune, in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from drumbeat.store.pruning import prune_all
 _REQUEUED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
 
 
-def _of(rows: JobRows, statuses: Sequence[JobStatus]) -> Iterable[Job]:
-    """The jobs of these statuses in the order of their pushing; none named: all."""
+def _with_statuses(rows: JobRows, statuses: Sequence[JobStatus]) -> Iterable[Job]:
+    """The jobs with these statuses (empty: any), in the order of pushing."""
     if not statuses or JobStatus.DONE in statuses:
         return (job for job in rows.jobs.values() if not statuses or job.status in statuses)
     return sorted(
@@ -48,11 +48,11 @@ class MemoryJobs(MemoryTable):
         limit: int = 100,
     ) -> Sequence[Job]:
         rows = self._rows(pool_id)
-        beyond = self._number(rows, after)
+        after_number = self._number(rows, after)
         found = (
             job
-            for job in _of(rows, statuses)
-            if rows.numbers[job.job_id] > beyond
+            for job in _with_statuses(rows, statuses)
+            if rows.numbers[job.job_id] > after_number
             and job_type in (None, job.type)
             and group in (None, job.group)
             and (worker_id is None or (job.lease_pool, job.lease_owner) == (pool_id, worker_id))
@@ -73,24 +73,24 @@ class MemoryJobs(MemoryTable):
     def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
         rows = self._rows(pool_id)
         ready = [*islice(self._ready(pool_id), most)]
-        by = {status: len(rows.by_status[status]) for status in JobStatus}
-        pending = by[JobStatus.PENDING] - sum(1 for _ in self._ready(pool_id))
+        count = {status: len(rows.by_status[status]) for status in JobStatus}
+        pending = count[JobStatus.PENDING] - sum(1 for _ in self._ready(pool_id))
         since = [job.not_before or job.created_at for job in ready]
         return JobCounts(
             ready=len(ready),
             delayed=min(pending, most),
-            claimed=min(by[JobStatus.CLAIMED], most),
-            done=by[JobStatus.DONE],
-            poisoned=by[JobStatus.POISONED],
-            cancelled=by[JobStatus.CANCELLED],
+            claimed=min(count[JobStatus.CLAIMED], most),
+            done=count[JobStatus.DONE],
+            poisoned=count[JobStatus.POISONED],
+            cancelled=count[JobStatus.CANCELLED],
             oldest_ready=min((at for at in since if at is not None), default=None),
         )
 
     @operation
     def ahead(self, job: Job, most: int = 10_000) -> int:
         rows = self._rows(job.pool_id)
-        mine = (-job.priority, rows.numbers[self._get(job.job_id).job_id])
-        before = (each for each in self._ready(job.pool_id) if (-each.priority, rows.numbers[each.job_id]) < mine)
+        position = (-job.priority, rows.numbers[self._get(job.job_id).job_id])
+        before = (each for each in self._ready(job.pool_id) if (-each.priority, rows.numbers[each.job_id]) < position)
         return sum(1 for _ in islice(before, most))
 
     @operation
@@ -154,11 +154,11 @@ class MemoryJobs(MemoryTable):
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         rows = self._rows(pool_id)
         if job_ids is None:
-            wanted = sorted(rows.of(JobStatus.POISONED), key=lambda job: rows.numbers[job.job_id])
+            jobs = sorted(rows.of(JobStatus.POISONED), key=lambda job: rows.numbers[job.job_id])
         else:
             named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
-            wanted = [job for job in named if job and job.status in _REQUEUED]
-        return [job.job_id for job in wanted if self._requeue(rows, job)]
+            jobs = [job for job in named if job and job.status in _REQUEUED]
+        return [job.job_id for job in jobs if self._requeue(rows, job)]
 
     @operation
     def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
@@ -223,7 +223,7 @@ class MemoryJobs(MemoryTable):
         was_tried = job.failures or job.crashes or job.suspicions
         if job.unique_key is not None:
             rows.keys[job.unique_key] = job.job_id
-        again = replace(
+        requeued = replace(
             job,
             status=JobStatus.PENDING,
             failures=0,
@@ -233,6 +233,6 @@ class MemoryJobs(MemoryTable):
             finished_at=None,
             not_before=now if was_tried else max(job.not_before or now, now),
         )
-        rows.keep(again, now)
-        self.state.news.tell(job.pool_id)
+        rows.keep(requeued, now)
+        self.state.subscribers.notify(job.pool_id)
         return True

@@ -15,7 +15,7 @@ class MemoryLogs(MemoryTable):
     def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None:
         rows = self.state.rows(pool_id)
         now = self.state.now()
-        kept = [
+        lines = [
             Log(
                 pool_id=pool_id,
                 log_id=number,
@@ -28,8 +28,8 @@ class MemoryLogs(MemoryTable):
             )
             for number, entry in enumerate(entries, start=self.state.last_log + 1)
         ]
-        rows.logs.extend(kept)
-        self.state.last_log += len(kept)
+        rows.logs.extend(lines)
+        self.state.last_log += len(lines)
 
     @operation
     def list(
@@ -51,5 +51,5 @@ class MemoryLogs(MemoryTable):
 
 
 def _rank(level: str) -> int:
-    """How grave a level is; one we do not know counts as the least."""
+    """The severity of a level; an unknown level counts as the lowest."""
     return _LEVELS.index(level.upper()) if level.upper() in _LEVELS else 0

@@ -1,4 +1,4 @@
-"""Workers as they see themselves, in memory."""
+"""The worker registry for workers, in memory."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -33,10 +33,10 @@ class MemoryMembership(MemoryTable):
     @operation
     def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         row = self.state.own(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
-        after = _beaten(row, heartbeat, self.state.now())
+        after = _after_heartbeat(row, heartbeat, self.state.now())
         if heartbeat.sample is not None:
             keep_sample(self.state, row, heartbeat.sample)
-        return self._orders(keep(self.state, after), heartbeat.read_to)
+        return self._reply(keep(self.state, after), heartbeat.read_to)
 
     @operation
     def move(
@@ -54,15 +54,15 @@ class MemoryMembership(MemoryTable):
             return row
         return move(self.state, self.state.own(pool_id, worker_id, instance), to, reason, change or NOTHING_ELSE)
 
-    def _orders(self, worker: Worker, read_to: int) -> HeartbeatReply:
+    def _reply(self, worker: Worker, read_to: int) -> HeartbeatReply:
         rows = self.state.rows(worker.pool_id)
         controller = self.state.leases.get(worker.pool_id)
-        news = [event for event in following(rows, read_to, len(rows.events)) if event.is_for(worker.worker_id, worker.slot)]
-        more = len(news) > BATCH
+        events = [event for event in following(rows, read_to, len(rows.events)) if event.is_for(worker.worker_id, worker.slot)]
+        more = len(events) > BATCH
         return HeartbeatReply(
             now=self.state.now(),
-            events=news[:BATCH],
-            read_to=news[BATCH - 1].sequence_id if more else max(read_to, rows.last_event),
+            events=events[:BATCH],
+            read_to=events[BATCH - 1].sequence_id if more else max(read_to, rows.last_event),
             more=more,
             status=worker.status,
             target=worker.target,
@@ -95,7 +95,7 @@ def _joined(row: Worker, joining: Joining, now: datetime) -> Worker:
     )
 
 
-def _beaten(row: Worker, heartbeat: Heartbeat, now: datetime) -> Worker:
+def _after_heartbeat(row: Worker, heartbeat: Heartbeat, now: datetime) -> Worker:
     return replace(
         row,
         heartbeat_at=now,

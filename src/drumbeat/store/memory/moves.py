@@ -1,4 +1,4 @@
-"""How a worker's row moves, and the event that tells of it."""
+"""Moving a worker to another status, with the event that records it."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -13,16 +13,16 @@ NOTHING_ELSE = WorkerChange()
 
 
 def move(state: MemoryState, worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange = NOTHING_ELSE) -> Worker:
-    """Move a worker and tell of it. Raises IllegalMove."""
+    """Move a worker and append the event. Raises IllegalMove."""
     check_move(worker.worker_id, worker.status, to)
     after = _moved(worker, to, change, state.now())
     return keep(state, after, moved_event(after, worker.status, reason, change))
 
 
-def keep(state: MemoryState, worker: Worker, *told: NewEvent) -> Worker:
-    """Write a worker's row, with the events that tell of it."""
+def keep(state: MemoryState, worker: Worker, *events: NewEvent) -> Worker:
+    """Write a worker's row and append the events about it."""
     rows = state.rows(worker.pool_id)
-    state.tell(rows, told)
+    state.append_events(rows, events)
     number = worker_number(worker.worker_id)
     if number is not None and number > rows.pool.last_worker:
         rows.pool = replace(rows.pool, last_worker=number)
@@ -31,7 +31,7 @@ def keep(state: MemoryState, worker: Worker, *told: NewEvent) -> Worker:
 
 
 def moved_event(worker: Worker, before: WorkerStatus | None, reason: str, change: WorkerChange = NOTHING_ELSE) -> NewEvent:
-    """What the record says of a worker that has come to its status from another, or from nothing."""
+    """The event for a worker that moved to its status; ``before`` is None for a new worker."""
     payload: dict[str, Any] = {
         "worker_id": worker.worker_id,
         "worker_group_id": worker.slot,

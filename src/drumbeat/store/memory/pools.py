@@ -49,16 +49,16 @@ class MemoryPools(MemoryTable):
 
 
 def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
-    """A new pool with nothing in it yet. Raises AlreadyExists."""
+    """Create an empty pool. Raises AlreadyExists."""
     if pool.pool_id in state.pools:
-        raise AlreadyExists(f"pool {pool.pool_id} is there already; choose another id, or save it to change it")
+        raise AlreadyExists(f"pool {pool.pool_id} already exists; choose another id, or save it to change it")
     rows = PoolRows(pool=replace(pool, policy=plain(pool.policy), created_at=state.now(), last_worker=-1))
     state.pools[pool.pool_id] = rows
     return rows
 
 
 def drop_pool(state: MemoryState, pool_id: PoolId) -> None:
-    """Remove a pool and all that belongs to it. Raises Refused while it has live workers."""
+    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers."""
     rows = state.pools.get(pool_id)
     live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
     if live:

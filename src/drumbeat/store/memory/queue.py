@@ -1,4 +1,4 @@
-"""Jobs on the move, in memory."""
+"""Pushing, claiming and settling jobs, in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ class MemoryQueue(MemoryTable):
             self._expect_pushable(pool_id, job)
         payloads = [plain_json(job.payload, "payload") for job in jobs]
         ids = [self._add(rows, job, payload) for job, payload in zip(jobs, payloads, strict=True)]
-        self.state.news.tell(pool_id)
+        self.state.subscribers.notify(pool_id)
         return ids
 
     @operation
@@ -37,8 +37,8 @@ class MemoryQueue(MemoryTable):
     def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         if claiming:
             self.state.rows(claiming.pool_id)
-        known = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
-        stale = [verdict.token for verdict in known if not self._settle(holder, verdict)]
+        plain_verdicts = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
+        stale = [verdict.token for verdict in plain_verdicts if not self._settle(holder, verdict)]
         return Settled(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
 
     @operation
@@ -60,17 +60,17 @@ class MemoryQueue(MemoryTable):
     @operation
     def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
         self.state.admit(fence)
-        return self._lose([job for job in self._claimed() if job.holder == holder], lambda job: error)
+        return self._take_back([job for job in self._claimed() if job.holder == holder], lambda job: error)
 
     @operation
     def expire(self, limit: int = 1000) -> Sequence[Job]:
         now = self.state.now()
-        late = [job for job in self._claimed() if job.lease_until is not None and job.lease_until <= now]
-        again = [job for job in late if job.lease_extended][:limit]
-        for job in [job for job in late if not job.lease_extended][:limit]:
+        expired = [job for job in self._claimed() if job.lease_until is not None and job.lease_until <= now]
+        again = [job for job in expired if job.lease_extended][:limit]
+        for job in [job for job in expired if not job.lease_extended][:limit]:
             longer = replace(job, lease_until=now + self._leased(job).lease, lease_extended=True)
             self.state.rows(job.pool_id).jobs.put(longer)
-        return self._lose(again, lambda job: f"the lease of {job.lease_owner} ran out")
+        return self._take_back(again, lambda job: f"the lease of {job.lease_owner} ran out")
 
     @operation
     def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
@@ -89,13 +89,13 @@ class MemoryQueue(MemoryTable):
         with self.state.faults.around():
             due = _next_due(self.state.rows(pool_id), self.state.now())
         left = within if due is None else min(within, due - self.state.now())
-        return await self.state.news.wait(pool_id, self.state.clock, left, due=left < within)
+        return await self.state.subscribers.wait(pool_id, self.state.clock, left, due=left < within)
 
     def _expect_pushable(self, pool_id: PoolId, job: NewJob) -> None:
         refuse_own_form(job)
         owner = self.state.job_pools.get(job.job_id) if job.job_id else None
         if owner not in (None, pool_id):
-            raise AlreadyExists(f"pool {owner} has a job {job.job_id} already; choose another id")
+            raise AlreadyExists(f"job {job.job_id} already exists in pool {owner}; choose another id")
 
     def _add(self, rows: PoolRows, job: NewJob, payload: Any) -> JobId:
         if job.job_id is not None and job.job_id in rows.jobs.jobs:
@@ -109,7 +109,7 @@ class MemoryQueue(MemoryTable):
         self.state.job_pools[job_id] = rows.pool.pool_id
         if job.unique_key is not None:
             rows.jobs.keys[job.unique_key] = job_id
-        rows.jobs.keep(_fresh(rows.pool.pool_id, job_id, job, payload, self.state.now()), self.state.now())
+        rows.jobs.keep(_new_job(rows.pool.pool_id, job_id, job, payload, self.state.now()), self.state.now())
         return job_id
 
     def _claim(self, claiming: Claiming) -> list[Job]:
@@ -123,40 +123,40 @@ class MemoryQueue(MemoryTable):
             if not taken and claiming.alone and claiming.limit > 1:
                 taken = self._take(rows, replace(claiming, limit=1), now)
         if len(taken) < claiming.limit:
-            self.state.news.looked(claiming.pool_id)
+            self.state.subscribers.mark_checked(claiming.pool_id)
         return taken
 
     def _take(self, rows: PoolRows, claiming: Claiming, now: datetime) -> list[Job]:
         taken: list[Job] = []
-        passed: list[Job] = []
+        skipped: list[Job] = []
         for job in rows.jobs.take():
             if _fits(rows.jobs, job, claiming, now):
                 taken.append(_take(rows.jobs, job, claiming, now))
             else:
-                passed.append(job)
+                skipped.append(job)
             if len(taken) >= claiming.limit:
                 break
-        for job in passed:
+        for job in skipped:
             rows.jobs.keep(job, now)
         return taken
 
     def _may_claim(self, rows: PoolRows, claiming: Claiming) -> bool:
-        home = self.state.pools.get(claiming.holder.pool_id)
-        worker = home.workers.get(claiming.holder.worker_id) if home else None
+        holder_pool = self.state.pools.get(claiming.holder.pool_id)
+        worker = holder_pool.workers.get(claiming.holder.worker_id) if holder_pool else None
         paused = rows.pool.paused_until is not None and rows.pool.paused_until > self.state.now()
         leaving = worker is not None and not (worker.is_live and stays(worker))
         return claiming.limit > 0 and not paused and not leaving
 
     def _settle(self, holder: Holder, verdict: JobOutcome) -> bool:
-        """Whether the verdict was heard."""
+        """Apply the verdict; False if this worker no longer holds the job."""
         job = self.state.held(holder, verdict.token)
         if job is None:
             return False
         self._end_attempt(job, settled(job, verdict, self.state.now()), verdict.outcome, verdict.error)
         return True
 
-    def _lose(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
-        """Take jobs back from workers that are lost."""
+    def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
+        """Take back the jobs of lost workers."""
         now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
         after = []
         for job in jobs:
@@ -166,7 +166,7 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """How many jobs had begun on a lost worker: noted with each, since their leases may not run out together."""
+        """How many jobs had begun on a lost worker; stored with each job, since their leases may expire at different times."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:
@@ -176,14 +176,14 @@ class MemoryQueue(MemoryTable):
     def _leased(self, job: Job) -> Leased:
         return self.state.rows(job.pool_id).jobs.leases[job.job_id]
 
-    def _end_attempt(self, job: Job, now_is: Job, outcome: AttemptOutcome, error: str | None) -> Job:
+    def _end_attempt(self, job: Job, after: Job, outcome: AttemptOutcome, error: str | None) -> Job:
         rows = self.state.rows(job.pool_id).jobs
         log = rows.attempts[job.job_id]
         log[-1] = replace(log[-1], ended_at=self.state.now(), outcome=outcome, error=error)
-        rows.keep(now_is, self.state.now())
-        if now_is.status is JobStatus.PENDING or job.group is not None:
-            self.state.news.tell(job.pool_id)
-        return now_is
+        rows.keep(after, self.state.now())
+        if after.status is JobStatus.PENDING or job.group is not None:
+            self.state.subscribers.notify(job.pool_id)
+        return after
 
     def _claimed(self) -> Iterator[Job]:
         for rows in self.state.pools.values():
@@ -191,14 +191,14 @@ class MemoryQueue(MemoryTable):
 
 
 def plain_json(value: Any, what: str) -> Any:
-    """A copy of a value that can be JSON. Raises InvalidInput."""
+    """A copy of a value as plain JSON. Raises InvalidInput if it cannot be JSON."""
     try:
         return plain(value)
     except (TypeError, ValueError, OverflowError) as exc:
         raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
 
 
-def _fresh(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime) -> Job:
+def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime) -> Job:
     due = max(job.run_at or now, now + job.delay)
     return Job(
         job_id=job_id,
@@ -221,7 +221,7 @@ def _fresh(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datet
 
 
 def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
-    """Whether this worker may have the job, and its group one more."""
+    """Whether this worker may claim the job, and its group has room for it."""
     if claiming.types and job.type not in claiming.types:
         return False
     if job.must_run_alone and not (claiming.alone and claiming.limit == 1):
@@ -264,7 +264,7 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
 
 
 def _next_due(rows: PoolRows, now: datetime) -> datetime | None:
-    """When a job comes due, or one that is ready is held up no more."""
+    """When the next job comes due, or a pause or rate limit stops blocking a ready job."""
     paused = rows.pool.paused_until
     freed = paused if paused is not None and paused > now and any(rows.jobs.ready()) else rows.jobs.next_freed(now)
     return min((moment for moment in (rows.jobs.next_due(), freed) if moment is not None), default=None)

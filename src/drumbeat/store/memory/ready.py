@@ -1,4 +1,4 @@
-"""Which jobs of a pool may be claimed, in memory: heaps in the order of claiming and of coming due."""
+"""The jobs of a pool in memory, with one heap of ready jobs in claim order and one of delayed jobs by due time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,29 +10,29 @@ from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """What is known of a claim beside its job."""
+    """Facts about a claim that its job row does not have."""
 
     lease: timedelta
-    begun: int = 0  #: how many jobs had begun on its worker when that was found lost
+    begun: int = 0  #: how many jobs had begun on the worker when it was found lost
 
 
 @dataclass(slots=True, kw_only=True)
 class JobRows:
-    """A pool's jobs, in the order of their pushing, and what is known about them."""
+    """A pool's jobs in the order of pushing, with their attempts, claims and unique keys."""
 
-    jobs: dict[JobId, Job] = field(default_factory=dict)  #: changed by ``put`` only
+    jobs: dict[JobId, Job] = field(default_factory=dict)  #: changed only by ``put`` and ``remove``
     by_status: dict[JobStatus, dict[JobId, None]] = field(default_factory=lambda: {status: {} for status in JobStatus})
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
-    leases: dict[JobId, Leased] = field(default_factory=dict)  #: of the last claim of each
-    claims: dict[str, list[datetime]] = field(default_factory=dict)  #: when jobs of a group with a rate were claimed
-    keys: dict[str, JobId] = field(default_factory=dict)  #: whose unique key it was last
+    leases: dict[JobId, Leased] = field(default_factory=dict)  #: the last claim of each job
+    claims: dict[str, list[datetime]] = field(default_factory=dict)  #: when jobs of a rate-limited group were claimed
+    keys: dict[str, JobId] = field(default_factory=dict)  #: the last job with each unique key
     _ready: list[tuple[int, int, JobId]] = field(default_factory=list)
     _delayed: list[tuple[datetime, int, JobId]] = field(default_factory=list)
-    _listed: set[JobId] = field(default_factory=set)  #: those in ``_ready``
+    _listed: set[JobId] = field(default_factory=set)  #: the jobs in ``_ready``
 
     def keep(self, job: Job, now: datetime) -> None:
-        """The job as it is now; a pending one is queued, now or when its time comes."""
+        """Write a job's row and, if it is pending, queue it as ready or delayed."""
         self.put(job)
         if job.status is not JobStatus.PENDING:
             return
@@ -42,7 +42,7 @@ class JobRows:
             self._list(job)
 
     def put(self, job: Job) -> None:
-        """Write a job's row, and find it by its status."""
+        """Write a job's row and index it by status."""
         before = self.jobs.get(job.job_id)
         if before is not None and before.status is not job.status:
             del self.by_status[before.status][job.job_id]
@@ -50,7 +50,7 @@ class JobRows:
         self.by_status[job.status][job.job_id] = None
 
     def of(self, status: JobStatus) -> Iterator[Job]:
-        """The jobs of a status, in no order."""
+        """The jobs with this status, unordered."""
         return (self.jobs[job_id] for job_id in self.by_status[status])
 
     def remove(self, job_id: JobId) -> None:
@@ -60,7 +60,7 @@ class JobRows:
         self.leases.pop(job_id, None)
 
     def promote(self, now: datetime) -> None:
-        """Queue those whose time has come."""
+        """Move delayed jobs that are due to the ready ones."""
         while self._delayed and self._delayed[0][0] <= now:
             due, _, job_id = heappop(self._delayed)
             job = self.jobs.get(job_id)
@@ -72,7 +72,7 @@ class JobRows:
         return self._delayed[0][0] if self._delayed else None
 
     def next_freed(self, now: datetime) -> datetime | None:
-        """When a ready job may be had that its group's rate holds up."""
+        """When the first ready job that its group's rate limit blocks becomes claimable."""
         frees = [
             min(at for at in self.claims[job.group] if at > now - job.group_rate.per) + job.group_rate.per
             for job in self.ready()
@@ -83,7 +83,7 @@ class JobRows:
         return min(frees, default=None)
 
     def take(self) -> Iterator[Job]:
-        """Ready jobs in the order of claiming; each is off the queue until it is kept again."""
+        """Ready jobs in claim order; each is removed from the queue until ``keep`` adds it again."""
         while self._ready:
             _, _, job_id = heappop(self._ready)
             self._listed.discard(job_id)
@@ -92,7 +92,7 @@ class JobRows:
                 yield job
 
     def ready(self) -> Iterator[Job]:
-        """Ready jobs, in no order; they stay."""
+        """Ready jobs, unordered; they stay queued."""
         for job_id in self._listed:
             job = self.jobs.get(job_id)
             if job and job.status is JobStatus.PENDING:
@@ -105,7 +105,7 @@ class JobRows:
         return sum(at > now - rate.per for at in self.claims.get(group, ()))
 
     def has_room(self, job: Job, running: int, now: datetime, more: int = 1) -> bool:
-        """Whether its group, of which so many run, may have so many jobs more, by this one's limits."""
+        """Whether the job's group, with ``running`` claimed jobs, may have ``more`` by this job's limit and rate."""
         if job.group is None:
             return True
         if job.group_limit is not None and running + more > job.group_limit:

@@ -20,7 +20,7 @@ class MemoryRuns(MemoryTable):
     @operation
     def create(self, run: Run, pool: PoolRow) -> Run:
         if PoolId(run.run_id) in self.state.pools:
-            raise AlreadyExists(f"run {run.run_id}, or a pool of that id, is there already; choose another id")
+            raise AlreadyExists(f"run {run.run_id}, or a pool with that id, already exists; choose another id")
         now = self.state.now()
         made = replace(
             run,
@@ -73,7 +73,7 @@ class MemoryRuns(MemoryTable):
         if change.status is not None and change.status is not row.status:
             check_run_move(run.run_id, row.status, change.status)
         after = _changed(row, change, self.state.now())
-        self.state.tell(rows, events)
+        self.state.append_events(rows, events)
         rows.run = after
         return after
 
@@ -110,12 +110,12 @@ def _changed(row: Run, change: RunChange, now: datetime) -> Run:
         controller_state=row.controller_state if change.controller_state is None else plain(change.controller_state),
         custom_metrics=row.custom_metrics if change.custom_metrics is None else plain(change.custom_metrics),
         updated_at=now,
-        started_at=_stamped(row.started_at, now, wanted=change.started),
-        warmup_started_at=_stamped(row.warmup_started_at, now, wanted=change.warmup_started),
-        warmup_ended_at=_stamped(row.warmup_ended_at, now, wanted=change.warmup_ended),
-        ended_at=_stamped(row.ended_at, now, wanted=change.ended),
+        started_at=_stamped(row.started_at, now, requested=change.started),
+        warmup_started_at=_stamped(row.warmup_started_at, now, requested=change.warmup_started),
+        warmup_ended_at=_stamped(row.warmup_ended_at, now, requested=change.warmup_ended),
+        ended_at=_stamped(row.ended_at, now, requested=change.ended),
     )
 
 
-def _stamped(stamp: datetime | None, now: datetime, *, wanted: bool) -> datetime | None:
-    return now if wanted and stamp is None else stamp
+def _stamped(stamp: datetime | None, now: datetime, *, requested: bool) -> datetime | None:
+    return now if requested and stamp is None else stamp

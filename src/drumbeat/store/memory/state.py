@@ -1,4 +1,4 @@
-"""All that a memory store knows, and the rules its tables share."""
+"""The data of a memory store, and the checks that its tables share."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ from drumbeat.store.memory.subscribers import Subscribers
 
 
 def plain(value: Any) -> Any:
-    """A copy of a value as JSON would bring it back, so that no caller's later change reaches the store."""
+    """A copy of a value after a round trip through JSON, so that the caller's later changes do not reach the store."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactSample:
-    """A sample without its histogram, and that histogram's compact bytes."""
+    """A sample with its histogram as compact bytes."""
 
     row: StoredSample
     latency: bytes
@@ -42,14 +42,14 @@ class CompactSample:
 
 @dataclass(slots=True, kw_only=True)
 class PoolRows:
-    """A pool and everything that goes with it when it is deleted."""
+    """A pool and everything that is deleted with it."""
 
     pool: PoolRow
     run: Run | None = None
     workers: dict[WorkerId, Worker] = field(default_factory=dict)
     live: dict[WorkerId, None] = field(default_factory=dict)
-    unreaped: dict[WorkerId, None] = field(default_factory=dict)  #: ended ones that are not known to be gone
-    ended: dict[WorkerId, None] = field(default_factory=dict)  #: in the order of their end
+    unreaped: dict[WorkerId, None] = field(default_factory=dict)  #: ended workers that are not reaped
+    ended: dict[WorkerId, None] = field(default_factory=dict)  #: in the order in which they ended
     events: list[Event] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     samples: dict[tuple[WorkerId, int], CompactSample] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class PoolRows:
     last_beat: int = 0
 
     def keep_worker(self, worker: Worker) -> None:
-        """Write a worker's row, and where it is found."""
+        """Write a worker's row and its indexes."""
         name = worker.worker_id
         self.workers[name] = worker
         if worker.is_live:
@@ -83,7 +83,7 @@ class PoolRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLease:
-    """The last holder of a lease, and whether it let go."""
+    """A lease with its last holder, and whether it was released."""
 
     lease: Lease
     released: bool = False
@@ -91,7 +91,7 @@ class StoredLease:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryState:
-    """Every row. Leases are apart from pools, for they outlive them: an epoch is never used twice. So do templates."""
+    """Every row. Leases are not part of their pool: they outlive it, since an epoch is never used twice."""
 
     clock: Clock
     faults: Faults = field(default_factory=Faults)
@@ -101,8 +101,8 @@ class MemoryState:
     connections: dict[str, StoredConnection] = field(default_factory=dict)
     answers: dict[str, StoredAnswer] = field(default_factory=dict)
     notes: dict[str, Note] = field(default_factory=dict)
-    job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: ids of jobs are the whole store's
-    news: Subscribers = field(default_factory=Subscribers)
+    job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: job ids are unique in the whole store
+    subscribers: Subscribers = field(default_factory=Subscribers)
     last_log: int = 0
     last_job: int = 0
 
@@ -110,14 +110,14 @@ class MemoryState:
         return self.clock.now()
 
     def rows(self, pool_id: PoolId) -> PoolRows:
-        """What belongs to a pool. Raises NotFound."""
+        """A pool's rows. Raises NotFound."""
         try:
             return self.pools[pool_id]
         except KeyError:
             raise NotFound(f"no pool {pool_id}; create it first, or list the pools there are") from None
 
     def run_rows(self, run_id: RunId) -> tuple[PoolRows, Run]:
-        """A run, and what belongs to its pool. Raises NotFound."""
+        """A run and the rows of its pool. Raises NotFound."""
         rows = self.pools.get(PoolId(run_id))
         if rows is None or rows.run is None:
             raise NotFound(f"no run {run_id}; create it first, or list the runs there are")
@@ -131,7 +131,7 @@ class MemoryState:
         return rows.workers[worker_id]
 
     def own(self, pool_id: PoolId, worker_id: WorkerId, instance: str) -> Worker:
-        """The row that ``instance`` may write, being the process that joined, while it is live. Raises WorkerGone."""
+        """The live worker that the process ``instance`` joined as and may write. Raises WorkerGone."""
         rows = self.pools.get(pool_id)
         worker = rows.workers.get(worker_id) if rows else None
         if worker is None:
@@ -147,27 +147,27 @@ class MemoryState:
         return rows.jobs.jobs.get(job_id) if rows else None
 
     def held(self, holder: Holder, token: Token) -> Job | None:
-        """The job, if this token is its present claim and this worker's."""
+        """The job, if this worker holds it under this token; else None."""
         job = self.find_job(token.job_id)
         if job is None or job.status is not JobStatus.CLAIMED:
             return None
         return job if (job.holder, job.lease_epoch) == (holder, token.epoch) else None
 
     def admit(self, fence: Fence | None) -> None:
-        """Raise Fenced unless the fence's lease is still its own."""
+        """Raise Fenced if the fence's lease was released or taken since."""
         if fence is None:
             return
-        kept = self.leases.get(fence.name)
-        if kept is None:
-            raise Fenced(f"no lease {fence.name}, expected one of epoch {fence.epoch}; acquire it and look again")
-        if kept.released or kept.lease.epoch != fence.epoch:
-            how = "was released" if kept.released else f"is held by {kept.lease.owner} under epoch {kept.lease.epoch}"
-            raise Fenced(f"lease {fence.name} {how}, expected epoch {fence.epoch}; acquire it and look again")
+        stored = self.leases.get(fence.name)
+        if stored is None:
+            raise Fenced(f"no lease {fence.name}, expected one of epoch {fence.epoch}; acquire it and try again")
+        if stored.released or stored.lease.epoch != fence.epoch:
+            how = "was released" if stored.released else f"is held by {stored.lease.owner} under epoch {stored.lease.epoch}"
+            raise Fenced(f"lease {fence.name} {how}, expected epoch {fence.epoch}; acquire it and try again")
 
-    def tell(self, rows: PoolRows, events: Sequence[NewEvent]) -> list[Event]:
-        """Number events and keep them: all, or none if one cannot be JSON."""
+    def append_events(self, rows: PoolRows, events: Sequence[NewEvent]) -> list[Event]:
+        """Number events and store them: all, or none if one cannot be JSON."""
         now = self.now()
-        told = [
+        appended = [
             Event(
                 pool_id=rows.pool.pool_id,
                 sequence_id=number,
@@ -180,30 +180,30 @@ class MemoryState:
             )
             for number, event in enumerate(events, start=rows.last_event + 1)
         ]
-        rows.events.extend(told)
-        rows.last_event += len(told)
-        return told
+        rows.events.extend(appended)
+        rows.last_event += len(appended)
+        return appended
 
 
 def closed(worker: Worker) -> str:
-    """Why the process of an ended worker may not write."""
+    """The error for a process whose worker has ended."""
     because = f" ({worker.error})" if worker.error else ""
     return f"worker {worker.worker_id} of pool {worker.pool_id} is closed as {worker.status}{because}; end this process"
 
 
 def another_holds(worker: Worker) -> str:
-    """Why a process that is not the one that joined may not write."""
+    """The error for a process that is not the one that joined."""
     if worker.instance is None:
         return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; join before writing"
     state = "" if worker.is_live else f", and is closed as {worker.status}"
     return (
-        f"worker {worker.worker_id} of pool {worker.pool_id}: another process joined under the name "
+        f"worker {worker.worker_id} of pool {worker.pool_id}: another process joined under this id "
         f"({worker.host}, pid {worker.pid}){state}; end this process"
     )
 
 
 class MemoryTable:
-    """Some of a store's operations over the state they all share."""
+    """A group of store operations on the shared state."""
 
     def __init__(self, state: MemoryState) -> None:
         self.state = state
@@ -215,7 +215,7 @@ _R = TypeVar("_R")
 
 
 def operation(step: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]:
-    """Make an operation of a step that never awaits, and which nothing can therefore come between."""
+    """Make an async operation from a function that never awaits, and so cannot be interrupted."""
 
     @wraps(step)
     async def operate(table: _T, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

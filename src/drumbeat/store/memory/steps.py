@@ -12,8 +12,8 @@ class MemorySteps(MemoryTable):
     @operation
     def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
         self.state.admit(fence)
-        kept = [(self.state.run_rows(step.run_id)[0], step) for step in steps]
-        for rows, step in kept:
+        targets = [(self.state.run_rows(step.run_id)[0], step) for step in steps]
+        for rows, step in targets:
             rows.steps[step.type, step.n] = step
 
     @operation

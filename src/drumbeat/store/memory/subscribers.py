@@ -1,4 +1,4 @@
-"""Who waits for work, in memory, and how they hear of it."""
+"""Wakes workers that wait for jobs, in memory."""
 
 import asyncio
 from collections import Counter
@@ -11,40 +11,40 @@ from drumbeat.core.pool import PoolId
 
 @dataclass(slots=True, kw_only=True)
 class Subscribers:
-    """A count of news per pool, and up to which a claim has looked in vain: whatever came later is worth a look."""
+    """Counts notifications per pool, and those before the last claim that found too few jobs: later ones are worth a claim."""
 
-    told: Counter[PoolId] = field(default_factory=Counter)
-    seen: Counter[PoolId] = field(default_factory=Counter)
+    notified: Counter[PoolId] = field(default_factory=Counter)
+    checked: Counter[PoolId] = field(default_factory=Counter)
     waiting: dict[PoolId, set[asyncio.Future[bool]]] = field(default_factory=dict)
 
-    def tell(self, pool_id: PoolId) -> None:
-        self.told[pool_id] += 1
+    def notify(self, pool_id: PoolId) -> None:
+        self.notified[pool_id] += 1
         for waiter in self.waiting.pop(pool_id, ()):
             waiter.get_loop().call_soon_threadsafe(_answer, waiter, True)
 
-    def looked(self, pool_id: PoolId) -> None:
-        """A claim found no more."""
-        self.seen[pool_id] = self.told[pool_id]
+    def mark_checked(self, pool_id: PoolId) -> None:
+        """Note that a claim found no more jobs."""
+        self.checked[pool_id] = self.notified[pool_id]
 
     async def wait(self, pool_id: PoolId, clock: Clock, within: timedelta, *, due: bool) -> bool:
-        """Wait for news, at most so long; ``due``: the end of it is news too."""
-        if self.told[pool_id] != self.seen[pool_id]:
-            self.looked(pool_id)
+        """Wait for a notification, at most this long. Returns True if one came, or ``due`` after a timeout."""
+        if self.notified[pool_id] != self.checked[pool_id]:
+            self.mark_checked(pool_id)
             return True
-        heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.waiting.setdefault(pool_id, set()).add(heard)
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.waiting.setdefault(pool_id, set()).add(waiter)
         async with asyncio.TaskGroup() as group:
-            limit = group.create_task(_answer_later(clock, within, heard, due))
+            limit = group.create_task(_answer_later(clock, within, waiter, due))
             try:
-                return await heard
+                return await waiter
             finally:
                 limit.cancel()
-                self.waiting.get(pool_id, set()).discard(heard)
+                self.waiting.get(pool_id, set()).discard(waiter)
 
 
-async def _answer_later(clock: Clock, within: timedelta, heard: asyncio.Future[bool], due: bool) -> None:
+async def _answer_later(clock: Clock, within: timedelta, waiter: asyncio.Future[bool], due: bool) -> None:
     await clock.sleep(within)
-    _answer(heard, due)
+    _answer(waiter, due)
 
 
 def _answer(waiter: asyncio.Future[bool], answer: bool) -> None:

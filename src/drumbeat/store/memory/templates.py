@@ -12,7 +12,7 @@ class MemoryTemplates(MemoryTable):
     @operation
     def create(self, template: Template) -> Template:
         if template.template_id in self.state.templates:
-            raise AlreadyExists(f"template {template.template_id} is there already; save it to change it")
+            raise AlreadyExists(f"template {template.template_id} already exists; save it to change it")
         self._check_name(template)
         now = self.state.now()
         made = replace(
@@ -72,7 +72,7 @@ class MemoryTemplates(MemoryTable):
 
     def _check_name(self, template: Template) -> None:
         if any(one.name == template.name and one.template_id != template.template_id for one in self._all()):
-            raise AlreadyExists(f"there is a template named {template.name!r} already; choose another name")
+            raise AlreadyExists(f"a template named {template.name!r} already exists; choose another name")
 
     def _put(self, row: Template) -> Template:
         self.state.templates[row.template_id] = row

@@ -37,8 +37,8 @@ class MemoryUpkeep(MemoryTable):
         )
 
     async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
-        gone = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
-        return {**{str(what): rows for what, rows in gone.items()}, "leases": await self._prune_leases(older_than)}
+        deleted = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
+        return {**{str(what): rows for what, rows in deleted.items()}, "leases": await self._prune_leases(older_than)}
 
     @operation
     def give_back(self) -> bool:
@@ -46,7 +46,7 @@ class MemoryUpkeep(MemoryTable):
 
     @operation
     def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        """There is nobody to wait for: all at once."""
+        """Deletes all rows at once, since no other process waits."""
         rows, before = self.state.pools.get(pool_id), self.state.now() - older_than
         if rows is None:
             return Pruned(rows=0, more=False)
@@ -64,9 +64,9 @@ class MemoryUpkeep(MemoryTable):
     def _prune_leases(self, older_than: timedelta) -> int:
         had, before = self.state.leases, self.state.now() - older_than
         self.state.leases = {
-            name: kept
-            for name, kept in had.items()
-            if "/" not in name or name in self.state.pools or kept.lease.expires_at >= before
+            name: stored
+            for name, stored in had.items()
+            if "/" not in name or name in self.state.pools or stored.lease.expires_at >= before
         }
         return len(had) - len(self.state.leases)
 
@@ -88,15 +88,15 @@ class MemoryUpkeep(MemoryTable):
 def _prune(rows: PoolRows, what: Prunable, before: datetime, billed: datetime) -> None:
     match what:
         case Prunable.SAMPLES:
-            rows.samples = {key: kept for key, kept in rows.samples.items() if kept.row.at >= before}
+            rows.samples = {key: sample for key, sample in rows.samples.items() if sample.row.at >= before}
         case Prunable.LOGS:
             rows.logs = [log for log in rows.logs if log.at >= before]
         case Prunable.BEATS:
-            last_seen = next((beat.n for beat in reversed(rows.beats) if beat.view is not None), None)
-            rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n in (rows.last_beat, last_seen)]
+            last_with_view = next((beat.n for beat in reversed(rows.beats) if beat.view is not None), None)
+            rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n in (rows.last_beat, last_with_view)]
         case Prunable.WORKERS:
             for worker in [rows.workers[name] for name in rows.ended]:
-                if not _stays(rows, worker, before, billed):
+                if not _is_retained(rows, worker, before, billed):
                     rows.drop_worker(worker.worker_id)
         case Prunable.EVENTS if rows.run and rows.run.status in RUN_ENDED:
             rows.events = [event for event in rows.events if event.created_at >= before]
@@ -110,7 +110,7 @@ def _prune_jobs(state: MemoryState, rows: PoolRows, status: JobStatus, before: d
     return len(old)
 
 
-def _stays(rows: PoolRows, worker: Worker, before: datetime, billed: datetime) -> bool:
+def _is_retained(rows: PoolRows, worker: Worker, before: datetime, billed: datetime) -> bool:
     if worker.ended_at is None or worker.ended_at >= before:
         return True
     return rows.pool.is_scaled and (worker.reaped_at is None or worker.reaped_at >= billed)

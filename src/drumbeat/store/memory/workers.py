@@ -1,4 +1,4 @@
-"""Workers as a controller sees them, in memory."""
+"""The worker registry for controllers, in memory."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ class MemoryWorkers(MemoryTable):
         for worker in workers:
             key = (worker.pool_id, worker.worker_id)
             if key in made or worker.worker_id in self.state.rows(worker.pool_id).workers:
-                raise AlreadyExists(f"worker {worker.worker_id} of pool {worker.pool_id} is there already; choose another name")
+                raise AlreadyExists(f"worker {worker.worker_id} of pool {worker.pool_id} already exists; choose another name")
             made[key] = _new_row(worker, self.state.now())
         for worker in made.values():
             keep(self.state, worker, moved_event(worker, None, "asked for"))
@@ -38,7 +38,7 @@ class MemoryWorkers(MemoryTable):
         rows = self.state.pools.get(pool_id)
         names = (rows.live if live else rows.workers) if rows else ()
         found = (rows.workers[name] for name in names) if rows else ()
-        return sorted((each for each in found if not _is_forgotten(each, gone_since)), key=lambda worker: worker.slot)
+        return sorted((each for each in found if not _is_gone(each, gone_since)), key=lambda worker: worker.slot)
 
     @operation
     def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
@@ -80,11 +80,11 @@ class MemoryWorkers(MemoryTable):
         self.state.admit(fence)
         rows = self.state.rows(pool_id)
         _expect_live(rows, targets)
-        told = self.state.tell(rows, [set_worker_target(worker_id, target) for worker_id, target in targets.items()])
-        for event, (worker_id, target) in zip(told, targets.items(), strict=True):
+        events = self.state.append_events(rows, [set_worker_target(worker_id, target) for worker_id, target in targets.items()])
+        for event, (worker_id, target) in zip(events, targets.items(), strict=True):
             row = rows.workers[worker_id]
             rows.keep_worker(replace(row, target=target.connections, target_seq=event.sequence_id))
-        return told
+        return events
 
     @operation
     def ask_to_drain(
@@ -102,7 +102,7 @@ class MemoryWorkers(MemoryTable):
         for worker in asked:
             keep(self.state, replace(worker, drain_deadline=deadline), stop(reason, within, worker.worker_id))
         if asked:
-            self.state.news.tell(pool_id)
+            self.state.subscribers.notify(pool_id)
         return [worker.worker_id for worker in asked]
 
     @operation
@@ -118,17 +118,17 @@ class MemoryWorkers(MemoryTable):
         self.state.admit(fence)
         row = self.state.worker(pool_id, worker_id)
         if row.is_live:
-            raise StaleWrite(f"worker {worker_id}: expected an ended one, got {row.status}; move it to its end first")
+            raise StaleWrite(f"worker {worker_id}: expected an ended worker, got {row.status}; end it first")
         keep(self.state, replace(row, reaped_at=row.reaped_at or self.state.now()))
 
     def _undrained(self, pool_id: PoolId, workers: Sequence[WorkerId]) -> Sequence[Worker]:
-        """Those of the named workers, each once, that are live and have not been asked."""
+        """The given workers, each once, that are live and were not asked to drain yet."""
         rows = self.state.pools.get(pool_id)
         known = [rows.workers[name] for name in dict.fromkeys(workers) if name in rows.workers] if rows else []
         return [worker for worker in known if worker.is_live and worker.drain_deadline is None]
 
 
-def _is_forgotten(worker: Worker, gone_since: datetime | None) -> bool:
+def _is_gone(worker: Worker, gone_since: datetime | None) -> bool:
     return gone_since is not None and worker.reaped_at is not None and worker.reaped_at < gone_since
 
 
@@ -150,5 +150,5 @@ def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, WorkerTarget]) -> No
     for worker_id in targets:
         row = rows.workers.get(worker_id)
         if row is None or not row.is_live:
-            got = f"one that is {row.status}" if row else "no such worker"
-            raise NotFound(f"worker {worker_id} of pool {rows.pool.pool_id}: expected a live one, got {got}; no target was set")
+            got = row.status if row else "no such worker"
+            raise NotFound(f"worker {worker_id} of pool {rows.pool.pool_id}: expected it live, got {got}; no target was set")

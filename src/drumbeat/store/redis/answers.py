@@ -1,4 +1,4 @@
-"""Answers that are given once, in Redis."""
+"""Stored answers to idempotent HTTP requests, in Redis."""
 
 from datetime import timedelta
 
@@ -12,12 +12,12 @@ class RedisAnswers:
         self._database = database
 
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
-        kept = await self._database.run("answer_hold", key, fingerprint, to_us(within))
-        if kept is None:
+        row = await self._database.run("answer_hold", key, fingerprint, to_us(within))
+        if row is None:
             return None
-        other, expires_at, status, body, location = kept
+        stored, expires_at, status, body, location = row
         answer = None if status is None else RequestAnswer(status=int(status), body=body.decode(), location=_text(location))
-        return StoredAnswer(key=key, fingerprint=other.decode(), expires_at=instant(int(expires_at)), answer=answer)
+        return StoredAnswer(key=key, fingerprint=stored.decode(), expires_at=instant(int(expires_at)), answer=answer)
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
         await self._database.run("answer_give", key, answer.status, answer.body, answer.location, to_us(kept_for))

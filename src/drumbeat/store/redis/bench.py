@@ -1,4 +1,4 @@
-"""What Redis does not keep: benchmarks, whose tables are large and are asked questions."""
+"""Stand-in for the benchmark tables, which Redis does not have: they are large and need SQL queries."""
 
 from typing import Any, NoReturn
 
@@ -6,7 +6,7 @@ from drumbeat.core.errors import Refused
 
 
 class NoBenchmarks:
-    """In place of runs, results, steps, executions, templates and connections: refuses every word."""
+    """Stands in for runs, results, steps, executions, templates and connections. Every method raises Refused."""
 
     async def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise Refused("Redis keeps no benchmarks; use a SQLite or PostgreSQL store for runs, templates and connections")

@@ -1,4 +1,4 @@
-"""One Redis: how it is reached, its scripts, and its errors in our words."""
+"""The connection to one Redis server: runs the Lua scripts and translates server errors into Drumbeat's."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ from drumbeat.store.redis.wire import ServerSaidNo, Wire, Word
 
 Argument = Word | None
 
-NOTHING = b"\0"  #: how None travels to a script
+NOTHING = b"\0"  #: stands for None in a script's arguments
 _REFUSALS: Mapping[bytes, type[DrumbeatError]] = {
     kind.__name__.encode(): kind
     for kind in (AlreadyExists, Fenced, IllegalMove, InvalidInput, NotFound, Refused, StaleWrite, WorkerGone)
@@ -40,11 +40,11 @@ _CREDENTIALS = (
     "AUTH",
     "ERR invalid password",
     "invalid password",
-)  #: the driver leaves ERR out
+)  #: how the server's credential errors begin; the driver drops the prefix ERR
 
 
 class RedisDatabase:
-    """The keys under one prefix of one Redis."""
+    """All keys with one prefix on one Redis server."""
 
     traits = StoreTraits(name="redis", durable=True, shared=True, networked=True, keeps_runs=False)
 
@@ -66,7 +66,7 @@ class RedisDatabase:
         self._open = False
         self._connecting = asyncio.Lock()
         self._wire: Wire | None = None
-        self._waiting: list[Wire] = []  #: connections that nobody blocks on just now
+        self._waiting: list[Wire] = []  #: idle connections for blocking commands
         self.scripts = load_scripts()
 
     @property
@@ -75,7 +75,7 @@ class RedisDatabase:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path} (prefix {self._name})"
 
     def key(self, name: str) -> bytes:
-        """The whole name of one of our keys."""
+        """The full name of a key, with the prefix."""
         return self._prefix + name.encode()
 
     async def open(self) -> None:
@@ -93,7 +93,7 @@ class RedisDatabase:
             wire.close()
 
     async def run(self, name: str, *arguments: Argument) -> Any:
-        """What a script answers. Raises what it refused with."""
+        """Run a script and return its answer. Raises the error that the script refused with."""
         script = self.scripts[name]
         words = [NOTHING if argument is None else argument for argument in arguments]
         try:
@@ -107,25 +107,25 @@ class RedisDatabase:
         raise _REFUSALS[answer[1]](answer[2].decode())
 
     async def command(self, *words: Word) -> Any:
-        """What the server answers to one command."""
+        """Run one command and return the server's answer."""
         try:
             return await self._ask(words)
         except ServerSaidNo as exc:
             raise self._translated(exc) from exc
 
-    async def hears_news(self, pool_id: str, after: bytes, seconds: float) -> bool:
-        """Whether there are news of a pool later than ``after``: True as soon as there are, False after so long without."""
+    async def wait_for_news(self, pool_id: str, after: bytes, seconds: float) -> bool:
+        """Wait up to ``seconds`` for an entry in the pool's news stream that is newer than ``after``. False on timeout."""
         key = self.key(f"{{{_escaped(pool_id)}}}:news")
         if seconds <= 0:
-            heard = await self.command(b"XREAD", b"STREAMS", key, after)
+            entries = await self.command(b"XREAD", b"STREAMS", key, after)
         else:
-            heard = await self._block([b"XREAD", b"BLOCK", max(1, int(seconds * 1000)), b"STREAMS", key, after], seconds)
-        return heard is not None
+            entries = await self._block([b"XREAD", b"BLOCK", max(1, int(seconds * 1000)), b"STREAMS", key, after], seconds)
+        return entries is not None
 
     async def describe(self) -> str:
         info = await self._info()
-        kept = "appendonly" if info.get("aof_enabled") == "1" else "not appendonly"
-        return f"Redis {info.get('redis_version', 'of unknown version')}, {kept}"
+        persistence = "appendonly" if info.get("aof_enabled") == "1" else "not appendonly"
+        return f"Redis {info.get('redis_version', 'of unknown version')}, {persistence}"
 
     async def examine(self) -> Sequence[str]:
         info = await self._info()
@@ -159,7 +159,7 @@ class RedisDatabase:
             raise InvalidInput(f"Redis cannot keep this value: {exc}") from exc
 
     async def _block(self, words: Sequence[Word], seconds: float) -> Any:
-        """Ask on a connection of its own, which is used again unless whoever waited gave up."""
+        """Run a blocking command on a separate connection, which is reused unless the caller stopped waiting."""
         self._expect_open()
         wire = self._waiting.pop() if self._waiting else await self._connect()
         done = False
@@ -187,15 +187,15 @@ class RedisDatabase:
             raise StoreUnavailable("this store is closed; open it before use")
 
     async def _connect(self) -> Wire:
-        """A connection that the driver has opened and greeted: address, TLS, user, database."""
+        """Open a connection with the Redis driver, which handles the address, TLS, the login and the database number."""
         driver = _driver()
-        known = {} if self._password is None else {"password": self._password}
+        password = {} if self._password is None else {"password": self._password}
         limits = {"socket_timeout": self._connect_timeout, "socket_connect_timeout": self._connect_timeout, "protocol": 2}
-        connection = driver.ConnectionPool.from_url(self._url, retry=_never(), **limits, **known).make_connection()
+        connection = driver.ConnectionPool.from_url(self._url, retry=_no_retry(), **limits, **password).make_connection()
         try:
             await connection.connect()
         except (driver.RedisError, OSError, TimeoutError, ssl.SSLError) as exc:
-            raise self._translated(exc) from None  # a server may repeat the password it was given
+            raise self._translated(exc) from None  # the server's error may contain the password
         return _take_over(connection)
 
     def _translated(self, exc: Exception) -> DrumbeatError:
@@ -217,17 +217,17 @@ class RedisDatabase:
 
 
 def _take_over(connection: Any) -> Wire:
-    """The driver's stream becomes our wire; the driver keeps nothing that it would close or warn about."""
+    """Take the driver's stream as our wire, and detach it so that the driver neither closes it nor warns about it."""
     writer, connection._reader, connection._writer = connection._writer, None, None  # noqa: SLF001
     return Wire(writer.transport, held=writer)
 
 
 def _escaped(pool_id: str) -> str:
-    """A pool's name within its hash tag, as the scripts write it."""
+    """A pool's name as the scripts write it inside a hash tag."""
     return pool_id.translate({ord(mark): f"%{ord(mark):02X}" for mark in "%{}"})
 
 
-def _never() -> Any:
+def _no_retry() -> Any:
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
 

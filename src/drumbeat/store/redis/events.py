@@ -1,4 +1,4 @@
-"""Events, in Redis: one stream for each pool, whose ids are our numbers."""
+"""Events, in Redis: one stream per pool, with the event numbers as stream ids."""
 
 from collections.abc import Sequence
 

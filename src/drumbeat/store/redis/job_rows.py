@@ -1,4 +1,4 @@
-"""Between Redis and jobs: what a pusher said is one JSON document, what the store knows beside it one JSON object."""
+"""Conversion between Redis and jobs: the pushed job is one JSON document, the store's fields are one JSON object beside it."""
 
 import logging
 import re
@@ -20,17 +20,17 @@ from drumbeat.store.redis.rows import at_us, instant, to_us
 
 log = logging.getLogger(__name__)
 
-_NONSENSE = (msgspec.DecodeError, ValueError, OverflowError, InvalidInput)
+_DECODE_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, InvalidInput)
 _NUMBER = re.compile(rb'\{"n":(\d+)')
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-_USUAL = Backoff()
-_MOST_PLAIN = 10_000  #: each is an argument of its script
-_rare = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
-_NOTHING_RARE = _rare(NewJob(payload=None))
+_DEFAULT_BACKOFF = Backoff()
+_MOST_PLAIN = 10_000  #: limit of one plain push, since each job is one script argument
+_extra_options = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
+_NO_EXTRA_OPTIONS = _extra_options(NewJob(payload=None))
 
 
 class _Document(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What never changes about a job; what is usual is left out."""
+    """The part of a job that never changes. Default values are left out."""
 
     payload: Any = None
     type: str = ""
@@ -47,7 +47,7 @@ class _Document(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A job as a script tells it."""
+    """A job as the scripts return it."""
 
     n: int
     doc: _Document
@@ -75,7 +75,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class _Try(msgspec.Struct, frozen=True):
-    """A closed attempt as a script keeps it."""
+    """A closed attempt as the scripts store it."""
 
     n: int
     worker: str
@@ -94,7 +94,7 @@ _read_tries = msgspec.json.Decoder(list[_Try]).decode
 
 
 def as_json(value: Any, what: str) -> str:
-    """JSON as text: the server's MessagePack knows no bytes."""
+    """A value as JSON text, not bytes: Redis' MessagePack does not support bytes. Raises InvalidInput."""
     return _encoded(value, what).decode()
 
 
@@ -129,14 +129,14 @@ def _document(job: NewJob) -> str:
 
 
 def _common(job: NewJob) -> tuple[Any, ...]:
-    """A document's fields behind its payload."""
+    """A document's fields after the payload."""
     backoff, rate = job.backoff, job.group_rate
     return (
         job.type,
         job.priority,
         job.max_attempts,
         job.max_crashes,
-        None if backoff == _USUAL else (to_us(backoff.first), backoff.factor, to_us(backoff.most), backoff.jitter),
+        None if backoff == _DEFAULT_BACKOFF else (to_us(backoff.first), backoff.factor, to_us(backoff.most), backoff.jitter),
         None if job.timeout is None else to_us(job.timeout),
         job.unique_key,
         job.group,
@@ -147,18 +147,18 @@ def _common(job: NewJob) -> tuple[Any, ...]:
 
 
 def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
-    """Whether jobs are alike, are ready at once, and nobody else can be in their place."""
-    return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _rare(jobs.like) == _NOTHING_RARE
+    """Whether the jobs differ only in their payloads and have no id, unique key, delay or special limits."""
+    return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
 def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
-    """Lane, priority and each one's document."""
+    """The lane, the priority, and each job's document."""
     common = _common(jobs.like)
     return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
 
 def _lane(job: NewJob) -> str:
-    """What a worker must have, ask for, or wait for, to be given the job; jobs that are alike in it share a lane."""
+    """The name of the job's lane: its capability, type, group and group limits. Jobs with equal values share a lane."""
     if job.capability is None and job.group is None and not job.type:
         return ""
     rate = (None, None) if job.group_rate is None else (job.group_rate.count, to_us(job.group_rate.per))
@@ -167,7 +167,7 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
-    """Pool, holder, lease, limit, capabilities, types, whether ahead, and whether alone."""
+    """Pool, holder, lease, limit, capabilities, types, whether it prefetches, whether the worker has no other job."""
     return (
         claiming.pool_id,
         holder_word(claiming.holder),
@@ -181,7 +181,7 @@ def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
 
 
 def holder_word(holder: Holder) -> str:
-    """A holder as scripts compare it: always the same text for the same holder."""
+    """A holder as text; the scripts compare these texts, so equal holders give equal texts."""
     return _encode((holder.pool_id, holder.worker_id, holder.instance)).decode()
 
 
@@ -206,29 +206,29 @@ def token_words(tokens: Sequence[Any]) -> bytes:
 
 
 def jobs_of(text: bytes) -> list[Job]:
-    """The jobs of a list. A row that cannot be read is passed over and logged; it stays where it is."""
+    """Decode a list of jobs. An unreadable row is skipped and logged; it stays in the store."""
     try:
         return [_job(row) for row in _read_rows(text)]
-    except _NONSENSE:
-        found = [_legible(each) for each in text[1:-1].split(b",\n")]
+    except _DECODE_ERRORS:
+        found = [_job_or_none(each) for each in text[1:-1].split(b",\n")]
         return [job for job in found if job is not None]
 
 
 def job_of(text: bytes) -> Job:
-    """Raises StoreCorrupt."""
+    """Decode one job. Raises StoreCorrupt if its row cannot be read."""
     try:
         return _job(_read_row(text))
-    except _NONSENSE as exc:
+    except _DECODE_ERRORS as exc:
         raise StoreCorrupt(
             f"{_named(text)} cannot be read: {exc}; set its fields right with redis-cli, or delete its pool"
         ) from exc
 
 
-def _legible(text: bytes) -> Job | None:
+def _job_or_none(text: bytes) -> Job | None:
     try:
         return job_of(text)
     except StoreCorrupt as exc:
-        log.error("a row is passed over: %s", exc)
+        log.error("skipped a job row: %s", exc)
         return None
 
 
@@ -252,7 +252,7 @@ def _job(row: _Row) -> Job:
         suspicions=row.suspicions,
         max_attempts=doc.max_attempts,
         max_crashes=doc.max_crashes,
-        backoff=_USUAL if doc.backoff is None else _backoff(*doc.backoff),
+        backoff=_DEFAULT_BACKOFF if doc.backoff is None else _backoff(*doc.backoff),
         timeout=None if doc.timeout is None else timedelta(microseconds=doc.timeout),
         unique_key=doc.unique_key,
         group=doc.group,
@@ -287,7 +287,7 @@ def _rate(count: int, per: int) -> RateLimit:
 
 
 def _moment(us: int | None) -> datetime | None:
-    """A time no calendar has is the nearest that it does have: it came from a wait beyond all bounds."""
+    """A time from the store, limited to the range of datetime: a very long delay may lie beyond it."""
     if us is None:
         return None
     try:
@@ -297,11 +297,11 @@ def _moment(us: int | None) -> datetime | None:
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
-    """Closed attempts from their list; one that is open, or ended well, from the job's own row."""
+    """A job's attempts: the closed ones from their list, an open or successful last one from the job's row."""
     job = job_of(job_text)
     attempts = [_attempt(job.job_id, each) for each in _read_tries(tries_text)]
-    told = bool(attempts) and attempts[-1].n == job.lease_epoch
-    if told or job.lease_owner is None or job.claimed_at is None:
+    is_listed = bool(attempts) and attempts[-1].n == job.lease_epoch
+    if is_listed or job.lease_owner is None or job.claimed_at is None:
         return attempts
     done = job.status is JobStatus.DONE
     last = Attempt(

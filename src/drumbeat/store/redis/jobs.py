@@ -1,4 +1,4 @@
-"""Jobs to look at and to decide about, in Redis."""
+"""Reading, counting, cancelling, requeueing and pruning jobs, in Redis."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_wo
 from drumbeat.store.redis.rows import moment, to_us
 from drumbeat.store.redis.upkeep import RedisUpkeep
 
-_PAGE = 500  #: how many jobs one script looks at, so that the server is free for others in between
+_PAGE = 500  #: jobs per script call, so that other clients are served in between
 
 
 class RedisJobs:
@@ -44,10 +44,10 @@ class RedisJobs:
         limit: int = 100,
     ) -> Sequence[Job]:
         last: bytes | None = b"" if after is None else await self._number(pool_id, after)
-        wanted = (",".join(statuses), job_type, group, worker_id, None if holder is None else holder_word(holder))
+        filters = (",".join(statuses), job_type, group, worker_id, None if holder is None else holder_word(holder))
         jobs: list[Job] = []
         while last is not None and len(jobs) < limit:
-            text, last = await self._database.run("job_page", pool_id, last, _PAGE, limit - len(jobs), *wanted)
+            text, last = await self._database.run("job_page", pool_id, last, _PAGE, limit - len(jobs), *filters)
             jobs += jobs_of(text)
         return jobs
 
@@ -114,8 +114,8 @@ class RedisJobs:
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         if not isfinite(share):
             raise InvalidInput(f"share: expected a number from 0 to 1, got {share}")
-        said = (holder_word(holder), token.job_id, token.epoch, float(share), note)
-        return bool(await self._database.run("job_progress", *said))
+        words = (holder_word(holder), token.job_id, token.epoch, float(share), note)
+        return bool(await self._database.run("job_progress", *words))
 
     async def prune(
         self,

@@ -1,4 +1,4 @@
-"""Workers as they see themselves, in Redis."""
+"""What workers write about themselves (join, heartbeat, move), in Redis."""
 
 from typing import Any
 
@@ -36,8 +36,8 @@ class RedisMembership:
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         who = (heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
-        words = (heartbeat.read_to, BATCH, _FACTS, KEPT, *_said(heartbeat), *sample_words(heartbeat.sample))
-        return _orders(heartbeat.pool_id, *await self._database.run("member_beat", *who, *words))
+        words = (heartbeat.read_to, BATCH, _FACTS, KEPT, *_report_words(heartbeat), *sample_words(heartbeat.sample))
+        return _reply(heartbeat.pool_id, *await self._database.run("member_beat", *who, *words))
 
     async def move(
         self,
@@ -48,7 +48,7 @@ class RedisMembership:
         reason: str,
         change: WorkerChange | None = None,
     ) -> Worker:
-        allowed = f",{','.join(status for status, ways in MOVES.items() if to in ways)},"
+        allowed = f",{','.join(status for status, targets in MOVES.items() if to in targets)},"
         words = (pool_id, worker_id, instance, str(to), allowed, reason, *change_words(change))
         try:
             return worker_of(pool_id, await self._database.run("member_move", *words))
@@ -57,7 +57,7 @@ class RedisMembership:
             raise
 
 
-def _said(heartbeat: Heartbeat) -> tuple[Argument, ...]:
+def _report_words(heartbeat: Heartbeat) -> tuple[Argument, ...]:
     return (
         heartbeat.phase,
         heartbeat.applied_target,
@@ -71,7 +71,7 @@ def _said(heartbeat: Heartbeat) -> tuple[Argument, ...]:
     )
 
 
-def _orders(
+def _reply(
     pool_id: PoolId,
     now: bytes,
     status: bytes,

@@ -1,4 +1,4 @@
-"""Notes, in Redis: one hash of them all."""
+"""Notes, in Redis: all in one hash."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs on the move, in Redis: one script for a push, a claim or a settlement, however many jobs it is about."""
+"""The job queue, in Redis: one script call per push, claim or settlement, for any number of jobs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ from drumbeat.store.redis.rows import fence_words, to_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outlook:
-    """What was known when a claim had looked in vain."""
+class _EmptyQueue:
+    """What is known of a queue after a claim found no job."""
 
-    news: bytes  #: the last that was heard
+    news: bytes  #: id of the last entry in the pool's news stream
     due: float | None  #: when the next delayed job comes due, on the event loop's clock
 
 
 class RedisQueue:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
-        self._outlooks: dict[PoolId, _Outlook] = {}
+        self._empty: dict[PoolId, _EmptyQueue] = {}
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if jobs and are_plain(jobs):
@@ -47,12 +47,12 @@ class RedisQueue:
         return [JobId(job_id.decode()) for job_id in ids]
 
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
-        return self._taken(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
+        return self._claimed(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
 
     async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         more = claiming_words(claiming) if claiming else (None,)
-        stale, *taken = await self._database.run("queue_settle", holder_word(holder), verdict_words(verdicts), *more)
-        jobs = self._taken(claiming.pool_id, *taken) if claiming else []
+        stale, *claimed = await self._database.run("queue_settle", holder_word(holder), verdict_words(verdicts), *more)
+        jobs = self._claimed(claiming.pool_id, *claimed) if claiming else []
         return Settled(stale=tuple(verdicts[n].token for n in stale), claimed=tuple(jobs))
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
@@ -69,30 +69,30 @@ class RedisQueue:
         return jobs_of(await self._database.run("queue_expire", limit))
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """One command that blocks on the server until there are news of the pool: nothing is asked meanwhile."""
-        outlook = self._outlooks.get(pool_id)
-        if outlook is None:
-            ready, *seen = await self._database.run("queue_look", pool_id)
-            outlook = self._note(pool_id, *seen)
+        """Wait with one command that blocks on the server until the pool has news; it does not poll."""
+        empty = self._empty.get(pool_id)
+        if empty is None:
+            ready, *news_and_due = await self._database.run("queue_look", pool_id)
+            empty = self._note_empty(pool_id, *news_and_due)
             if ready:
                 return True
-        return await self._hear(pool_id, outlook, within.total_seconds())
+        return await self._wait_for_news(pool_id, empty, within.total_seconds())
 
-    async def _hear(self, pool_id: PoolId, outlook: _Outlook, seconds: float) -> bool:
+    async def _wait_for_news(self, pool_id: PoolId, empty: _EmptyQueue, seconds: float) -> bool:
         now = asyncio.get_running_loop().time()
-        left = seconds if outlook.due is None else min(seconds, outlook.due - now)
-        heard = await self._database.hears_news(pool_id, outlook.news, left)
-        if not heard and left >= seconds:
+        left = seconds if empty.due is None else min(seconds, empty.due - now)
+        has_news = await self._database.wait_for_news(pool_id, empty.news, left)
+        if not has_news and left >= seconds:
             return False
-        self._outlooks.pop(pool_id, None)
+        self._empty.pop(pool_id, None)
         return True
 
-    def _taken(self, pool_id: PoolId, text: bytes, *seen: Any) -> list[Job]:
-        if seen:
-            self._note(pool_id, *seen)
+    def _claimed(self, pool_id: PoolId, text: bytes, *news_and_due: Any) -> list[Job]:
+        if news_and_due:
+            self._note_empty(pool_id, *news_and_due)
         return jobs_of(text)
 
-    def _note(self, pool_id: PoolId, news: bytes, due_in: bytes | None = None) -> _Outlook:
+    def _note_empty(self, pool_id: PoolId, news: bytes, due_in: bytes | None = None) -> _EmptyQueue:
         due = None if due_in is None else asyncio.get_running_loop().time() + int(due_in) / 1e6
-        self._outlooks[pool_id] = outlook = _Outlook(news=news, due=due)
-        return outlook
+        self._empty[pool_id] = empty = _EmptyQueue(news=news, due=due)
+        return empty

@@ -1,4 +1,4 @@
-"""What is written down as it happens, in Redis: beats, samples, logs. Memory is dear, so of each a pool keeps the newest."""
+"""Beats, samples and logs, in Redis. Memory is expensive, so each pool keeps only the newest of each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,8 +24,8 @@ from drumbeat.store.redis.rows import (
     to_us,
 )
 
-KEPT = 10_000  #: how many samples, log lines and beats of one pool stay at least; older ones make room
-_PAGE = 100  #: beats read at once on the way to those that did something
+KEPT = 10_000  #: at least so many samples, log lines and beats of a pool are kept; older ones are dropped
+_PAGE = 100  #: beats read at once while looking for beats with actions
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -47,7 +47,7 @@ class RedisBeats:
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Bodies hold everything, so they are read a few at a time, and what was seen is dropped on the way."""
+        """Beats with actions, without their views. A stored beat is large, so they are read a page at a time."""
         found: list[Beat] = []
         while len(found) < limit and (page := await self.list(pool_id, since=since, after=after, limit=_PAGE)):
             found += (replace(beat, view=None) for beat in page if beat.actions)
@@ -107,5 +107,5 @@ class RedisLogs:
 
 
 def _rank(level: str) -> int:
-    """How grave a level is; one we do not know counts as the least."""
+    """The rank of a log level, from 0 for DEBUG; an unknown level has rank 0."""
     return _LEVELS.index(level.upper()) if level.upper() in _LEVELS else 0

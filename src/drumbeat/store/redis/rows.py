@@ -1,4 +1,4 @@
-"""Between Redis and values: whole microseconds and JSON text on one side, datetimes and dataclasses on the other."""
+"""Conversion between Redis (microseconds, JSON text) and Python (datetimes, dataclasses)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -40,7 +40,7 @@ def instant(us: str | bytes | int) -> datetime:
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON. Raises InvalidInput for what JSON cannot say."""
+    """A value as JSON. Raises InvalidInput if JSON cannot express it."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError) as exc:
@@ -52,7 +52,7 @@ def load(text: str | bytes | None) -> Any:
 
 
 def fields(flat: Sequence[bytes]) -> Fields:
-    """A hash, or an entry of a stream, as the server lists it: names and values in turn."""
+    """A hash or stream entry as a mapping; the server lists names and values alternately."""
     words = [word.decode() for word in flat]
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -62,7 +62,7 @@ def fence_words(fence: Fence | None) -> tuple[Argument, Argument]:
 
 
 def pool_words(pool: PoolRow) -> tuple[Argument, ...]:
-    """What of a pool may be changed."""
+    """The fields of a pool that can change."""
     return _limits(pool.thresholds), dump(pool.policy), at_us(pool.paused_until)
 
 
@@ -71,9 +71,9 @@ def _limits(thresholds: Thresholds) -> bytes:
 
 
 def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
-    """Thresholds, whether a pause is over, another pause, and the policy as it was and is to be; nothing where it stays."""
-    was = fields(flat)["policy"]
-    policies = (was, dump(change.policy_of(load(was)))) if change.policy or change.dropped else (None, None)
+    """New thresholds, whether to resume, new end of the pause, old policy, new policy. None means unchanged."""
+    old = fields(flat)["policy"]
+    policies = (old, dump(change.policy_of(load(old)))) if change.policy or change.dropped else (None, None)
     thresholds = None if change.thresholds is None else _limits(change.thresholds)
     return thresholds, int(change.resumed), at_us(change.paused_until), *policies
 
@@ -140,7 +140,7 @@ def entry_number(entry: Sequence[bytes]) -> int:
 
 
 def decoded_event(pool_id: PoolId, event: NewEvent, number: int, at: datetime) -> Event:
-    """An event as it was kept."""
+    """An event as it is stored."""
     return Event(
         pool_id=pool_id,
         sequence_id=number,
@@ -154,8 +154,8 @@ def decoded_event(pool_id: PoolId, event: NewEvent, number: int, at: datetime) -
 
 
 def beat_body(beat: NewBeat) -> bytes:
-    said = {name: getattr(beat, name) for name in NewBeat.__dataclass_fields__}
-    return dump(said | {"duration": to_us(beat.duration)})
+    body = {name: getattr(beat, name) for name in NewBeat.__dataclass_fields__}
+    return dump(body | {"duration": to_us(beat.duration)})
 
 
 def beat_of(pool_id: PoolId, entry: Sequence[Any]) -> Beat:
@@ -164,9 +164,9 @@ def beat_of(pool_id: PoolId, entry: Sequence[Any]) -> Beat:
 
 
 def beat_from(pool_id: PoolId, n: int, at: bytes, body: bytes) -> Beat:
-    said = load(body)
-    said["duration"] = timedelta(microseconds=said["duration"])
-    return Beat(pool_id=pool_id, n=n, at=instant(at), **said)
+    values = load(body)
+    values["duration"] = timedelta(microseconds=values["duration"])
+    return Beat(pool_id=pool_id, n=n, at=instant(at), **values)
 
 
 def log_body(log: NewLog) -> bytes:
@@ -179,20 +179,20 @@ def log_of(pool_id: PoolId, entry: Sequence[Any]) -> Log:
     return Log(pool_id=pool_id, log_id=entry_number(entry), at=instant(at), worker_id=worker_id, **load(body))
 
 
-_KEPT = tuple(name for name in Sample.__dataclass_fields__ if name not in {"age", "interval", "latency"})
+_UNCONVERTED = tuple(name for name in Sample.__dataclass_fields__ if name not in {"age", "interval", "latency"})
 
 
 def sample_words(sample: Sample | None) -> tuple[Argument, ...]:
-    """Number, age and body of a sample; nothing thrice when there is none."""
+    """Number, age and body of a sample; three times None if there is no sample."""
     if sample is None:
         return None, None, None
-    measured = {name: getattr(sample, name) for name in _KEPT}
+    measured = {name: getattr(sample, name) for name in _UNCONVERTED}
     body = measured | {"interval": to_us(sample.interval), "latency": sample.latency.to_bytes()}
     return sample.n, to_us(sample.age), msgspec.msgpack.encode(body)
 
 
 def sample_of(pool_id: PoolId, worker: bytes, at: bytes, body: bytes) -> StoredSample:
-    said = msgspec.msgpack.decode(body)
-    said["interval"] = timedelta(microseconds=said["interval"])
-    said["latency"] = Histogram.from_bytes(said["latency"])
-    return StoredSample(pool_id=pool_id, worker_id=WorkerId(worker.decode()), at=instant(at), **said)
+    values = msgspec.msgpack.decode(body)
+    values["interval"] = timedelta(microseconds=values["interval"])
+    values["latency"] = Histogram.from_bytes(values["latency"])
+    return StoredSample(pool_id=pool_id, worker_id=WorkerId(worker.decode()), at=instant(at), **values)

@@ -1,4 +1,4 @@
-"""Lua as text: one file per atomic operation, put together with the parts it names in its first line."""
+"""Loads the Lua scripts: one file per atomic operation, joined with the parts that its first line names."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ _NEEDS = re.compile(r"-- needs: (.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LuaScript:
-    """A script, and the digest under which the server remembers it."""
+    """A script, and the SHA-1 digest under which the server caches it."""
 
     text: bytes
     digest: bytes
@@ -21,7 +21,7 @@ class LuaScript:
 
 @cache
 def load_scripts(clock: str | None = None) -> Mapping[str, LuaScript]:
-    """Every script by its file's name. ``clock`` is Lua for ``now()``; without it the server's own TIME."""
+    """Every script by its file's name. ``clock`` is Lua that defines ``now()``; without it the server's TIME is used."""
     return {path.stem: _script(path, clock or _part("clock")) for path in sorted(_FOLDER.glob("*.lua"))}
 
 
@@ -29,8 +29,7 @@ def _script(path: Path, clock: str) -> LuaScript:
     body = path.read_text(encoding="utf-8")
     needs = _NEEDS.match(body)
     parts = [_part(name) for name in (needs[1].split(", ") if needs else ())]
-    whole = "\n".join([_part("start"), clock, *parts, "local function operate()", body, "end", _part("end")])
-    text = whole.encode()
+    text = "\n".join([_part("start"), clock, *parts, "local function operate()", body, "end", _part("end")]).encode()
     return LuaScript(text=text, digest=hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 

@@ -23,7 +23,7 @@ from drumbeat.store.redis.workers import RedisWorkers
 
 
 class RedisStore:
-    """The keys of one Redis, behind the Store's door."""
+    """The Store interface on one Redis server."""
 
     def __init__(self, database: RedisDatabase, *, create: bool = False, check_version: bool = True) -> None:
         self._database = database

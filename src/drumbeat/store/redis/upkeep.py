@@ -1,4 +1,4 @@
-"""The layout of the keys, and housekeeping."""
+"""Version of the key layout, migration, health check and pruning, in Redis."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
 LATEST = 2  #: the version of the keys' layout
-_PAGE = 500  #: how many rows one script looks at, so that the server is free for others in between
+_PAGE = 500  #: rows per script call, so that other clients are served in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
 _PRUNED_AT_ONCE = 100
 
@@ -44,11 +44,11 @@ class RedisUpkeep:
         )
 
     async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
-        """Events stay: Redis has no runs that end."""
+        """Delete old rows, except events: events belong to runs, and Redis has none."""
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
-        gone = await prune_all(self, pools, RECORDS, older_than, told)
+        deleted = await prune_all(self, pools, RECORDS, older_than, told)
         leases = await self._database.run("lease_prune", to_us(older_than))
-        return {**{str(what): rows for what, rows in gone.items()}, "leases": leases}
+        return {**{str(what): rows for what, rows in deleted.items()}, "leases": leases}
 
     async def give_back(self) -> bool:
         return False
@@ -73,7 +73,7 @@ class RedisUpkeep:
 
 
 async def migrate(database: RedisDatabase) -> list[int]:
-    """Bring the keys to the latest layout; each step may be done twice, so several processes may do it at once."""
+    """Bring the keys to the latest layout. Every step can be repeated safely, so several processes may migrate at once."""
     version = await database.run("version_find")
     refuse_newer(database.location, version)
     if version == 1:
@@ -83,16 +83,16 @@ async def migrate(database: RedisDatabase) -> list[int]:
 
 
 async def _add_sets(database: RedisDatabase) -> None:
-    """Workers that ended are found by their end, unfinished jobs by their numbers."""
+    """Add the sets of version 2: ended workers sorted by end time, unfinished jobs sorted by number."""
     for pool in await database.run("pool_names"):
         await database.run("upgrade_pool", pool)
-        place = 0
-        while some := await database.run("upgrade_workers", pool, place, _PAGE):
-            place += some
+        offset = 0
+        while count := await database.run("upgrade_workers", pool, offset, _PAGE):
+            offset += count
 
 
 def refuse_newer(location: str, version: int) -> None:
-    """Raise StoreTooNew rather than touch keys this code does not know."""
+    """Raise StoreTooNew if the keys have a newer layout than this version of Drumbeat knows."""
     if version > LATEST:
         raise StoreTooNew(
             f"the store at {location} has layout version {version}, this Drumbeat knows up to {LATEST}; upgrade Drumbeat"

@@ -1,7 +1,7 @@
-"""One connection to Redis that many share: words go out as they come, replies come back in the same order.
+"""One Redis connection shared by many tasks: commands are sent at once, replies come back in the same order.
 
-So those who ask at the same time share round trips (pipelining), and nobody waits for a free connection. Whoever gives up
-leaves its place in the order; its reply is dropped when it comes.
+Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its
+place in the order stays, and its reply is dropped when it arrives.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ class ServerSaidNo(Exception):
 
 
 class _Incomplete(Exception):
-    """The rest of a reply is still on its way."""
+    """The rest of a reply has not arrived yet."""
 
 
 class Wire(asyncio.Protocol):
-    """A connection that has been greeted already. ``held`` is kept as long as the wire is."""
+    """A connection that is already logged in. ``held`` is referenced as long as the wire lives, so it is not collected."""
 
     def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
         self._transport = transport
         self._held = held
         self._replies: deque[asyncio.Future[Any]] = deque()
-        self._deadlines: deque[float] = deque()  #: of the replies, by the loop's clock
-        self._watch: asyncio.TimerHandle | None = None
+        self._deadlines: deque[float] = deque()  #: of the replies, on the loop's clock
+        self._timer: asyncio.TimerHandle | None = None
         self._rest = b""
         self._loop = asyncio.get_running_loop()
         transport.set_protocol(self)
@@ -38,31 +38,31 @@ class Wire(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
-        """Send a command; its reply comes to the future, or TimeoutError after so many seconds, and then the wire is closed."""
+        """Send a command and return the future of its reply. After ``within`` seconds: TimeoutError, and the wire closes."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._transport.write(_packed(words))
         self._replies.append(reply)
         deadline = self._loop.time() + within
         self._deadlines.append(deadline)
-        if self._watch is None or self._watch.when() > deadline:
-            self._watch_until(deadline)
+        if self._timer is None or self._timer.when() > deadline:
+            self._set_timer(deadline)
         return reply
 
     def close(self) -> None:
-        """Let go at once; who still waits hears that the connection was lost."""
+        """Close at once. Pending replies fail with ConnectionError."""
         self._transport.abort()
         self.connection_lost(None)
 
-    def _watch_until(self, deadline: float) -> None:
-        """One timer for all replies: it looks again when the oldest that is missing should have come."""
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watch = self._loop.call_at(deadline, self._look)
+    def _set_timer(self, deadline: float) -> None:
+        """Set the one timer of all replies to the deadline of the oldest missing reply."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._check_deadline)
 
-    def _look(self) -> None:
-        self._watch = None
+    def _check_deadline(self) -> None:
+        self._timer = None
         if self._deadlines and self._loop.time() < self._deadlines[0]:
-            self._watch_until(self._deadlines[0])
+            self._set_timer(self._deadlines[0])
         elif self._deadlines:
             if not self._replies[0].done():
                 self._replies[0].set_exception(TimeoutError())
@@ -80,8 +80,8 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadlines.clear()
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         while self._replies:
             reply = self._replies.popleft()
             if not reply.done():
@@ -109,7 +109,7 @@ def _packed(words: Sequence[Word]) -> bytes:
 
 
 def _read(text: bytes, at: int) -> tuple[Any, int]:
-    """The reply that begins at ``at``, and where the next one does (RESP 2)."""
+    """The reply that starts at ``at``, and where the next one starts (RESP 2). Raises _Incomplete."""
     end = text.find(b"\r\n", at)
     if end < 0:
         raise _Incomplete

@@ -1,4 +1,4 @@
-"""Workers as a controller sees them, in Redis."""
+"""What controllers read and write about workers, in Redis."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -48,10 +48,10 @@ class RedisWorkers:
         *,
         fence: Fence | None = None,
     ) -> Worker:
-        seen = (worker.pool_id, worker.worker_id, str(worker.status), worker.heartbeat_count)
-        moving = (str(to), int(to in MOVES[worker.status]), reason, *change_words(change))
+        expected = (worker.pool_id, worker.worker_id, str(worker.status), worker.heartbeat_count)
+        wanted = (str(to), int(to in MOVES[worker.status]), reason, *change_words(change))
         try:
-            row = await self._database.run("worker_move", *fence_words(fence), *seen, *moving)
+            row = await self._database.run("worker_move", *fence_words(fence), *expected, *wanted)
         except IllegalMove:
             check_move(worker.worker_id, worker.status, to)
             raise
@@ -90,7 +90,7 @@ class RedisWorkers:
 
 
 def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
-    """Workers by slot; the scripts bring them in the order of their making."""
+    """Workers sorted by slot; the scripts return them in the order of their creation."""
     return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
 

@@ -1,1 +1,1 @@
-"""Stores that speak SQL: the tables written once, over named queries; a dialect file only for what differs."""
+"""SQL stores: the logic of the tables is written once, on named queries; a dialect file has what differs per database."""

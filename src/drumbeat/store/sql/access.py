@@ -1,4 +1,4 @@
-"""Connections to databases under test, and answers that are given once."""
+"""Connections to databases under test, and answers by idempotency key."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import instant, moment, to_us
 
 
 class SqlConnections:
-    """Connections, each with a name of its own."""
+    """Connections with unique names."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -20,7 +20,7 @@ class SqlConnections:
     async def create(self, connection: StoredConnection) -> StoredConnection:
         rows = await self._database.write("add_connection", _values(connection))
         if not rows:
-            raise AlreadyExists(f"there is a connection {connection.name!r} already; change it, or choose another name")
+            raise AlreadyExists(f"connection {connection.name!r} already exists; change it, or choose another name")
         return _connection(rows[0])
 
     async def get(self, name: str) -> StoredConnection:

@@ -1,4 +1,4 @@
-"""What controllers saw, decided and did."""
+"""The record of each controller beat: what it saw, decided and did."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import at_us, beat_of, dump, to_us
 
 
 class SqlBeats:
-    """What controllers saw, decided and did."""
+    """The record of controller beats."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

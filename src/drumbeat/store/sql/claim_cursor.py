@@ -1,8 +1,9 @@
-"""Where a busy claimer goes on reading the queue, so that it does not step over everything it has claimed before.
+"""Where the next claim starts to read the queue, so that it does not read past all jobs that were claimed before.
 
-PostgreSQL keeps the entry of a claimed row in the index of ready jobs until it is vacuumed, and one long transaction anywhere
-holds that up. Whoever begins at the first entry each time reads ever more dead ones. So a claimer that got all it asked for
-begins its next claim where that one ended, and looks at the whole again soon: a job given back in between is seen then.
+PostgreSQL keeps the entry of a claimed row in the index of ready jobs until vacuum removes it, and one long transaction
+delays vacuum. A claim that starts at the first entry each time reads more and more dead entries. So after a claim that got
+all it asked for, the next one starts where it ended. After a short time a claim reads the whole queue again, and finds jobs
+that were released in between.
 """
 
 from collections.abc import Sequence
@@ -10,37 +11,37 @@ from dataclasses import dataclass
 
 from drumbeat.store.sql.database import Row
 
-LEAST, MOST = 0.5, 10.0  #: seconds until the whole is looked at again
-WORTH = 20.0  #: and at least so many times as long as that look took
+LEAST, MOST = 0.5, 10.0  #: bounds of the seconds until the whole queue is read again
+WORTH = 20.0  #: within these bounds, this many times as long as reading it took
 
 _LOWEST = -(2**31)
 
 
-Asking = tuple[str, tuple[str, ...], tuple[str, ...]]  #: a pool, and which of its jobs: a floor holds for these only
+CursorKey = tuple[str, tuple[str, ...], tuple[str, ...]]  #: pool, capabilities and types that a cursor is valid for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCursor:
-    """Nothing of this priority or a higher one was ready before this number."""
+    """No job of this priority or higher with a lower number was ready."""
 
     priority: int = _LOWEST
     number: int = 0
-    until: float = 0.0  #: by the loop's clock
+    until: float = 0.0  #: when it expires, by the event loop's clock
 
     def holds(self, now: float) -> bool:
         return now < self.until
 
 
-GROUND = ClaimCursor()
+START = ClaimCursor()
 
 
-def risen(floor: ClaimCursor, taken: Sequence[Row], began: float, now: float) -> ClaimCursor:
-    """The floor after a claim that got all it asked for, from this one."""
+def advanced(cursor: ClaimCursor, taken: Sequence[Row], began: float, now: float) -> ClaimCursor:
+    """The cursor after a claim that started at ``cursor`` and got all it asked for."""
     priority = min(row["priority"] for row in taken)
     number = max(row["seq"] for row in taken if row["priority"] == priority) + 1
-    if floor is GROUND:
+    if cursor is START:
         until = now + min(max(LEAST, WORTH * (now - began)), MOST)
         return ClaimCursor(priority=priority, number=number, until=until)
-    if priority > floor.priority:
-        return floor
-    return ClaimCursor(priority=floor.priority, number=max(number, floor.number), until=floor.until)
+    if priority > cursor.priority:
+        return cursor
+    return ClaimCursor(priority=cursor.priority, number=max(number, cursor.number), until=cursor.until)

@@ -1,7 +1,7 @@
-"""What a SQL database must do for the tables: run a named query, or a script of them in one transaction.
+"""The interface of a SQL database: it runs a named query, or a script of named queries in one transaction.
 
-A script is a generator: it yields a query's name and values, is sent that query's rows, and returns its result. So the tables'
-logic is written once, whether the driver awaits (PostgreSQL) or blocks in a thread (SQLite). To raise is to roll back.
+A script is a generator: it yields a query's name and values, is sent that query's rows, and returns its result. So the logic
+of the tables is written once, for drivers that await (PostgreSQL) and that block a thread (SQLite). An exception rolls back.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ Values = Mapping[str, Any]
 
 
 class Row(Protocol):
-    """A row by column name, or by place."""
+    """A row, indexed by column name or position."""
 
     def __getitem__(self, column: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulk:
-    """Many rows for a query that keeps the new ones, passes over those it has, and answers with how many were ``new``."""
+    """Many rows for a query that inserts the new ones, skips those that exist, and returns how many were ``new``."""
 
     table: str
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Values for a query that takes something unique: where another was quicker nothing is done, and no row comes back."""
+    """Values for a query that may violate a unique index: then it changes nothing and returns no row."""
 
     values: Values
 
@@ -45,13 +45,13 @@ Script = Generator[Step, Rows, T]
 
 
 class RingingQueue(Queue, Protocol):
-    """A queue whose waiters others may wake too."""
+    """A queue whose waiting workers can be woken from outside."""
 
-    async def ring(self, pool_ids: Iterable[PoolId]) -> None: ...
+    async def notify(self, pool_ids: Iterable[PoolId]) -> None: ...
 
 
 class Database(Protocol):
-    """One database, with its driver's errors translated to ours at this edge."""
+    """One database. It translates its driver's errors to Drumbeat's."""
 
     @property
     def traits(self) -> StoreTraits: ...
@@ -62,7 +62,7 @@ class Database(Protocol):
         ...
 
     def queue(self) -> RingingQueue:
-        """Its jobs on the move, in the way it does that best."""
+        """The job queue, as implemented for this database."""
         ...
 
     async def open(self) -> None: ...
@@ -74,7 +74,7 @@ class Database(Protocol):
         ...
 
     async def write(self, query: str, values: Values) -> Rows:
-        """Run one named query in a transaction of its own."""
+        """Run one named query in its own transaction."""
         ...
 
     async def transact(self, script: Script[T]) -> T:
@@ -91,7 +91,7 @@ class Database(Protocol):
 
 
 def check_fence(fence: Fence | None) -> Script[None]:
-    """Refuse the script unless the lease is still the caller's."""
+    """Raise Fenced if the fence's lease was released or taken since."""
     if fence is None:
         return
     if not (yield "check_fence", {"name": fence.name, "epoch": fence.epoch}):

@@ -31,7 +31,7 @@ class SqlEvents:
 
 
 def append_events(pool_id: PoolId, events: Sequence[NewEvent]) -> Script[list[Event]]:
-    """Number and keep events, as part of a larger script."""
+    """Number events and store them, as part of a larger script."""
     if not events:
         return []
     listed = [event_json(event) for event in events]
@@ -64,5 +64,5 @@ def moved(worker: Worker, before: WorkerStatus | None, to: WorkerStatus, reason:
         "exit_code": change.exit_code,
         "error": change.error,
     }
-    kept = {name: value for name, value in payload.items() if value is not None or name == "from"}
-    return NewEvent(type=EventType.WORKER_MOVED, payload=kept)
+    given = {name: value for name, value in payload.items() if value is not None or name == "from"}
+    return NewEvent(type=EventType.WORKER_MOVED, payload=given)

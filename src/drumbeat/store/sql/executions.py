@@ -11,7 +11,7 @@ from drumbeat.store.sql.database import Bulk, Database, Script
 from drumbeat.store.sql.rows import at_us, execution_of
 from drumbeat.store.sql.runs import no_run
 
-BULK = 10_000  #: rows a transaction: enough that its cost is spread, few enough that nobody waits long for it
+BULK = 10_000  #: rows per transaction: enough to spread its cost, few enough that others do not wait long
 
 _COLUMNS = (
     "run_id",
@@ -37,9 +37,9 @@ class SqlExecutions:
         self._database = database
 
     async def load(self, executions: Iterable[Execution]) -> int:
-        coming = iter(executions)
+        remaining = iter(executions)
         new = 0
-        while batch := tuple(islice(coming, BULK)):
+        while batch := tuple(islice(remaining, BULK)):
             new += await self._database.transact(_load(batch))
         return new
 

@@ -1,4 +1,4 @@
-"""Between rows of jobs and their values. The payload is decoded once, and a job without rare settings is built without them."""
+"""Conversion between rows and jobs. Claims and pushes call it often, so it is written for speed."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,18 +35,18 @@ _DECODER = msgspec.json.Decoder()
 _BACKOFF = USUAL_BACKOFF
 _STATUS = {str(status): status for status in JobStatus}
 _SECOND = timedelta(seconds=1)
-_moment = lru_cache(maxsize=4096)(moment)  #: the jobs of one claim share most of their times
+_moment = lru_cache(maxsize=4096)(moment)  #: the jobs of one claim share most of their timestamps
 
 _FIELDS = tuple(vars(Job)[name] for name in Job.__dataclass_fields__)
 _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
-COLUMNS = 41  #: of ``jobs``, in the order in which its migrations made them
+COLUMNS = 41  #: number of columns of ``jobs``, in the order in which the migrations added them
 
 
 def json_text(value: Any, what: str) -> str:
-    """A value as JSON. Raises InvalidInput."""
+    """A value as JSON text. Raises InvalidInput."""
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
@@ -54,7 +54,7 @@ def json_text(value: Any, what: str) -> str:
 
 
 def json_list(values: Sequence[Any], what: str) -> str:
-    """Values as one JSON list. Raises InvalidInput for the first that is no JSON."""
+    """Values as one JSON list. Raises InvalidInput for the first value that cannot be JSON."""
     try:
         return json_text(values, what)
     except InvalidInput:
@@ -72,9 +72,9 @@ def row_id(row: Row) -> JobId:
     return job_id_of(row["seq"]) if given is None else JobId(given)
 
 
-def job_of(whole: Row) -> Job:
-    """A whole row. Columns are taken by their place and fields set by theirs: names are what would cost most of a claim."""
-    row = whole[:COLUMNS]
+def job_of(record: Row) -> Job:
+    """The job of a full row. Reads columns and sets fields by position: by name would take most of the time of a claim."""
+    row = record[:COLUMNS]
     values = (
         row[2] or job_id_of(row[0]),
         row[1],
@@ -117,7 +117,7 @@ def _claim_order(row: Row) -> tuple[int, int]:
 
 
 def is_plain(job: NewJob) -> bool:
-    """Whether a job has only what every job has."""
+    """Whether a job has only payload, type and priority."""
     return _rare(job) == _NOTHING_RARE
 
 
@@ -126,7 +126,7 @@ def are_plain(jobs: Sequence[NewJob]) -> bool:
 
 
 def new_job_values(job: NewJob) -> dict[str, Any]:
-    """Everything a job may be given."""
+    """A new job with all its options, as a query's values."""
     rate = job.group_rate
     return {
         "given_id": job.job_id,
@@ -149,7 +149,7 @@ def new_job_values(job: NewJob) -> dict[str, Any]:
 
 
 def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
-    """What the end of an attempt changes of a job's row."""
+    """The columns of a job's row that the end of an attempt changes."""
     due = at_us(job.not_before)
     return {
         "seq": number,
@@ -172,7 +172,7 @@ def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
 
 
 def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | None, now: int) -> dict[str, Any]:
-    """The end of a claimed job's attempt."""
+    """The row in the attempts log for an attempt that ended."""
     return {
         "seq": number,
         "n": job.lease_epoch,
@@ -186,7 +186,7 @@ def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | Non
 
 
 def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
-    """A job's attempts: the ended ones by their rows; the one that runs, or that finished it, by the job's own."""
+    """A job's attempts: ended ones from the attempts log; the running or the successful one from the job's row."""
     ended = [
         Attempt(
             job_id=job.job_id,
@@ -202,7 +202,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
     ]
     if job.lease_owner is None or job.claimed_at is None:
         return ended
-    own = Attempt(
+    current = Attempt(
         job_id=job.job_id,
         n=job.lease_epoch,
         worker_id=job.lease_owner,
@@ -211,16 +211,16 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
         ended_at=job.finished_at,
         outcome=AttemptOutcome.DONE if job.status is JobStatus.DONE else None,
     )
-    return [*ended, own]
+    return [*ended, current]
 
 
-def text(said: str | None) -> str | None:
-    """What somebody said, without the one character PostgreSQL cannot keep."""
-    return said if said is None else said.replace("\x00", "\ufffd")
+def text(value: str | None) -> str | None:
+    """The text without NUL, which PostgreSQL cannot store."""
+    return value if value is None else value.replace("\x00", "\ufffd")
 
 
 def holder_values(holder: Holder) -> dict[str, Any]:
-    """How statements name who holds a job."""
+    """The holder of a job, as a query's values."""
     return {"holder_pool": holder.pool_id, "worker_id": holder.worker_id, "instance": holder.instance}
 
 
@@ -234,17 +234,17 @@ def rows_json(rows: Sequence[Mapping[str, Any] | tuple[Any, ...]]) -> str:
 
 
 def _backoff_text(backoff: Backoff) -> str:
-    said = {
+    values = {
         "first": backoff.first / _SECOND,
         "factor": backoff.factor,
         "most": backoff.most / _SECOND,
         "jitter": backoff.jitter,
     }
-    return _ENCODER.encode(said).decode()
+    return _ENCODER.encode(values).decode()
 
 
-def _backoff_of(said: str) -> Backoff:
-    known = _DECODER.decode(said)
+def _backoff_of(document: str) -> Backoff:
+    known = _DECODER.decode(document)
     return Backoff(
         first=timedelta(seconds=known["first"]),
         factor=known["factor"],

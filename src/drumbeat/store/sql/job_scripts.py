@@ -1,4 +1,4 @@
-"""What becomes of jobs, as scripts that every SQL database runs in one transaction."""
+"""Scripts that change jobs; every SQL database runs each in one transaction."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from drumbeat.store.verdicts import how_lost, lost, settled
 Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after the end of an attempt, and how it ended
 
 
-def stale(verdicts: Sequence[JobOutcome], good: set[Token]) -> tuple[Token, ...]:
-    """Those that were not heard; of two on the same claim, the second."""
-    left = set(good)
+def stale(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, ...]:
+    """The tokens of refused verdicts; of two verdicts on the same claim, the second is refused."""
+    left = set(accepted)
     refused: list[Token] = []
     for verdict in verdicts:
         if verdict.token in left:
@@ -29,8 +29,8 @@ def stale(verdicts: Sequence[JobOutcome], good: set[Token]) -> tuple[Token, ...]
     return tuple(refused)
 
 
-def first_words(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
-    """One verdict on each job: the first on its latest claim."""
+def first_verdicts(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
+    """One verdict per job: the first on its latest claim."""
     latest: dict[JobId, JobOutcome] = {}
     for verdict in verdicts:
         known = latest.setdefault(verdict.token.job_id, verdict)
@@ -39,11 +39,11 @@ def first_words(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
     return [*latest.values()]
 
 
-def there_already(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None]:
-    """The job in whose place another was not kept, if it still is there. Raises AlreadyExists where it is another pool's."""
+def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None]:
+    """The existing job with the new job's id or unique key, if there is one. Raises AlreadyExists if it is in another pool."""
     named = (yield "find_job_by_id", {"job_id": job["given_id"]}) if job["given_id"] is not None else ()
     if named and named[0]["pool_id"] != pool_id:
-        raise AlreadyExists(f"pool {named[0]['pool_id']!r} has a job {job['given_id']!r} already; choose another id")
+        raise AlreadyExists(f"job {job['given_id']!r} already exists in pool {named[0]['pool_id']!r}; choose another id")
     if named or job["unique_key"] is None:
         return row_id(named[0]) if named else None
     keyed = yield "find_holder_of_key", {"pool_id": pool_id, "unique_key": job["unique_key"]}
@@ -51,8 +51,8 @@ def there_already(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | Non
 
 
 def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
-    """Claim among limited groups. One look sees so many jobs: while it gave too few, what lies behind the groups that it
-    has filled is looked at too."""
+    """Claim jobs of limited groups too. One query reads only so many jobs, so it is repeated until the limit is reached or
+    it finds no more: the jobs behind a full group come with the next query."""
     yield "forget_claims", {"pool_id": values["pool_id"], "now": values["now"]}
     taken: list[Row] = []
     while len(taken) < values["limit"]:
@@ -65,7 +65,7 @@ def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
 
 
 def _note_claims(rows: Rows) -> Script[None]:
-    """For groups that have a rate."""
+    """Record claims of groups that have a rate limit."""
     for row in rows:
         if row["rate_count"] is not None and row["group_key"] is not None:
             yield (
@@ -82,9 +82,9 @@ def _note_claims(rows: Rows) -> Script[None]:
 
 
 def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Script[None]:
-    """Count jobs that have ended, or with a ``change`` of -1 such as had ended and are so no longer; of others nothing.
+    """Add ended jobs to the counts, or with a ``change`` of -1 subtract jobs that are no longer there as ended.
 
-    Always in the same order: two transactions that count in the same rows wait for each other, and never for good.
+    Always in the same order, so that two transactions that change the same counts cannot deadlock.
     """
     counted = Counter((pool_id, str(status)) for pool_id, status in ends if status in ENDED)
     for (pool_id, status), jobs in sorted(counted.items()):
@@ -92,7 +92,7 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
 
 
 def settle_others(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
-    """Verdicts after which a job is not simply done: read and locked, judged by the rule all stores share, written back."""
+    """Settle verdicts other than DONE: lock the jobs, apply the rules that all stores share, and write them back."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
@@ -108,18 +108,18 @@ def settle_others(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mappi
 def release(holder: Holder, error: str, fence: Fence | None) -> Script[list[Job]]:
     yield from check_fence(fence)
     rows = yield "lock_jobs_of_worker", holder_values(holder)
-    return (yield from _lose(rows, lambda job: error))
+    return (yield from _take_back(rows, lambda job: error))
 
 
 def expire(limit: int) -> Script[list[Job]]:
-    """What ran out for the first time is extended; what ran out again is taken back."""
+    """Extend leases that expired for the first time; take back jobs whose lease expired again."""
     yield "extend_leases", {"limit": limit}
     rows = yield "lock_expired", {"limit": limit}
-    return (yield from _lose(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
+    return (yield from _take_back(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
 
 
-def _lose(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
-    """Take jobs back from workers that are lost."""
+def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
+    """Take back the jobs of lost workers."""
     now = instant((yield "now", {})[0]["now"])
     numbers: dict[JobId, int] = {}
     ended: list[Ended] = []
@@ -137,7 +137,7 @@ def _lose(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """How many jobs had begun on a worker that is lost: noted with each, since their leases may not run out together."""
+    """How many jobs had begun on a lost worker; stored with each job, since their leases may expire at different times."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}
@@ -145,12 +145,12 @@ def _count_begun(holder: Holder) -> Script[int]:
 
 
 def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[None]:
-    """Keep jobs as they are after an attempt, and those attempts that the job's own row does not tell."""
+    """Write jobs after an attempt, and log the attempts that the job's row does not record."""
     if not ended:
         return
     now = at_us(ended[0][1].finished_at) or (yield "now", {})[0]["now"]
     yield "save_jobs", {"rows": rows_json([job_row(after, numbers[after.job_id], now) for _, after, _, _ in ended])}
     yield from note_ended((after.pool_id, after.status) for _, after, _, _ in ended)
-    told = [each for each in ended if each[1].status is not JobStatus.DONE]
-    rows = [attempt_row(job, numbers[job.job_id], outcome, error, now) for job, _, outcome, error in told]
+    logged = [each for each in ended if each[1].status is not JobStatus.DONE]
+    rows = [attempt_row(job, numbers[job.job_id], outcome, error, now) for job, _, outcome, error in logged]
     yield "add_attempts", {"rows": rows_json(rows)}

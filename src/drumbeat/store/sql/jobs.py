@@ -1,4 +1,4 @@
-"""Jobs to look at and to decide about."""
+"""Jobs to inspect, count, cancel, requeue and prune."""
 
 import json
 from collections import Counter
@@ -20,13 +20,13 @@ from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import dump, moment, to_us
 
-_AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
+_SAMPLE_FACTOR = 10  #: times the jobs asked for are counted first, before the whole queue is
 _ALL = 2_000_000_000
-_MOST_PARTS = 64  #: rows that one pool's count is the sum of; more are folded into one
+_MOST_PARTS = 64  #: a pool's counts are sums of rows; above this many, the rows are merged into one
 
 
 class SqlJobs:
-    """Jobs to look at and to decide about."""
+    """Jobs to inspect, count, cancel, requeue and prune."""
 
     def __init__(self, database: Database, queue: RingingQueue) -> None:
         self._database = database
@@ -94,15 +94,15 @@ class SqlJobs:
         return int(row["claims"])
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
-        asked = {"pool_id": pool_id, "most": most, "types": dump([*types])}
-        rows = await self._counted(asked)
+        values = {"pool_id": pool_id, "most": most, "types": dump([*types])}
+        rows = await self._counted(values)
         needed = Counter[str]()
         for row in rows:
             needed[row["capability"]] += 0 if row["limited"] else row["jobs"]
         if any(row["limited"] and row["due"] for row in rows):
             await self._database.transact(_promote(pool_id))
         if any(row["limited"] for row in rows):
-            for group in await self._database.read("list_limited", asked):
+            for group in await self._database.read("list_limited", values):
                 needed.update(with_room(group))
         return {capability: min(count, most) for capability, count in needed.items() if count}
 
@@ -110,14 +110,14 @@ class SqlJobs:
         rows = await self._database.read("count_types", {"pool_id": pool_id, "most": most})
         return {row["type"]: int(row["jobs"]) for row in rows}
 
-    async def _counted(self, asked: Mapping[str, Any]) -> Sequence[Row]:
-        """The first of the queue tell enough where they are as many and all alike; else all of it is looked through."""
-        some = asked["most"] * _AS_MANY
-        rows = await self._database.read("count_demand", {**asked, "most": some})
+    async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
+        """The demand in the first part of the queue; of the whole queue if the part has capabilities or limited groups."""
+        some = values["most"] * _SAMPLE_FACTOR
+        rows = await self._database.read("count_demand", {**values, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]
         if not others or all(sum(row["jobs"] for row in rows if row["due"] == due) < some for due in (0, 1)):
             return rows
-        return await self._database.read("count_demand", {**asked, "most": _ALL})
+        return await self._database.read("count_demand", {**values, "most": _ALL})
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return await self._database.transact(_cancel(job_ids))
@@ -142,7 +142,7 @@ class SqlJobs:
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))
-        await self._queue.ring([pool_id] if requeued else [])
+        await self._queue.notify([pool_id] if requeued else [])
         return requeued
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
@@ -168,7 +168,7 @@ class SqlJobs:
 
 
 def with_room(group: Row) -> Iterator[str]:
-    """What those jobs of a group need that its limit and its rate have room for."""
+    """The capabilities that the jobs of a group need, for as many jobs as its limit and rate have room for."""
     for place, (capability, limit, rate) in enumerate(json.loads(group["firsts"]), 1):
         if (limit is None or group["running"] + place <= limit) and (rate is None or group["recent"] + place <= rate):
             yield capability or ""
@@ -199,14 +199,14 @@ def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:
 
 
 def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[JobId]]:
-    wanted: list[Row] = []
+    candidates: list[Row] = []
     if job_ids is None:
-        wanted += yield "list_poisoned", {"pool_id": pool_id}
+        candidates += yield "list_poisoned", {"pool_id": pool_id}
     for job_id in dict.fromkeys(job_ids or ()):
         row = yield from _find(job_id)
-        wanted += [row] if row else []
+        candidates += [row] if row else []
     requeued: list[Row] = []
-    for row in wanted:
+    for row in candidates:
         values = {"seq": row["seq"], "pool_id": pool_id, "status": row["status"]}
         if (yield "requeue_job", values if row["unique_key"] is None else Trial(values=values)):
             requeued.append(row)
@@ -218,5 +218,5 @@ def _progress(holder: Holder, token: Token, share: float, note: str | None) -> S
     row = yield from _find(token.job_id)
     if row is None:
         return False
-    said = {"share": share, "note": text(note), "seq": row["seq"], "epoch": token.epoch, **holder_values(holder)}
-    return bool((yield "note_progress", said))
+    values = {"share": share, "note": text(note), "seq": row["seq"], "epoch": token.epoch, **holder_values(holder)}
+    return bool((yield "note_progress", values))

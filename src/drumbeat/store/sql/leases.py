@@ -1,4 +1,4 @@
-"""Who may act now."""
+"""Leases on names: the holder may act."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ class SqlLeases:
     async def renew(self, lease: Lease, ttl: timedelta) -> Lease:
         rows = await self._database.write("renew_lease", _held(lease) | {"ttl": to_us(ttl)})
         if not rows:
-            raise Fenced(f"the lease on {lease.name} is no longer {lease.owner}'s (epoch {lease.epoch}); acquire it anew")
+            raise Fenced(f"lease {lease.name} is no longer held by {lease.owner} (epoch {lease.epoch}); acquire it again")
         return lease_of(rows[0])
 
     async def release(self, lease: Lease) -> None:

@@ -1,4 +1,4 @@
-"""Log lines, kept beside what they are about."""
+"""Log lines of a pool and its workers."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The registry, as a worker sees it."""
+"""The worker registry for workers."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from drumbeat.store.sql.workers import NO_CHANGE, locked, move_row, note_numbers
 
 
 class SqlMembership:
-    """The registry, as a worker sees it."""
+    """The worker registry for workers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -27,7 +27,7 @@ class SqlMembership:
         rows = await self._database.write("worker_beat", _heartbeat_values(heartbeat))
         if not rows:
             await self._database.transact(_explain_gone(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance))
-        return _orders_of(heartbeat, rows[0])
+        return _reply_of(heartbeat, rows[0])
 
     async def move(
         self,
@@ -72,17 +72,17 @@ def _joining_values(joining: Joining) -> dict[str, Any]:
 
 
 def _gone(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[WorkerGone]:
-    """Why this process may not write for this row."""
+    """The error for a process that may not write this worker's row."""
     row = yield from locked(pool_id, worker_id)
     if row is None:
-        return WorkerGone(f"there is no such worker as {worker_id!r} in pool {pool_id!r}; it never joined, or was removed")
+        return WorkerGone(f"no such worker: {worker_id!r} in pool {pool_id!r}; it never joined, or was deleted")
     if not row.is_live:
-        return WorkerGone(f"worker {worker_id} was closed as {row.status}; nothing more is taken from it")
+        return WorkerGone(f"worker {worker_id} has ended as {row.status}; its writes are refused, end this process")
     return WorkerGone(f"worker {worker_id} is run by another process ({row.host} pid {row.pid}), not by {instance}")
 
 
 def check_member(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[Worker]:
-    """The worker's own row, locked; raises WorkerGone unless it is live and this process's."""
+    """The worker's row, locked. Raises WorkerGone unless it is live and this process joined as it."""
     row = yield from locked(pool_id, worker_id)
     if row is None or not row.is_live or row.instance != instance:
         raise (yield from _gone(pool_id, worker_id, instance))
@@ -122,7 +122,7 @@ def _heartbeat_values(beat: Heartbeat) -> dict[str, Any]:
     } | sample_values(beat.sample)
 
 
-def _orders_of(beat: Heartbeat, row: Row) -> HeartbeatReply:
+def _reply_of(beat: Heartbeat, row: Row) -> HeartbeatReply:
     found = [event_of(beat.pool_id, each) for each in load(row["events"]) or ()]
     more = len(found) > BATCH
     return HeartbeatReply(

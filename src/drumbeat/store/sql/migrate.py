@@ -1,4 +1,4 @@
-"""The schema by numbered migrations: one script, safe to run from several processes at once."""
+"""Schema migrations: one script, safe to run from several processes at once."""
 
 from drumbeat.store.sql.database import Script
 from drumbeat.store.sql.queries import migration_texts, view_names
@@ -14,7 +14,7 @@ def find_version() -> Script[int]:
 
 
 def migrate() -> Script[list[int]]:
-    """Apply what is missing, with the views out of the way, and rebuild them over it."""
+    """Drop the views, apply the missing migrations, and create the views again."""
     yield "lock_migrations", {}
     yield "make_version_table", {}
     current = yield from find_version()

@@ -9,7 +9,7 @@ from drumbeat.store.sql.rows import dump, instant, load
 
 
 class SqlNotes:
-    """Notes, each in one row."""
+    """Notes, one per row."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

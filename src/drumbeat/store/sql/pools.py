@@ -50,7 +50,7 @@ def no_pool(pool_id: str) -> NotFound:
 def create_pool(pool: PoolRow) -> Script[PoolRow]:
     rows = yield "add_pool", _pool_values(pool) | {"kind": pool.kind}
     if not rows:
-        raise AlreadyExists(f"there is a pool {pool.pool_id!r} already; choose another name")
+        raise AlreadyExists(f"pool {pool.pool_id!r} already exists; choose another name")
     return pool_of(rows[0])
 
 
@@ -63,7 +63,7 @@ def _save_pool(pool: PoolRow, fence: Fence | None) -> Script[PoolRow]:
 
 
 def _change_pool(pool_id: PoolId, change: PoolChange, fence: Fence | None) -> Script[PoolRow]:
-    """The row is locked when it is read, so nobody else changes it before it is saved."""
+    """The row is locked when it is read, so no other process can change it before it is saved."""
     yield from check_fence(fence)
     rows = yield "lock_pool", {"pool_id": pool_id}
     if not rows:
@@ -82,7 +82,7 @@ def _pool_values(pool: PoolRow) -> dict[str, Any]:
 
 
 def delete_pool(pool_id: PoolId) -> Script[None]:
-    """Remove a pool and all that belongs to it. Raises Refused while it has live workers."""
+    """Delete a pool and everything that belongs to it. Raises Refused while it has live workers."""
     yield "lock_pool", {"pool_id": pool_id}
     live = (yield "count_live_workers", {"pool_id": pool_id})[0]["live"]
     if live:

@@ -1,7 +1,7 @@
 """PostgreSQL through asyncpg: a small pool of connections, prepared statements, one round trip for a single query.
 
-Behind PgBouncer in transaction mode a prepared statement may not be there the next time; that is noticed when the pool opens
-(the backend that answers is not the one that greeted) and statements are then sent whole.
+Behind PgBouncer in transaction mode a prepared statement may be gone at its next use. This is detected when the pool opens
+(another server process answers than the one that accepted the connection); statements are then sent as text each time.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Every statement is planned once: planning a claim takes longer than claiming. A plan may be made while a table is empty, and
-#: must do when it no longer is. An index is read in its order, so that a limit ends the reading; a bitmap would read all first.
+#: Every statement is planned once, since planning a claim takes longer than executing it. A plan made while a table is empty
+#: must stay good when it is full. An index is read in order, so that LIMIT ends the scan; a bitmap scan would read all first.
 _PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
 def dialect(schema: str) -> Dialect:
-    """PostgreSQL's words, with our tables in a schema of their own."""
+    """PostgreSQL's dialect, with the tables in this schema. Raises InvalidSettings for an invalid name."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise InvalidSettings(f"expected a schema's name of small letters, digits and underscores, got {schema!r}")
     return Dialect(
@@ -69,14 +69,14 @@ def dialect(schema: str) -> Dialect:
             "job_id": lambda given, number: f"COALESCE({given}, 'j' || to_char({number}, 'FM000000000000999999'))",
             "json_collect": lambda key, value: f"jsonb_object_agg({key}, {value})",
             "listed": lambda column, numbers: f"{column} = ANY(CAST(translate({numbers}, '[]', '{{}}') AS bigint[]))",
-            "by": lambda index: "",  # its planner finds the index by itself
+            "by": lambda index: "",  # the planner finds the index itself
             "worker_number": lambda name: f"CAST(substring({name} FROM 'worker-([0-9]{{1,15}})$') AS bigint)",
         },
     )
 
 
 class PostgresDatabase:
-    """One PostgreSQL database, our tables in one schema of it."""
+    """One PostgreSQL database, with the tables in one schema."""
 
     traits = StoreTraits(name="postgresql", durable=True, shared=True, networked=True)
 
@@ -95,10 +95,10 @@ class PostgresDatabase:
         self._command_timeout = command_timeout.total_seconds()
         self._connect_timeout = connect_timeout.total_seconds()
         self._queries = load_queries(dialect(schema))
-        self._lending: ConnectionCache | None = None
+        self._cache: ConnectionCache | None = None
         self._pooled = False
-        self.bell = PostgresNotify(self, schema)
-        self.express = PushFastpath(self, "push_one", failures)
+        self.notifier = PostgresNotify(self, schema)
+        self.fastpath = PushFastpath(self, "push_one", failures)
 
     @property
     def location(self) -> str:
@@ -110,10 +110,10 @@ class PostgresDatabase:
         try:
             self._pooled = await self._is_behind_a_pooler()
             pool = await self._make_pool(pooled=self._pooled)
-            gone, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
-            self._lending = ConnectionCache(pool, self._command_timeout, gone, outdated, prepares=not self._pooled)
+            closed, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
+            self._cache = ConnectionCache(pool, self._command_timeout, closed, outdated, prepares=not self._pooled)
         except failures() as exc:
-            if _is_being_cancelled():  # the driver may tell of it as a connection that was lost
+            if _is_being_cancelled():  # the driver may report a cancellation as a lost connection
                 raise asyncio.CancelledError from exc
             raise self.translated(exc) from exc
 
@@ -142,22 +142,22 @@ class PostgresDatabase:
             await connection.close(timeout=self._connect_timeout)
 
     async def close(self) -> None:
-        if self._lending is None:
+        if self._cache is None:
             return
-        await self.bell.close()
-        self.express.close()
-        lending, self._lending = self._lending, None
+        await self.notifier.close()
+        self.fastpath.close()
+        connections, self._cache = self._cache, None
         try:
             async with asyncio.timeout(self._connect_timeout):
-                await lending.close()
+                await connections.close()
         except (TimeoutError, OSError):
-            lending.terminate()
+            connections.terminate()
 
     def queue(self) -> PostgresQueue:
-        return PostgresQueue(self, self.bell, self.express)
+        return PostgresQueue(self, self.notifier, self.fastpath)
 
     async def listener(self) -> "asyncpg.Connection[asyncpg.Record] | None":
-        """A connection of its own to listen on; None behind a pooler, where nobody can."""
+        """A new dedicated connection for LISTEN; None behind a pooler, where LISTEN does not work."""
         if self._pooled:
             return None
         try:
@@ -168,8 +168,8 @@ class PostgresDatabase:
             raise self.translated(exc) from exc
         return made
 
-    async def line(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """A connection of its own for a query of one statement, and the order of its values; None behind a pooler."""
+    async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
+        """A new dedicated connection for a query of one statement, and the order of its values; None behind a pooler."""
         [statement] = self._queries[query].statements
         connection = await self.listener()
         if connection is None:
@@ -216,16 +216,16 @@ class PostgresDatabase:
         return await _run(connection, query, values)
 
     async def _load(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, bulk: Bulk) -> Rows:
-        """COPY rows straight to their place; if one is there already, by a table of the moment and from it what is new."""
+        """COPY rows into the table; if one exists already, COPY into a temporary table and insert from it the new ones."""
         try:
             async with connection.transaction():
                 await _copy(connection, bulk, bulk.table, self._schema)
             return [{"new": len(bulk.records)}]
         except _driver().UniqueViolationError:
-            make, keep = query.statements
-            await connection.execute(make.text)
+            create, insert = query.statements
+            await connection.execute(create.text)
             await _copy(connection, bulk, "incoming")
-            return [{"new": int((await connection.execute(keep.text)).rpartition(" ")[2])}]
+            return [{"new": int((await connection.execute(insert.text)).rpartition(" ")[2])}]
 
     async def describe(self) -> str:
         async with self._connection() as connection:
@@ -249,9 +249,9 @@ class PostgresDatabase:
         return self._opened().borrowed()
 
     def _opened(self) -> ConnectionCache:
-        if self._lending is None:
+        if self._cache is None:
             raise StoreUnavailable("this store is closed; open it before use")
-        return self._lending
+        return self._cache
 
     def translated(self, exc: Exception) -> DrumbeatError:
         asyncpg = _driver()
@@ -268,7 +268,8 @@ class PostgresDatabase:
         if isinstance(exc, asyncpg.DataError):
             return InvalidInput(f"PostgreSQL cannot keep this value: {exc}")
         if isinstance(exc, asyncpg.UniqueViolationError):
-            return AlreadyExists(f"another was quicker: {str(exc.detail or exc).rstrip('.')}; choose another name")
+            detail = str(exc.detail or exc).rstrip(".")
+            return AlreadyExists(f"already exists (created concurrently): {detail}; choose another name")
         hint = "; is it running, and is the store's URL right?" if isinstance(exc, OSError) else ""
         return StoreUnavailable(f"PostgreSQL at {self.location}: {str(exc) or type(exc).__name__}{hint}")
 
@@ -286,15 +287,15 @@ async def push_on(
     schema: str = "drumbeat",
     home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
 ) -> Sequence[JobId]:
-    """Push jobs on a connection of the caller's, within its transaction: they are there when it commits, and not before.
+    """Push jobs on the caller's connection, in its transaction: they become visible when it commits.
 
-    Whoever waits for work is woken by the commit. ``home`` tells which server and database the store is in. Raises InvalidInput
-    for a connection to another one, or of another driver; the driver's errors are the caller's own.
+    The commit wakes workers that wait for jobs. ``home`` returns the store's database and server. Raises InvalidInput for a
+    connection to another database or of another driver; errors of the driver are not translated.
     """
     known = _loaded(schema)
     _expect_our_driver(connection)
     if home is not None:
-        await _expect_home(await _run(connection, known["find_home"], {}), home)
+        await _expect_same_database(await _run(connection, known["find_home"], {}), home)
 
     async def perform(name: str, values: Values | Bulk | Trial) -> Rows:
         if isinstance(values, Bulk | Trial):
@@ -314,12 +315,12 @@ def _expect_our_driver(connection: object) -> None:
         )
 
 
-async def _expect_home(found: Rows, home: Callable[[], Awaitable[tuple[str, str]]]) -> None:
-    ours, theirs = await home(), (found[0]["database"], found[0]["started"])
-    if theirs != ours:
-        where = "of another server" if theirs[0] == ours[0] else f"to {theirs[0]!r}"
+async def _expect_same_database(found: Rows, home: Callable[[], Awaitable[tuple[str, str]]]) -> None:
+    store, given = await home(), (found[0]["database"], found[0]["started"])
+    if given != store:
+        where = "of another server" if given[0] == store[0] else f"to {given[0]!r}"
         raise InvalidInput(
-            f"connection: expected one to the store's own database {ours[0]!r}, got one {where}; "
+            f"connection: expected one to the store's own database {store[0]!r}, got one {where}; "
             "use push, which has its own transaction"
         )
 
@@ -354,7 +355,7 @@ async def _copy(connection: "asyncpg.pool.PoolConnectionProxy[Any]", bulk: Bulk,
 
 
 async def _leave_as_it_is(connection: object) -> None:
-    """Our statements change no session state, so a connection needs no reset (and no round trip) between uses."""
+    """The statements change no session state, so a connection needs no reset (and no round trip) between uses."""
 
 
 def _only(query: str, values: Values) -> Script[Rows]:
@@ -363,8 +364,8 @@ def _only(query: str, values: Values) -> Script[Rows]:
 
 @cache
 def failures() -> tuple[type[Exception], ...]:
-    """What the driver raises, to be said in our own words; its internal error too: a server that dies while it prepares a
-    statement leaves a connection that can do nothing but be cut off."""
+    """The driver's errors, to be translated. Includes its internal error: a server that dies while preparing a statement
+    leaves a connection that can only be terminated."""
     asyncpg = _driver()
     return (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError, ssl.SSLError)
 

@@ -1,6 +1,7 @@
-"""Connections at hand: the driver's pool makes and mends them; between two uses they stay here, which saves most of a use.
+"""A cache of connections in front of the driver's pool: keeping a connection between uses saves most of the cost of a use.
 
-So do the statements that were prepared on them: to look one up by its text, as the driver does, costs more than to send it.
+Prepared statements are cached too, since looking one up in the driver costs more than sending it. The driver's pool opens
+and replaces connections.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,22 +15,22 @@ if TYPE_CHECKING:
 
 
 class _Prepared:
-    """A statement that stays prepared for as long as this is kept. To execute it is what its own ``fetch`` asks of the driver's
-    protocol (arguments, portal, limit, whether its status is wanted, timeout), without the checks of a borrowed connection."""
+    """A statement that stays prepared as long as this object lives. ``execute`` calls the driver's protocol as the statement's
+    ``fetch`` does (arguments, portal, limit, return status, timeout), without the checks of a pooled connection."""
 
-    __slots__ = ("_kept", "execute")
+    __slots__ = ("_statement", "execute")
 
-    def __init__(self, execute: Callable[..., Awaitable[Any]], kept: object = None) -> None:
+    def __init__(self, execute: Callable[..., Awaitable[Any]], statement: object = None) -> None:
         self.execute = execute
-        self._kept = kept
+        self._statement = statement
 
 
 _NOTHING: Mapping[str, _Prepared] = {}
 
 
 class ConnectionCache:
-    """Lends one connection at a time to whoever asks. One that was used in vain goes through the pool, and so does everyone
-    who has to wait: the pool keeps the line."""
+    """Lends a connection to each caller. A connection whose use failed goes back to the pool, and callers that have to wait
+    wait in the pool, which serves them in order."""
 
     def __init__(
         self,
@@ -40,8 +41,8 @@ class ConnectionCache:
         *,
         prepares: bool,
     ) -> None:
-        """``gone`` is what the driver raises for a connection that its pool has taken back, ``outdated`` for a statement that
-        was prepared before the tables changed, and is refused. Without ``prepares`` every statement is sent whole."""
+        """``gone`` is the driver's error for a connection that its pool has taken back, ``outdated`` for a statement that was
+        prepared before the tables changed. Without ``prepares`` every statement is sent as text."""
         self._pool = pool
         self._timeout = timeout
         self._gone = gone
@@ -56,7 +57,7 @@ class ConnectionCache:
         return Borrowed(self)
 
     async def take(self) -> "asyncpg.pool.PoolConnectionProxy[Any]":
-        """A connection that is open as far as is known. Raises TimeoutError."""
+        """A connection that is not known to be closed. Raises TimeoutError."""
         while self._idle:
             connection = self._idle.pop()
             if self._is_open(connection):
@@ -69,7 +70,7 @@ class ConnectionCache:
             self._waiting -= 1
 
     async def run(self, text: str, arguments: tuple[Any, ...]) -> "list[asyncpg.Record]":
-        """One statement, in a transaction of its own, on a connection that is free."""
+        """Run one statement in its own transaction on a free connection."""
         connection, sound = await self.take(), False
         try:
             prepared = self._prepared.get(connection, _NOTHING).get(text) or await self._prepare(connection, text)
@@ -98,7 +99,7 @@ class ConnectionCache:
             await self._release(connection)
 
     async def close(self) -> None:
-        """Close every connection, each once its borrower is done with it."""
+        """Close every connection, as soon as it is no longer used."""
         self._closing = True
         while self._idle:
             await self._release(self._idle.pop())
@@ -119,18 +120,18 @@ class ConnectionCache:
 
 
 class Borrowed:
-    """A connection for as long as a block lasts."""
+    """Lends a connection for an ``async with`` block."""
 
-    __slots__ = ("_connection", "_lending")
+    __slots__ = ("_cache", "_connection")
 
-    def __init__(self, lending: ConnectionCache) -> None:
-        self._lending = lending
+    def __init__(self, cache: ConnectionCache) -> None:
+        self._cache = cache
 
     async def __aenter__(self) -> "asyncpg.pool.PoolConnectionProxy[Any]":
-        self._connection = await self._lending.take()
+        self._connection = await self._cache.take()
         return self._connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._lending.give_back(self._connection, sound=kind is None)
+        await self._cache.give_back(self._connection, sound=kind is None)

@@ -1,4 +1,4 @@
-"""LISTEN and NOTIFY: a channel for each pool, one connection that listens for a whole store, and not a word too many."""
+"""LISTEN and NOTIFY: one channel per pool, one listening connection per store, and a rate limit on notifications."""
 
 import asyncio
 import hashlib
@@ -20,12 +20,12 @@ QUIET = 0.005  #: seconds between two notifications of one process about one poo
 
 @lru_cache(maxsize=1024)
 def channel_of(schema: str, pool_id: PoolId) -> str:
-    """A pool's channel: a name short enough, whatever the pool is called."""
+    """A pool's channel: a hash, so that the name is short enough for any pool."""
     return f"drumbeat_{hashlib.blake2s(f'{schema}/{pool_id}'.encode(), digest_size=12).hexdigest()}"
 
 
 class NotifyDatabase(Protocol):
-    """What a bell needs of its database."""
+    """The database methods that PostgresNotify needs."""
 
     async def listener(self) -> Any: ...
 
@@ -33,31 +33,31 @@ class NotifyDatabase(Protocol):
 
 
 class PostgresNotify:
-    """Who waits for which pool, and when each was last told."""
+    """Wakes the processes that wait for a pool's jobs, at most once in QUIET seconds per pool."""
 
-    def __init__(self, lines: NotifyDatabase, schema: str) -> None:
-        self._lines = lines
+    def __init__(self, database: NotifyDatabase, schema: str) -> None:
+        self._database = database
         self._schema = schema
         self._connection: Any = None
         self._opening = asyncio.Lock()
         self._channels: set[str] = set()
-        self._ears: dict[str, set[asyncio.Event]] = {}
+        self._waiters: dict[str, set[asyncio.Event]] = {}
         self._next: dict[str, float] = {}
         self._later: dict[str, asyncio.TimerHandle] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def listening(self, pool_id: PoolId) -> AsyncIterator[Subscription]:
-        channel, heard = channel_of(self._schema, pool_id), asyncio.Event()
-        self._ears.setdefault(channel, set()).add(heard)
+        channel, notified = channel_of(self._schema, pool_id), asyncio.Event()
+        self._waiters.setdefault(channel, set()).add(notified)
         try:
-            yield Subscription(heard, await self._listen(channel))
+            yield Subscription(notified, await self._listen(channel))
         finally:
-            self._ears[channel].discard(heard)
+            self._waiters[channel].discard(notified)
 
-    def word(self, pool_id: PoolId) -> str | None:
-        """The channel to notify within a statement; None if it was told a moment ago and will be again: by the first statement
-        after that moment, or on its own where none comes."""
+    def channel_to_notify(self, pool_id: PoolId) -> str | None:
+        """The channel that the caller's statement must notify; None if it was notified less than QUIET ago. Then it is notified
+        again later: by the first statement after QUIET, or by itself if there is none."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next.get(channel, 0.0):
@@ -69,15 +69,15 @@ class PostgresNotify:
             self._later[channel] = loop.call_at(self._next[channel] + QUIET, self._send_later, channel)
         return None
 
-    def unsaid(self, channel: str | None) -> None:
-        """What was to be said within a statement was not, for it failed; others may have relied on it."""
+    def notify_later(self, channel: str | None) -> None:
+        """Notify the channel later, since the statement that should have done it failed; others may have relied on it."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 
-    async def ring(self, pool_id: PoolId) -> None:
-        channel = self.word(pool_id)
+    async def notify(self, pool_id: PoolId) -> None:
+        channel = self.channel_to_notify(pool_id)
         if channel is not None:
-            await self._lines.write("notify", {"channel": channel})
+            await self._database.write("notify", {"channel": channel})
 
     async def close(self) -> None:
         for channel, later in [*self._later.items()]:
@@ -98,31 +98,31 @@ class PostgresNotify:
 
     async def _send(self, channel: str) -> None:
         try:
-            await self._lines.write("notify", {"channel": channel})
+            await self._database.write("notify", {"channel": channel})
         except DrumbeatError as exc:
-            log.warning("could not tell of new jobs, whoever waits will look: %s", exc)
+            log.warning("could not notify waiting workers of new jobs: %s; they find the jobs by polling", exc)
 
     async def _listen(self, channel: str) -> bool:
-        """Have the channel listened to. False where nothing can be heard."""
+        """Listen on the channel. Returns False if notifications are not available."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await self._lines.listener()
+                self._connection = await self._database.listener()
                 self._channels.clear()
                 if self._connection is not None:
                     self._connection.add_termination_listener(self._lost)
             if self._connection is None:
                 return False
             if channel not in self._channels:
-                await self._connection.add_listener(channel, self._hear)
+                await self._connection.add_listener(channel, self._on_notification)
                 self._channels.add(channel)
             return True
 
-    def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
-        for ear in self._ears.get(channel, ()):
-            ear.set()
+    def _on_notification(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        for waiter in self._waiters.get(channel, ()):
+            waiter.set()
 
     def _lost(self, connection: object) -> None:
-        """Whoever waits looks for itself, and listens anew."""
-        for ears in self._ears.values():
-            for ear in ears:
-                ear.set()
+        """Wake everyone when the connection is lost: they check the queue and listen again."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.set()

@@ -1,7 +1,7 @@
-"""One statement with a connection of its own: the driver opens it, prepares the statement, and steps aside.
+"""A fast path for one statement on a dedicated connection, which bypasses the driver after it has prepared the statement.
 
-A push of one job spends more time in a driver that can do everything than on its way to the server. So what is asked often goes
-out here as one message, and the answer is read as far as is needed: the first column of the first row, as a number.
+A push of one job takes longer in the general driver than on its way to the server. So a frequent statement is sent here as
+one message, and only the needed part of the reply is parsed: the first column of the first row, as a number.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from drumbeat.store.sql.database import Rows, Values
 
 log = logging.getLogger(__name__)
 
-OFTEN = 32  #: uses of a statement after which a line of its own is worth a connection
+OFTEN = 32  #: uses of a statement after which it gets a dedicated connection
 
 _EXECUTE_AND_SYNC = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04"
 _ROW, _ERROR, _READY = b"DEZ"
 _NULL = b"\xff\xff\xff\xff"
-_ONE_ROW, _DONE = b"2\0\0\0\x04D", b"Z\0\0\0\x05I"  #: how the usual answer begins and ends
+_ONE_ROW, _DONE = b"2\0\0\0\x04D", b"Z\0\0\0\x05I"  #: how the usual reply begins and ends
 
 
 class StatementConnection(asyncio.Protocol):
-    """A connection on which one prepared statement is asked, once at a time."""
+    """A connection that runs one prepared statement, one call at a time."""
 
     def __init__(self, connection: Any, statement: Any, error: Callable[[dict[str, str]], Exception], within: float) -> None:
-        """Takes over the driver's ``connection``; ``error`` makes the driver's own from what the server says, and after so many
-        seconds without an answer the line is closed (TimeoutError)."""
-        self._held = connection, statement
+        """Takes over the driver's ``connection``. ``error`` makes the driver's exception from the fields of an error message.
+        After ``within`` seconds without a reply the connection is closed (TimeoutError)."""
+        self._driver = connection, statement
         self._error = error
         self._within = within
         self._head = b"\0" + statement.get_name().encode() + b"\0\0\0" + _short(len(statement.get_parameters()))
@@ -36,7 +36,7 @@ class StatementConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[int | None] | None = None
         self._answer: int | Exception | None = None
         self._deadline = 0.0
-        self._watch: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._rest = b""
         self._transport: asyncio.Transport = connection._transport  # noqa: SLF001
         self._transport.set_protocol(self)
@@ -50,7 +50,7 @@ class StatementConnection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def ask(self, values: Iterable[str | int | None]) -> asyncio.Future[int | None]:
-        """The first row's first number, None where there is no row. Only while it ``is_free``."""
+        """Run the statement. Returns the first number of the first row, None without a row. Call only while ``is_free``."""
         parts = [self._head]
         for value in values:
             text = None if value is None else str(value).encode()
@@ -59,42 +59,42 @@ class StatementConnection(asyncio.Protocol):
         self._waiter = waiter = self._loop.create_future()
         self._transport.write(b"B%b%b\0\0%b" % ((len(body) + 6).to_bytes(4, "big"), body, _EXECUTE_AND_SYNC))
         self._deadline = self._loop.time() + self._within
-        if self._watch is None:
-            self._watch = self._loop.call_at(self._deadline, self._look)
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         return waiter
 
     def close(self) -> None:
-        self._held[0].terminate()
+        self._driver[0].terminate()
         self.connection_lost(None)
 
     def data_received(self, data: bytes) -> None:
         if data.startswith(_ONE_ROW) and not self._rest:
             row = 6 + int.from_bytes(data[6:10], "big")
             if data[row : row + 1] == b"C" and data[row + 1 + int.from_bytes(data[row + 1 : row + 5], "big") :] == _DONE:
-                return self._tell(_first_number(data, 10))
-        return self._hear_all(data)
+                return self._finish(_first_number(data, 10))
+        return self._read_messages(data)
 
-    def _hear_all(self, data: bytes) -> None:
+    def _read_messages(self, data: bytes) -> None:
         text, at = self._rest + data if self._rest else data, 0
         while len(text) - at > 4:
             end = at + 1 + int.from_bytes(text[at + 1 : at + 5], "big")
             if end > len(text):
                 break
-            self._hear(text[at], text, at + 5, end)
+            self._read_message(text[at], text, at + 5, end)
             at = end
         self._rest = text[at:]
 
-    def _hear(self, kind: int, text: bytes, at: int, end: int) -> None:
+    def _read_message(self, kind: int, text: bytes, at: int, end: int) -> None:
         if kind == _ROW:
             self._answer = _first_number(text, at)
         elif kind == _ERROR:
-            said = text[at:end].decode(errors="replace").split("\0")
-            self._answer = self._error({field[0]: field[1:] for field in said if field})
+            fields = text[at:end].decode(errors="replace").split("\0")
+            self._answer = self._error({field[0]: field[1:] for field in fields if field})
         elif kind == _READY:
             answer, self._answer = self._answer, None
-            self._tell(answer)
+            self._finish(answer)
 
-    def _tell(self, answer: int | Exception | None) -> None:
+    def _finish(self, answer: int | Exception | None) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is None or waiter.done():
             return
@@ -104,26 +104,26 @@ class StatementConnection(asyncio.Protocol):
             waiter.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self._held[0].terminate()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._driver[0].terminate()
         answer = self._answer if isinstance(self._answer, Exception) else None
-        self._tell(answer or ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
+        self._finish(answer or ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
 
-    def _look(self) -> None:
-        """One timer for all answers: it looks again when the one that is missing should have come."""
-        self._watch = None
+    def _check_deadline(self) -> None:
+        """One timer for all calls: it sets itself again for the deadline of the current one."""
+        self._timer = None
         if self._waiter is None:
             return
         if self._loop.time() < self._deadline:
-            self._watch = self._loop.call_at(self._deadline, self._look)
+            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         else:
-            self._tell(TimeoutError())
+            self._finish(TimeoutError())
             self.close()
 
 
 def _first_number(text: bytes, at: int) -> int:
-    """The first column of the row whose body begins there."""
+    """The first column of the row whose body starts at ``at``."""
     return int(text[at + 6 : at + 6 + int.from_bytes(text[at + 2 : at + 6], "big")])
 
 
@@ -132,59 +132,59 @@ def _short(number: int) -> bytes:
 
 
 class PushDatabase(Protocol):
-    """What an express needs of its database."""
+    """The database methods that PushFastpath needs."""
 
     async def write(self, query: str, values: Values) -> Rows: ...
 
-    async def line(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """A line for a query, and the order of its values; None where statements cannot stay prepared."""
+    async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
+        """A dedicated connection for a query, and the order of its values; None if statements cannot stay prepared."""
         ...
 
     def translated(self, exc: Exception) -> DrumbeatError: ...
 
 
 class PushFastpath:
-    """A query that is asked often: on a line of its own while that is free, else like any other."""
+    """Runs a frequent query on a dedicated connection while that is free, else on the shared connections."""
 
-    def __init__(self, lines: PushDatabase, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
-        self._lines = lines
+    def __init__(self, database: PushDatabase, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
+        self._database = database
         self._query = query
         self._failures = failures
-        self._line: StatementConnection | None = None
+        self._connection: StatementConnection | None = None
         self._order: tuple[str, ...] = ()
         self._used = 0
 
     async def number(self, values: Values) -> int | None:
-        """The first row's first number, None where there is no row."""
-        line = self._line
-        if line is None or not line.is_free:
-            return await self._beside(values)
+        """Run the query. Returns the first number of the first row, None without a row."""
+        connection = self._connection
+        if connection is None or not connection.is_free:
+            return await self._write(values)
         try:
-            return await line.ask(map(values.__getitem__, self._order))
+            return await connection.ask(map(values.__getitem__, self._order))
         except UnicodeEncodeError as exc:
             raise InvalidInput(f"PostgreSQL cannot keep this value: {exc}") from exc
         except self._failures() as exc:
-            raise self._lines.translated(exc) from exc
+            raise self._database.translated(exc) from exc
 
-    async def _beside(self, values: Values) -> int | None:
-        if self._line is not None and self._line.is_lost:
-            self._line, self._used = None, 0
+    async def _write(self, values: Values) -> int | None:
+        if self._connection is not None and self._connection.is_lost:
+            self._connection, self._used = None, 0
         self._used += 1
         if self._used == OFTEN:
             await self._open()
-        rows = await self._lines.write(self._query, values)
+        rows = await self._database.write(self._query, values)
         return rows[0][0] if rows else None
 
     async def _open(self) -> None:
         try:
-            opened = await self._lines.line(self._query)
+            opened = await self._database.statement_connection(self._query)
         except DrumbeatError as exc:
-            log.debug("no line for %s, it goes with the others: %s", self._query, exc)
+            log.debug("could not open a dedicated connection for %s: %s; using the shared ones", self._query, exc)
             return
         if opened is not None:
-            self._line, self._order = opened
+            self._connection, self._order = opened
 
     def close(self) -> None:
-        line, self._line, self._used = self._line, None, 0
-        if line is not None:
-            line.close()
+        connection, self._connection, self._used = self._connection, None, 0
+        if connection is not None:
+            connection.close()

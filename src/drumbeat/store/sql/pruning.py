@@ -1,4 +1,4 @@
-"""Deleting what is old, a little at a time: each step is one short transaction."""
+"""Deletes old rows in steps, each one short transaction."""
 
 import time
 from collections.abc import Sequence
@@ -13,32 +13,32 @@ from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.rows import at_us, dump, instant, to_us
 
-_JOBS_LOOKED_AT = 500
+_JOBS_PER_PAGE = 500
 
 _ROWS = {Prunable.SAMPLES: 300, Prunable.LOGS: 500, Prunable.BEATS: 50, Prunable.WORKERS: 200, Prunable.EVENTS: 500}
 
-Course = tuple[PoolId, Prunable, timedelta]
+PruneKey = tuple[PoolId, Prunable, timedelta]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How far one transaction goes."""
+    """The size of one transaction."""
 
     seconds: float
-    at_once: int  #: jobs deleted before the time is looked at again: they may be large
+    at_once: int  #: jobs deleted between two checks of the time: they may be large
 
 
-_ONE_WRITER = _Step(0.01, 50)  #: others wait meanwhile
-_MANY_WRITERS = _Step(0.1, 250)  #: nobody waits for jobs that have ended, and each statement is a round trip
+_ONE_WRITER = _Step(0.01, 50)  #: other writers wait meanwhile
+_MANY_WRITERS = _Step(0.1, 250)  #: no writer waits for ended jobs, and each statement is a round trip
 
 
 class SqlPruning:
-    """Deletes what is old in one database."""
+    """Deletes old rows of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._step = _MANY_WRITERS if database.traits.networked else _ONE_WRITER
-        self._passed: dict[Course, int] = {}  #: jobs up to this number were looked at, by steps that will go on
+        self._resume_after: dict[PruneKey, int] = {}  #: the job number after which the next step continues
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         if what in JOBS:
@@ -51,10 +51,10 @@ class SqlPruning:
         return Pruned(rows=len(rows), more=bool(rows))
 
     async def _jobs(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        course = (pool_id, what, older_than)
+        key = (pool_id, what, older_than)
         values = {"pool_id": pool_id, "status": str(what), "age": to_us(older_than)}
         page = await self._database.read(
-            "list_prunable", values | {"after": self._passed.get(course, 0), "limit": _JOBS_LOOKED_AT}
+            "list_prunable", values | {"after": self._resume_after.get(key, 0), "limit": _JOBS_PER_PAGE}
         )
         old = [row["seq"] for row in page if row["is_old"]]
         gone = (
@@ -64,16 +64,16 @@ class SqlPruning:
         )
         if len(gone) < len(old):
             return Pruned(rows=len(gone), more=True)
-        more = len(page) == _JOBS_LOOKED_AT and not page[-1]["is_young"]
+        more = len(page) == _JOBS_PER_PAGE and not page[-1]["is_young"]
         if more:
-            self._passed[course] = page[-1]["seq"]
+            self._resume_after[key] = page[-1]["seq"]
         else:
-            self._passed.pop(course, None)
+            self._resume_after.pop(key, None)
         return Pruned(rows=len(gone), more=more)
 
 
 def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], step: _Step) -> Script[list[Row]]:
-    """Delete jobs by their numbers until the time is over."""
+    """Delete jobs by their numbers until the time of the step is used up."""
     gone: list[Row] = []
     until = time.monotonic() + step.seconds
     for first in range(0, len(numbers), step.at_once):

@@ -1,7 +1,7 @@
-"""Named queries: SQL as text, read once, put into a dialect's words.
+"""Named queries: SQL from text files, translated to a database's dialect.
 
-A query is headed ``-- name: find_worker`` and holds one statement, or several that make one transaction. Values are bound as
-``:name``. ``drumbeat.`` names our schema; ``@now``, ``@json`` and the like stand for what databases write differently.
+A query has the heading ``-- name: find_worker`` and one statement, or several that run in one transaction. Values are bound
+as ``:name``. ``drumbeat.`` is the schema; ``@now``, ``@json`` and others stand for what databases write differently.
 """
 
 import re
@@ -22,13 +22,13 @@ _WORD = re.compile(r"@(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """One statement and the names of its values, in the order the driver wants them."""
+    """One statement and the names of its values, in the order that the driver needs."""
 
     text: str
     parameters: tuple[str, ...]
 
     def in_order(self, columns: tuple[str, ...]) -> str:
-        """The text for values that come without names, in the order of these columns."""
+        """The text with ``?`` for positional values in the order of these columns. Raises ValueError if they differ."""
         if columns != self.parameters:
             raise ValueError(f"expected values of {', '.join(self.parameters)}, got {', '.join(columns)}")
         return _PARAMETER.sub("?", self.text)
@@ -36,7 +36,7 @@ class SqlStatement:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One or several statements under a name; its rows are the last statement's."""
+    """One or several statements under a name; returns the rows of the last one."""
 
     name: str
     statements: tuple[SqlStatement, ...]
@@ -44,16 +44,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one database says what others say differently."""
+    """What one database writes differently from others."""
 
     name: str
-    words: Mapping[str, str]  #: ``@now`` and such
-    calls: Mapping[str, Callable[..., str]]  #: ``@time(x)`` and such
+    words: Mapping[str, str]  #: replacements such as ``@now``
+    calls: Mapping[str, Callable[..., str]]  #: replacements with arguments such as ``@time(x)``
     schema: str  #: what ``drumbeat.`` becomes
-    numbered: bool  #: values as $1, $2 instead of :name
+    numbered: bool  #: values are bound as $1, $2 instead of :name
 
     def translate(self, text: str) -> str:
-        """The text in this database's words. Raises ValueError for a word it does not have."""
+        """The text in this dialect. Raises ValueError for an unknown ``@word``."""
         while found := _CALL.search(text):
             end, arguments = _arguments(text, found.end())
             text = text[: found.start()] + self._known(self.calls, found.group(1))(*arguments) + text[end:]
@@ -67,7 +67,7 @@ class Dialect:
 
 
 def load_queries(dialect: Dialect) -> Mapping[str, Query]:
-    """Every named query: the portable ones, over them the dialect's own, then the views and the numbered migrations."""
+    """Every named query: the portable ones, those of the dialect (which replace them), the views and the migrations."""
     texts = dict(_sections("portable.sql")) | dict(_sections(f"{dialect.name}.sql")) | dict(_sections("views.sql"))
     migrations = {f"migration_{number}": text for number, text in migration_texts().items()}
     queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
@@ -81,7 +81,7 @@ def migration_texts() -> Mapping[int, str]:
 
 
 def view_names() -> list[str]:
-    """The views' names, as queries that rebuild them."""
+    """The names of the views; each is also the name of the query that creates the view."""
     return [name for name, _ in _sections("views.sql")]
 
 
@@ -113,7 +113,7 @@ def _statement(text: str, numbered: bool) -> SqlStatement:
 
 
 def _arguments(text: str, start: int) -> tuple[int, list[str]]:
-    """Where a call's brackets close, and what stands between its top-level commas."""
+    """The end of a call, and its arguments, split at the top-level commas."""
     depth, begin = 1, start
     arguments: list[str] = []
     for position in range(start, len(text)):

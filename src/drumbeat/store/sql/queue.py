@@ -1,4 +1,4 @@
-"""Jobs on the move, as far as every SQL database does it the same way: fencing, recovery and waiting."""
+"""The parts of the job queue that all SQL databases share: lease renewal, recovery and waiting."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -19,52 +19,52 @@ from drumbeat.store.sql.job_scripts import expire, release
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import to_us
 
-LISTENING_POLL = timedelta(seconds=10)  #: the net under a bell that rings
-DEAF_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: without one: often at first, then ever less
-VAIN_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: between looks at jobs that one cannot have
+LISTENING_POLL = timedelta(seconds=10)  #: how often to poll with notifications, in case one is lost
+UNNOTIFIED_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: how often to poll without: ever less
+FUTILE_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: pause while the ready jobs cannot be claimed here
 
 
 @dataclass(slots=True)
 class Subscription:
-    """Where somebody hears of news in a pool."""
+    """A waiting caller's subscription to notifications of a pool."""
 
-    heard: asyncio.Event
-    live: bool  #: whether anything would be heard
+    notified: asyncio.Event
+    live: bool  #: whether notifications are available
 
 
 class Notifier(Protocol):
-    """How whoever waits is told, in this process and others."""
+    """Wakes callers that wait for jobs, in this process and others."""
 
     def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Subscription]: ...
 
-    async def ring(self, pool_id: PoolId) -> None:
-        """Say that there is news; at most once in a few milliseconds, and then once more."""
+    async def notify(self, pool_id: PoolId) -> None:
+        """Notify waiting callers; at most once in a few milliseconds, with a last one at the end."""
         ...
 
 
 class SqlQueue:
-    """What both databases share."""
+    """The parts of the queue that SQLite and PostgreSQL share."""
 
-    net: ClassVar[timedelta] = LISTENING_POLL  #: how long who hears waits before it looks
+    poll_interval: ClassVar[timedelta] = LISTENING_POLL  #: how often to poll with notifications
 
-    def __init__(self, database: Database, bell: Notifier) -> None:
+    def __init__(self, database: Database, notifier: Notifier) -> None:
         self._database = database
-        self._bell = bell
-        self._vain: dict[PoolId, int] = {}
-        self._named: dict[JobId, int] = {}  #: numbers of claimed jobs that somebody named
+        self._notifier = notifier
+        self._futile_waits: dict[PoolId, int] = {}
+        self._chosen_ids: dict[JobId, int] = {}  #: numbers of claimed jobs whose id the caller chose
 
-    async def ring(self, pool_ids: Iterable[PoolId]) -> None:
+    async def notify(self, pool_ids: Iterable[PoolId]) -> None:
         for pool_id in dict.fromkeys(pool_ids):
-            await self._bell.ring(pool_id)
+            await self._notifier.notify(pool_id)
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
         numbers = await self._numbers(tokens)
         values = holder_values(holder) | {"tokens": tokens_json(tokens, numbers), "lease": to_us(lease)}
         rows = await self._database.write("renew_held", values) if tokens else ()
-        kept = {row["seq"]: bool(row["cancel_requested"]) for row in rows}
+        renewed = {row["seq"]: bool(row["cancel_requested"]) for row in rows}
         return Renewed(
-            stale=tuple(token for token in tokens if numbers.get(token.job_id) not in kept),
-            cancelled=tuple(token for token in tokens if kept.get(numbers.get(token.job_id, 0))),
+            stale=tuple(token for token in tokens if numbers.get(token.job_id) not in renewed),
+            cancelled=tuple(token for token in tokens if renewed.get(numbers.get(token.job_id, 0))),
         )
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
@@ -77,32 +77,32 @@ class SqlQueue:
         return await self._recovered(release(holder, error, fence))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
-        """Looks first: nearly always there is nothing to lock."""
+        """Checks with a read first, since there is rarely anything to lock."""
         return await self._recovered(expire(limit)) if await self._database.read("any_expired", {}) else []
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        async with self._bell.listening(pool_id) as ear:
-            return await self._wait(pool_id, ear, within.total_seconds())
+        async with self._notifier.listening(pool_id) as subscription:
+            return await self._wait(pool_id, subscription, within.total_seconds())
 
-    async def _wait(self, pool_id: PoolId, ear: Subscription, within: float) -> bool:
-        """Look, sleep until something rings or comes due, look again."""
+    async def _wait(self, pool_id: PoolId, subscription: Subscription, within: float) -> bool:
+        """Check the queue, then sleep until a notification, the next due job or the next poll; repeat."""
         now = asyncio.get_running_loop().time
-        deadline, looks = now() + within, 0
-        patient_until = now() + _backed_off(VAIN_PAUSE, self._vain.get(pool_id, 0))
+        deadline, polls = now() + within, 0
+        not_before = now() + _backed_off(FUTILE_PAUSE, self._futile_waits.get(pool_id, 0))
         while True:
-            ready, due_in = await self._standing(pool_id)
-            if (ready and now() >= patient_until) or (due_in is not None and due_in <= 0):
-                self._vain[pool_id] = self._vain.get(pool_id, 0) + 1
+            ready, due_in = await self._readiness(pool_id)
+            if (ready and now() >= not_before) or (due_in is not None and due_in <= 0):
+                self._futile_waits[pool_id] = self._futile_waits.get(pool_id, 0) + 1
                 return True
-            poll = self.net.total_seconds() if ear.live else _backed_off(DEAF_POLL, looks + 1)
-            ends = [deadline - now(), poll, *([patient_until - now()] if ready else []), *([due_in] if due_in else [])]
-            if await _rang(ear, min(ends)):
+            poll = self.poll_interval.total_seconds() if subscription.live else _backed_off(UNNOTIFIED_POLL, polls + 1)
+            ends = [deadline - now(), poll, *([not_before - now()] if ready else []), *([due_in] if due_in else [])]
+            if await _notified(subscription, min(ends)):
                 return True
             if now() >= deadline:
                 return False
-            looks += 1
+            polls += 1
 
-    async def _standing(self, pool_id: PoolId) -> tuple[bool, float | None]:
+    async def _readiness(self, pool_id: PoolId) -> tuple[bool, float | None]:
         rows = await self._database.read("queue_standing", {"pool_id": pool_id})
         if not rows:
             raise no_pool(pool_id)
@@ -111,23 +111,23 @@ class SqlQueue:
 
     async def _recovered(self, script: Script[list[Job]]) -> list[Job]:
         jobs = await self._database.transact(script)
-        await self.ring(job.pool_id for job in jobs)
+        await self.notify(job.pool_id for job in jobs)
         return jobs
 
-    def _took(self, claiming: Claiming, rows: Sequence[Row]) -> list[Job]:
+    def _claimed_jobs(self, claiming: Claiming, rows: Sequence[Row]) -> list[Job]:
         jobs = in_order_of_claiming(rows)
         if jobs:
-            self._vain.pop(claiming.pool_id, None)
+            self._futile_waits.pop(claiming.pool_id, None)
         for row in rows:
             if row["given_id"] is not None:
-                self._named[row["given_id"]] = row["seq"]
+                self._chosen_ids[row["given_id"]] = row["seq"]
         return jobs
 
     async def _numbers(self, tokens: Iterable[Token]) -> dict[JobId, int]:
-        """The number of each token's job, where there is such a job."""
+        """The number of each token's job, for jobs that exist."""
         numbers: dict[JobId, int] = {}
         for token in tokens:
-            number = number_of(token.job_id) or self._named.get(token.job_id)
+            number = number_of(token.job_id) or self._chosen_ids.get(token.job_id)
             if number is None:
                 rows = await self._database.read("find_job_by_id", {"job_id": token.job_id})
                 number = rows[0]["seq"] if rows else None
@@ -136,10 +136,10 @@ class SqlQueue:
         return numbers
 
 
-async def _rang(ear: Subscription, within: float) -> bool:
+async def _notified(subscription: Subscription, within: float) -> bool:
     try:
         async with asyncio.timeout(max(within, 0.0)):
-            await ear.heard.wait()
+            await subscription.notified.wait()
     except TimeoutError:
         return False
     return True

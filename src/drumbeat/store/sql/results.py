@@ -1,4 +1,4 @@
-"""What runs came to, and where their executions are."""
+"""Results of runs, and the files with their executions."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Benchmark executions."""
+"""Benchmark runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ _AT_REST = RUN_ENDED | {RunStatus.PREPARED}
 
 
 class SqlRuns:
-    """Runs, each with a pool of its id."""
+    """Runs, each with a pool of the same id."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,7 +46,7 @@ class SqlRuns:
         offset: int = 0,
         limit: int = 100,
     ) -> Sequence[Run]:
-        wanted = {
+        filters = {
             "statuses": f",{','.join(statuses)}," if statuses else "",
             "search": containing(search),
             "template_id": template_id,
@@ -55,7 +55,7 @@ class SqlRuns:
             "since": at_us(since),
             "until": at_us(until),
         }
-        return [run_of(row) for row in await self._database.read("list_runs", wanted | {"offset": offset, "limit": limit})]
+        return [run_of(row) for row in await self._database.read("list_runs", filters | {"offset": offset, "limit": limit})]
 
     async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
         return await self._database.transact(_update(run, change, events, fence))
@@ -86,7 +86,7 @@ def _create(run: Run, pool: PoolRow) -> Script[Run]:
         },
     )
     if not rows:
-        raise AlreadyExists(f"there is a run {run.run_id!r} already")
+        raise AlreadyExists(f"run {run.run_id!r} already exists; choose another id")
     yield from create_pool(pool)
     return run_of(rows[0])
 
@@ -98,7 +98,7 @@ def _update(run: Run, change: RunChange, events: Sequence[NewEvent], fence: Fenc
         raise no_run(run.run_id)
     before = RunStatus(rows[0]["status"])
     if before is not run.status:
-        raise StaleWrite(f"run {run.run_id} was seen {run.status} and is now {before}; look again before deciding")
+        raise StaleWrite(f"run {run.run_id}: expected {run.status}, got {before}; read it again and decide again")
     if change.status is not None and change.status is not before:
         check_run_move(run.run_id, before, change.status)
     updated = yield "update_run", _change_values(run.run_id, change)

@@ -1,7 +1,7 @@
-"""SQLite: one file, many processes. The standard driver in threads: one that writes, one that reads.
+"""SQLite: one file, many processes. The standard driver runs in two threads: one writes, one reads.
 
-The writing thread takes whatever waits for it into one transaction and commits once (group commit), each piece of work in a
-savepoint of its own, so one refusal leaves its neighbours alone. Between processes the file's own lock decides.
+The writing thread runs all waiting work in one transaction and commits once (group commit). Each piece of work has its own
+savepoint, so that its failure does not affect the others. Between processes SQLite's file lock decides.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty file that only its user may read, unless there is one.
+    """Create an empty file that only its user may read, unless the file exists.
 
-    A database's own file is never opened here: closing it would drop the locks that SQLite holds on it in this process,
-    and another process would write at the same time.
+    The database file itself is never opened here: closing it would drop the locks that SQLite holds on it in this process,
+    and another process could write at the same time.
     """
     empty = path.with_name(f".{path.name}.{uuid4().hex}")
     os.close(os.open(empty, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -49,12 +49,12 @@ def _make_private(path: Path) -> None:
 
 
 def _paths(pairs: Sequence[str]) -> str:
-    """Keys and values in turn, each key made a path."""
+    """Alternating keys and values, with each key as a JSON path."""
     return ", ".join(f"'$.' || {part}" if n % 2 == 0 else part for n, part in enumerate(pairs))
 
 
 def _path(keys: Sequence[str]) -> str:
-    """One path to what lies under these keys, each within the one before."""
+    """The JSON path of nested keys."""
     return "'$'" + "".join(f" || '.' || {key}" for key in keys)
 
 
@@ -102,7 +102,7 @@ _SYNCHRONOUS = ("FULL", "NORMAL")
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Work for a thread, and who waits for it."""
+    """A piece of work for a thread, and the future that waits for its result."""
 
     work: Callable[[sqlite3.Connection], Any]
     waiter: asyncio.Future[Any]
@@ -134,9 +134,9 @@ class SqliteDatabase:
         self._create = create
         self._has_warned = False
         self._queries = load_queries(DIALECT)
-        self._writer = _Lane("writer", self._connect, self._write_batch)
-        self._reader = _Lane("reader", self._connect, self._read_batch)
-        self.bell = SqliteNotify(path)
+        self._writer = _DatabaseThread("writer", self._connect, self._write_batch)
+        self._reader = _DatabaseThread("reader", self._connect, self._read_batch)
+        self.notifier = SqliteNotify(path)
 
     @property
     def location(self) -> str:
@@ -151,12 +151,12 @@ class SqliteDatabase:
             raise
 
     async def close(self) -> None:
-        self.bell.close()
+        self.notifier.close()
         await self._writer.close()
         await self._reader.close()
 
     def queue(self) -> SqliteQueue:
-        return SqliteQueue(self, self.bell)
+        return SqliteQueue(self, self.notifier)
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
         found = self._queries[query]
@@ -198,7 +198,7 @@ class SqliteDatabase:
             raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
 
     def _keep_private(self) -> None:
-        """Make a missing file for its user alone, and SQLite makes those beside it alike; warn of one that others may read."""
+        """Create a missing file for its user only (SQLite copies its mode for its other files); warn if others can read it."""
         with suppress(OSError):
             if self._create and not self._path.exists():
                 _make_private(self._path)
@@ -209,7 +209,7 @@ class SqliteDatabase:
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
         if self._create:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a file that has tables already it changes nothing
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect on a file that has tables
         if self._create or connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone():
             self._use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -217,7 +217,7 @@ class SqliteDatabase:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Turn the file to WAL, once. SQLite does not wait for others here as it does elsewhere, so this does."""
+        """Switch the file to WAL, once. SQLite's busy timeout does not apply to this, so it is retried here."""
         deadline = time.monotonic() + self._busy_timeout.total_seconds()
         while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             try:
@@ -247,7 +247,7 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
             if len(pieces) == 1:
                 return [self._attempt_alone(connection, pieces[0])]
-            outcomes = [self._attempt_apart(connection, piece) for piece in pieces]
+            outcomes = [self._attempt_in_savepoint(connection, piece) for piece in pieces]
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
             if connection.in_transaction:
@@ -263,7 +263,7 @@ class SqliteDatabase:
             connection.execute("ROLLBACK")
         return outcome
 
-    def _attempt_apart(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
+    def _attempt_in_savepoint(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
         connection.execute("SAVEPOINT piece")
         outcome = self._attempt(connection, piece)
         if outcome.error is not None and connection.in_transaction:
@@ -282,23 +282,23 @@ class SqliteDatabase:
             return _Outcome(piece, error=exc)
 
     def _translated(self, exc: sqlite3.Error) -> StoreError:
-        said = str(exc)
-        if "locked" in said or "busy" in said:
+        message = str(exc)
+        if "locked" in message or "busy" in message:
             return StoreUnavailable(
                 f"SQLite at {self._path} was locked by another process for over {self._busy_timeout.total_seconds():g} s; "
-                "trying again may help"
+                "try again"
             )
-        if "not a database" in said or "malformed" in said:
+        if "not a database" in message or "malformed" in message:
             return StoreCorrupt(
-                f"expected a SQLite database at {self._path}, got a file that is damaged or something else ({said})"
+                f"expected a SQLite database at {self._path}, got a file that is damaged or something else ({message})"
             )
-        if "disk is full" in said:
+        if "disk is full" in message:
             return StoreUnavailable(f"no room left for SQLite at {self._path}; free some disk space")
-        return StoreUnavailable(f"SQLite at {self._path}: {said}")
+        return StoreUnavailable(f"SQLite at {self._path}: {message}")
 
 
-class _Lane:
-    """A thread with a connection of its own, and a queue before it."""
+class _DatabaseThread:
+    """A thread with its own connection and a queue of work."""
 
     def __init__(
         self,
@@ -337,17 +337,17 @@ class _Lane:
         try:
             connection = self._connect()
         except Exception as exc:
-            _tell([_Outcome(opened, error=exc)])
+            _deliver([_Outcome(opened, error=exc)])
             return
-        _tell([_Outcome(opened)])
+        _deliver([_Outcome(opened)])
         try:
-            while pieces := self._waiting():
-                _tell(self._perform(connection, pieces))
+            while pieces := self._next_batch():
+                _deliver(self._perform(connection, pieces))
         finally:
             connection.close()
 
-    def _waiting(self) -> list[_Piece]:
-        """The next piece and whatever waits behind it; nothing once told to end."""
+    def _next_batch(self) -> list[_Piece]:
+        """The next pieces of work; empty when the thread is to end."""
         first = self._queue.get()
         if first is None:
             return []
@@ -364,14 +364,14 @@ class _Lane:
         return pieces
 
 
-def _tell(outcomes: Sequence[_Outcome]) -> None:
-    """Wake those who wait, each in its own loop."""
+def _deliver(outcomes: Sequence[_Outcome]) -> None:
+    """Deliver the results to the waiting futures, each in its own event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome.piece.loop, []).append(outcome)
-    for loop, told in by_loop.items():
+    for loop, ready in by_loop.items():
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, told)
+            loop.call_soon_threadsafe(_settle, ready)
 
 
 def _settle(outcomes: Sequence[_Outcome]) -> None:
@@ -395,7 +395,7 @@ def _run(connection: sqlite3.Connection, query: Query, values: Values | Bulk | T
         (statement,) = query.statements
         return [{"new": connection.executemany(statement.in_order(values.columns), values.records).rowcount}]
     rows: Rows = ()
-    known = values.values if isinstance(values, Trial) else values  # one writes at a time, so nobody is quicker
+    known = values.values if isinstance(values, Trial) else values  # there is one writer at a time, so no concurrent insert
     for statement in query.statements:
         rows = connection.execute(statement.text, known).fetchall()
     return rows

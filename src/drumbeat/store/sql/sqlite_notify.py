@@ -1,6 +1,6 @@
-"""A cheap signal between processes on one SQLite file: whoever waits has a named pipe beside it, whoever pushes writes a byte.
+"""Notifications between processes on one SQLite file: each waiting process has a named pipe; a push writes a byte to each.
 
-Where pipes cannot be made (another system, another file system) nobody hears anything, and waiting is by looking.
+Where named pipes are not available (other operating or file systems) there are no notifications, and waiting polls.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from uuid import uuid4
 from drumbeat.core.pool import PoolId
 from drumbeat.store.sql.queue import Subscription
 
-QUIET = 0.002  #: seconds between two rings of one process
+QUIET = 0.002  #: seconds between two notifications of one process
 
 
 class SqliteNotify:
@@ -25,21 +25,21 @@ class SqliteNotify:
         self._pipe: Path | None = None
         self._reading = -1
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ears: set[asyncio.Event] = set()
+        self._waiters: set[asyncio.Event] = set()
         self._next = 0.0
         self._later: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def listening(self, pool_id: PoolId) -> AsyncIterator[Subscription]:
         live = self._open()
-        heard = asyncio.Event()
-        self._ears.add(heard)
+        notified = asyncio.Event()
+        self._waiters.add(notified)
         try:
-            yield Subscription(heard, live)
+            yield Subscription(notified, live)
         finally:
-            self._ears.discard(heard)
+            self._waiters.discard(notified)
 
-    async def ring(self, pool_id: PoolId) -> None:
+    async def notify(self, pool_id: PoolId) -> None:
         loop = asyncio.get_running_loop()
         if self._later is not None and not self._later.cancelled():
             return
@@ -63,7 +63,7 @@ class SqliteNotify:
         self._pipe, self._loop = None, None
 
     def _open(self) -> bool:
-        """Make this process's pipe, once. False where there can be none."""
+        """Create this process's pipe, once. Returns False where pipes are not available."""
         if self._pipe is not None:
             return True
         pipe = self._folder / uuid4().hex
@@ -74,14 +74,14 @@ class SqliteNotify:
         except (OSError, AttributeError):
             return False
         self._pipe, self._loop = pipe, asyncio.get_running_loop()
-        self._loop.add_reader(self._reading, self._hear)
+        self._loop.add_reader(self._reading, self._on_notification)
         return True
 
-    def _hear(self) -> None:
+    def _on_notification(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._reading, 4096)
-        for ear in self._ears:
-            ear.set()
+        for waiter in self._waiters:
+            waiter.set()
 
     def _write_later(self) -> None:
         self._later = None
@@ -97,7 +97,7 @@ class SqliteNotify:
 
 
 def _write_to(pipe: Path) -> None:
-    """A byte for whoever reads there; a pipe nobody reads was left by a process that died. Others hear by looking."""
+    """Write a byte to a pipe. Removes a pipe without a reader: its process died. Ignores other errors: waiting also polls."""
     try:
         writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Jobs on the move in SQLite: each operation is one piece of work for the writing thread, which commits many at once."""
+"""The job queue in SQLite: each operation is one piece of work for the writing thread, which commits many at once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
 from drumbeat.store.sql.database import Bulk, Row, Script
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
-from drumbeat.store.sql.job_scripts import claim_limited, first_words, note_ended, settle_others, stale, there_already
+from drumbeat.store.sql.job_scripts import claim_limited, existing_job, first_verdicts, note_ended, settle_others, stale
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import SqlQueue
 from drumbeat.store.sql.rows import dump, to_us
@@ -19,31 +19,31 @@ _PLAIN = ("seq", "pool_id", "type", "payload", "priority", "created_at")
 
 
 class SqliteQueue(SqlQueue):
-    """One writer at a time: what is read in a script is true until it ends."""
+    """SQLite has one writer at a time, so what a script reads stays true until it ends."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if are_plain(jobs):
-            ids = await self._database.transact(_push_plain(pool_id, _told(jobs)))
+            ids = await self._database.transact(_push_plain(pool_id, _plain_values(jobs)))
         else:
             for job in jobs:
                 refuse_own_form(job)
             ids = await self._database.transact(_push(pool_id, [new_job_values(job) for job in jobs]))
-        await self._bell.ring(pool_id)
+        await self._notifier.notify(pool_id)
         return ids
 
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
-        return self._took(claiming, await self._database.transact(_claim(claiming)))
+        return self._claimed_jobs(claiming, await self._database.transact(_claim(claiming)))
 
     async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         numbers = await self._numbers(verdict.token for verdict in verdicts)
-        good, pools, rows = await self._database.transact(_settle(holder, verdicts, numbers, claiming))
+        accepted, pools, rows = await self._database.transact(_settle(holder, verdicts, numbers, claiming))
         for job_id in numbers:
-            self._named.pop(job_id, None)
-        await self.ring(pools)
-        return Settled(stale=stale(verdicts, good), claimed=tuple(self._took(claiming, rows)) if claiming else ())
+            self._chosen_ids.pop(job_id, None)
+        await self.notify(pools)
+        return Settled(stale=stale(verdicts, accepted), claimed=tuple(self._claimed_jobs(claiming, rows)) if claiming else ())
 
 
-def _told(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
+def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
     if isinstance(jobs, AlikeJobs):
         like = jobs.like
         return [(like.type, json_text(payload, "payload"), like.priority) for payload in jobs.payloads]
@@ -67,7 +67,7 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[Job
             ids.append(JobId(job["given_id"]) if job["given_id"] is not None else job_id_of(number))
             number += 1
         else:
-            ids.append((yield from there_already(pool_id, job)) or job_id_of(number))
+            ids.append((yield from existing_job(pool_id, job)) or job_id_of(number))
     return ids
 
 
@@ -112,20 +112,20 @@ def _claim_values(claiming: Claiming) -> dict[str, Any]:
 def _settle(
     holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int], claiming: Claiming | None
 ) -> Script[tuple[set[Token], set[PoolId], Sequence[Row]]]:
-    first = first_words(verdicts)
+    first = first_verdicts(verdicts)
     done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
-    good = yield from _done(holder, done, numbers)
+    done_tokens = yield from _done(holder, done, numbers)
     held = (yield from settle_others(holder, others, numbers)) if others else {}
     pools = {job.pool_id for job in held.values()}
-    return good | set(held), pools, (yield from _claim(claiming)) if claiming else ()
+    return done_tokens | set(held), pools, (yield from _claim(claiming)) if claiming else ()
 
 
 def _done(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
     if not verdicts:
         return set()
-    told = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]
-    rows = yield "settle_done", holder_values(holder) | {"verdicts": rows_json(told)}
+    outcomes = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]
+    rows = yield "settle_done", holder_values(holder) | {"verdicts": rows_json(outcomes)}
     yield from note_ended((row["pool_id"], JobStatus.DONE) for row in rows)
-    kept = {row["seq"] for row in rows}
-    return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in kept}
+    done = {row["seq"] for row in rows}
+    return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in done}

@@ -1,4 +1,4 @@
-"""What a run's controller decided, step by step."""
+"""The steps that a run's controller decided on."""
 
 from collections.abc import Sequence
 from typing import Any

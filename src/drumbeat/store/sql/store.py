@@ -29,7 +29,7 @@ from drumbeat.store.sql.workers import SqlWorkers
 
 
 class SqlStore:
-    """The tables of one database, behind the Store's door."""
+    """A Store on the tables of one SQL database."""
 
     def __init__(self, database: Database, *, create: bool = False, check_version: bool = True) -> None:
         self._database = database

@@ -10,7 +10,7 @@ from drumbeat.store.sql.rows import containing, dump, load, template_of
 
 
 class SqlTemplates:
-    """Templates, each with a name of its own."""
+    """Templates with unique names."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -19,7 +19,7 @@ class SqlTemplates:
         rows = await self._database.write("add_template", _values(template))
         if not rows:
             raise AlreadyExists(
-                f"there is a template {template.template_id!r}, or one named {template.name!r}, already; choose another name"
+                f"template {template.template_id!r}, or one named {template.name!r}, already exists; choose another name"
             )
         return template_of(rows[0])
 
@@ -46,8 +46,8 @@ class SqlTemplates:
         return template_of(rows[0])
 
 
-def no_template(wanted: str) -> NotFound:
-    return NotFound(f"there is no template {wanted!r}; see: drumbeat bench template list")
+def no_template(id_or_name: str) -> NotFound:
+    return NotFound(f"there is no template {id_or_name!r}; see: drumbeat bench template list")
 
 
 def _save(template: Template) -> Script[Template]:
@@ -58,7 +58,7 @@ def _save(template: Template) -> Script[Template]:
     if before.usage_count and before.config != load(values["config"]):
         raise Refused(f"template {before.name!r} has been used {before.usage_count} times; copy it and change the copy")
     if (yield "find_other_of_name", {"name": template.name, "template_id": template.template_id}):
-        raise AlreadyExists(f"there is a template named {template.name!r} already; choose another name")
+        raise AlreadyExists(f"a template named {template.name!r} already exists; choose another name")
     return template_of((yield "save_template", values)[0])
 
 

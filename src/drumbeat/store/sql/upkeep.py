@@ -38,7 +38,7 @@ TABLES = (
 )
 
 
-_FEWEST_PAGES = 1000  #: fewer free ones are used again soon; so are those of a file that is not a quarter empty
+_FEWEST_PAGES = 1000  #: fewer free pages are reused soon, as are those of a file less than a quarter empty
 
 
 class SqlUpkeep:
@@ -73,9 +73,9 @@ class SqlUpkeep:
 
     async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
         pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
-        gone = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, told)
+        deleted = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, told)
         leases = await self._database.write("prune_leases", {"age": to_us(older_than)})
-        return {**{str(what): rows for what, rows in gone.items()}, "leases": len(leases)}
+        return {**{str(what): rows for what, rows in deleted.items()}, "leases": len(leases)}
 
     async def give_back(self) -> bool:
         [space] = await self._database.read("free_space")
@@ -89,7 +89,7 @@ class SqlUpkeep:
 
 
 def _migrate_and_recount() -> Script[list[int]]:
-    """Finished jobs are counted again: programs of an older version that went on meanwhile did not count theirs."""
+    """Migrate, and recount finished jobs: programs of an older version that ran meanwhile did not count theirs."""
     applied = yield from migrate()
     yield "lock_counts", {}
     yield "recount_ended", {}
@@ -97,7 +97,7 @@ def _migrate_and_recount() -> Script[list[int]]:
 
 
 def refuse_newer(location: str, version: int) -> None:
-    """Raise StoreTooNew rather than touch tables this code does not know."""
+    """Raise StoreTooNew if the schema is newer than this code."""
     if version > LATEST:
         raise StoreTooNew(
             f"the store at {location} has schema version {version}, this Drumbeat knows up to {LATEST}; upgrade Drumbeat"

@@ -1,4 +1,4 @@
-"""The registry, as a controller sees it."""
+"""The worker registry for controllers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ NO_CHANGE = WorkerChange()
 
 
 class SqlWorkers:
-    """The registry, as a controller sees it."""
+    """The worker registry for controllers."""
 
     def __init__(self, database: Database, queue: RingingQueue) -> None:
         self._database = database
@@ -49,7 +49,7 @@ class SqlWorkers:
     async def move(
         self, worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange | None = None, *, fence: Fence | None = None
     ) -> Worker:
-        return await self._database.transact(_move_seen(worker, to, reason, change or NO_CHANGE, fence))
+        return await self._database.transact(_move_unchanged(worker, to, reason, change or NO_CHANGE, fence))
 
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
@@ -61,7 +61,7 @@ class SqlWorkers:
     ) -> Sequence[WorkerId]:
         asked = await self._database.transact(_ask_to_drain(pool_id, workers, reason, within, fence))
         if asked:
-            await self._queue.ring([pool_id])
+            await self._queue.notify([pool_id])
         return asked
 
     async def note_instance(
@@ -84,8 +84,8 @@ def _add_workers(workers: Sequence[Worker], fence: Fence | None) -> Script[None]
         for worker in members:
             yield from _add_worker(worker)
         yield from note_numbers(pool_id, [worker.worker_id for worker in members])
-        told = [moved(worker, None, WorkerStatus.SPAWNING, "asked for", NO_CHANGE) for worker in members]
-        yield from append_events(pool_id, told)
+        events = [moved(worker, None, WorkerStatus.SPAWNING, "asked for", NO_CHANGE) for worker in members]
+        yield from append_events(pool_id, events)
 
 
 def _add_worker(worker: Worker) -> Script[None]:
@@ -103,11 +103,11 @@ def _add_worker(worker: Worker) -> Script[None]:
         },
     )
     if not rows:
-        raise AlreadyExists(f"pool {worker.pool_id!r} has a worker {worker.worker_id!r} already; names are used once")
+        raise AlreadyExists(f"worker {worker.worker_id!r} of pool {worker.pool_id!r} already exists; choose another id")
 
 
 def note_numbers(pool_id: PoolId, names: Sequence[WorkerId]) -> Script[None]:
-    """Keep the highest number that a worker of the pool was named by."""
+    """Store the highest number in a worker id of the pool."""
     numbers = [number for name in names if (number := worker_number(name)) is not None]
     if numbers:
         yield "note_worker_number", {"pool_id": pool_id, "number": max(numbers)}
@@ -118,15 +118,15 @@ def locked(pool_id: PoolId, worker_id: WorkerId) -> Script[Worker | None]:
     return worker_of(rows[0]) if rows else None
 
 
-def _move_seen(worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange, fence: Fence | None) -> Script[Worker]:
+def _move_unchanged(worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange, fence: Fence | None) -> Script[Worker]:
     yield from check_fence(fence)
     row = yield from locked(worker.pool_id, worker.worker_id)
     if row is None:
         raise _no_worker(worker.pool_id, worker.worker_id)
     if (row.status, row.heartbeat_count) != (worker.status, worker.heartbeat_count):
         raise StaleWrite(
-            f"worker {worker.worker_id} was seen {worker.status} after {worker.heartbeat_count} beats, "
-            f"and is now {row.status} after {row.heartbeat_count}; look again before deciding"
+            f"worker {worker.worker_id}: expected {worker.status} with {worker.heartbeat_count} heartbeats, "
+            f"got {row.status} with {row.heartbeat_count}; read it again and decide again"
         )
     check_move(worker.worker_id, row.status, to)
     return (yield from move_row(row, to, reason, change))
@@ -154,9 +154,9 @@ def _set_targets(pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], fenc
     for worker_id in sorted(targets):
         row = yield from locked(pool_id, worker_id)
         if row is None or not row.is_live:
-            raise NotFound(f"pool {pool_id!r} has no live worker {worker_id!r} to give a target to")
-    told = yield from append_events(pool_id, [set_worker_target(worker, target) for worker, target in targets.items()])
-    for event, target in zip(told, targets.values(), strict=True):
+            raise NotFound(f"pool {pool_id!r} has no live worker {worker_id!r}; no target was set")
+    events = yield from append_events(pool_id, [set_worker_target(worker, target) for worker, target in targets.items()])
+    for event, target in zip(events, targets.values(), strict=True):
         yield (
             "set_target",
             {
@@ -166,7 +166,7 @@ def _set_targets(pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], fenc
                 "target_seq": event.sequence_id,
             },
         )
-    return told
+    return events
 
 
 def _ask_to_drain(
@@ -199,4 +199,4 @@ def _mark_reaped(pool_id: PoolId, worker_id: WorkerId, fence: Fence | None) -> S
     row = yield from locked(pool_id, worker_id)
     if row is None:
         raise _no_worker(pool_id, worker_id)
-    raise StaleWrite(f"worker {worker_id} is {row.status}, not ended; it cannot be marked as reaped")
+    raise StaleWrite(f"worker {worker_id}: expected an ended worker, got {row.status}; end it first")

@@ -1,4 +1,4 @@
-"""The dashboard: pages in Python, without a build step and without anything from other hosts."""
+"""The dashboard: web pages written in Python. No build step; nothing is loaded from other hosts."""
 
 from fastapi import FastAPI
 from nicegui import ui
@@ -17,24 +17,22 @@ PAGES = (
     fleet,
     triggers,
     settings,
-)  #: each has ``add(house)``, which registers its routes
+)  #: each has ``add(app)``, which registers its routes
+_RECONNECT_SECONDS = 60.0  #: a page that reconnects within this time keeps its state, including typed text
 
 
-_KEPT_SECONDS = 60.0  #: a page that lost its connection for no longer comes back as it was, with what somebody typed
-
-
-def add_pages(app: FastAPI, house: AppState) -> None:
-    """Serve every page from ``app``."""
+def add_pages(fastapi: FastAPI, app: AppState) -> None:
+    """Register every page on ``fastapi``."""
     ui.add_head_html(page_head(), shared=True)
     for page in PAGES:
-        page.add(house)
+        page.add(app)
     ui.run_with(
-        app,
+        fastapi,
         title="Drumbeat",
         favicon="🥁",
         dark=None,
         language="en-US",
         show_welcome_message=False,
         tailwind=False,
-        reconnect_timeout=_KEPT_SECONDS,
+        reconnect_timeout=_RECONNECT_SECONDS,
     )

@@ -1,4 +1,4 @@
-"""Who asks a page for something, whether they may, and how they hear what came of it."""
+"""Actions on pages: who may run them, and how the page reports their outcome."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -6,88 +6,88 @@ from collections.abc import Awaitable, Callable
 from nicegui import Client, ui
 
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.web.pages.element_names import called
+from drumbeat.web.pages.element_names import set_label
 from drumbeat.web.roles import Caller
 
-Deed = Callable[[], Awaitable[object]]
+Action = Callable[[], Awaitable[object]]
 
-READERS_MAY_NOT = "You may look and change nothing: log in with an operator's token."
-OVER = "Your session is over."
+READ_ONLY = "You have read-only access. Log in with an operator token to make changes."
+SESSION_ENDED = "Your session has ended."
 
 log = logging.getLogger(__name__)
 
 
 def caller() -> Caller:
-    """Whoever the page at hand was made for, as the gate let them in."""
+    """The authenticated user of the current page."""
     found: Caller = ui.context.client.request.state.caller
     return found
 
 
 def may_change() -> bool:
-    """Asked anew each time: a page outlives the session it was made in."""
+    """Whether the user is an operator with a valid session. Check before each change: a page can outlive its session."""
     return caller().may_change
 
 
 def refuse() -> None:
-    """Say why nothing is done."""
+    """Tell the user why an action is refused."""
     if not caller().is_here():
-        show_out()
+        show_session_ended()
         return
-    log.warning("a reader asked for a change and was refused")
-    say(READERS_MAY_NOT, wrong=True)
+    log.warning("refused a change: the user has read-only access")
+    notify(READ_ONLY, error=True)
 
 
-def show_out() -> None:
-    """A page whose session is over shows nothing more, and leads to the login."""
+def show_session_ended() -> None:
+    """Replace the page by a link to the login."""
     client = ui.context.client
     for dialog in [each for each in client.elements.values() if isinstance(each, ui.dialog)]:
         dialog.delete()
     client.content.clear()
     with client.content, ui.card().props("flat bordered role=alert").classes("w-full q-pa-lg"):
-        ui.label(OVER)
-        ui.link("Log in again", _here(client))
+        ui.label(SESSION_ENDED)
+        ui.link("Log in again", _page_url(client))
 
 
-def _here(client: Client) -> str:
-    """This page's own address: whoever logs in comes back to it."""
+def _page_url(client: Client) -> str:
+    """The address of this page, to return to after the login."""
     url = client.request.url
     return url.path + (f"?{url.query}" if url.query else "")
 
 
-def guarded(deed: Deed) -> Deed:
-    """The same, for operators only; what goes wrong is told where it was asked for."""
+def operators_only(action: Action) -> Action:
+    """Wrap an action: only operators may run it, and its errors are shown on the page."""
 
-    async def asked() -> None:
+    async def checked() -> None:
         if may_change():
-            await told(deed)
+            await report_errors(action)
         else:
             refuse()
 
-    return asked
+    return checked
 
 
-async def told(deed: Deed) -> bool:
-    """Do something, and say so if it cannot be done; whether it was."""
+async def report_errors(action: Action) -> bool:
+    """Run an action and show its error, if any, as a notification. Returns whether it succeeded."""
     try:
-        await deed()
+        await action()
     except DrumbeatError as exc:
-        say(str(exc), wrong=True)
+        notify(str(exc), error=True)
         return False
     return True
 
 
-def say(words: str, *, wrong: bool = False) -> None:
-    """A word that goes by itself; one about something wrong stays longer."""
-    ui.notify(words, type="negative" if wrong else "positive", multi_line=True, timeout=12_000 if wrong else 4_000)
+def notify(text: str, *, error: bool = False) -> None:
+    """Show a notification that disappears by itself; an error stays longer."""
+    ui.notify(text, type="negative" if error else "positive", multi_line=True, timeout=12_000 if error else 4_000)
 
 
-def button(text: str, deed: Deed, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
-    """A button for a change; readers do not see it. ``name``: what it is called where its text is not enough."""
-    made = ui.button(text, on_click=guarded(deed), icon=icon).props(
+def button(text: str, action: Action, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
+    """A button that changes something; hidden from readers. ``name``: accessible name, if the text is not enough."""
+    made = ui.button(text, on_click=operators_only(action), icon=icon).props(
         "no-caps unelevated" + (" color=negative" if danger else "")
     )
     if name is not None:
-        called(made, name)
+        set_label(made, name)
     if not may_change():
         made.disable()
         made.set_visibility(False)
@@ -95,19 +95,19 @@ def button(text: str, deed: Deed, icon: str | None = None, *, name: str | None =
 
 
 async def confirmed(question: str, yes: str) -> bool:
-    """Whether somebody says yes. The dialog has the focus; Escape means no."""
-    named = ui.dialog().props('role=alertdialog aria-label="Are you sure?"')
-    with named as dialog, ui.card().classes("max-w-md"):
+    """Ask for confirmation in a dialog. The dialog takes the focus; Escape means no."""
+    labelled = ui.dialog().props('role=alertdialog aria-label="Are you sure?"')
+    with labelled as dialog, ui.card().classes("max-w-md"):
         ui.label(question)
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
             ui.button(yes, on_click=lambda: dialog.submit(True)).props("no-caps unelevated color=negative")
     answer = await dialog
-    forget(dialog)
+    delete_dialog(dialog)
     return bool(answer)
 
 
-def forget(dialog: ui.dialog) -> None:
-    """A dialog that was answered; whoever closed the page has taken it along."""
+def delete_dialog(dialog: ui.dialog) -> None:
+    """Delete a dialog, unless closing the page has already deleted it."""
     if not dialog.is_deleted:
         dialog.delete()

@@ -1,4 +1,4 @@
-"""What is shown anew while a page is open; where that cannot be read now, the page says so instead of looking alive."""
+"""Refresh parts of an open page every few seconds; if reading fails, the page says that its data is old."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -8,13 +8,13 @@ from nicegui import Client, ui
 
 from drumbeat.core.errors import DrumbeatError, StoreError
 
-Shown = Callable[[], Awaitable[object]]
+Refresh = Callable[[], Awaitable[object]]
 
 log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Whether the store answers, as all pages together find it: its silence is logged once, and its return."""
+    """Logs a store outage once for all open pages, and its end."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -22,37 +22,37 @@ class Outage:
     def note(self, error: DrumbeatError) -> None:
         if isinstance(error, StoreError) and not self._is_on:
             self._is_on = True
-            log.warning("open pages show what was last known: %s", error)
+            log.warning("failed to refresh open pages, which now show old data; retrying: %s", error)
 
-    def over(self) -> None:
+    def end(self) -> None:
         if self._is_on:
             self._is_on = False
-            log.info("open pages are renewed again")
+            log.info("open pages are refreshed again")
 
 
 class Notice:
-    """One line above a page; not there while everything on it can be renewed."""
+    """A warning line at the top of a page, visible while part of the page cannot be refreshed."""
 
     def __init__(self) -> None:
-        self._troubles: dict[object, str] = {}
+        self._errors: dict[object, str] = {}
         self._row = ui.element("div").classes("rail grey").props("role=status aria-live=polite")
         with self._row:
             ui.icon("cloud_off").props("aria-hidden=true")
-            self._words = ui.label()
+            self._text = ui.label()
         self._row.set_visibility(False)
 
     def warn(self, of: object, error: DrumbeatError) -> None:
-        said = "The store does not answer. " if isinstance(error, StoreError) else ""
-        self._troubles[of] = f"{said}This is what was last known: {error}"
-        self._tell()
+        what = "Store unavailable" if isinstance(error, StoreError) else "Refresh failed"
+        self._errors[of] = f"{what}, showing old data: {error}"
+        self._show()
 
     def clear(self, of: object) -> None:
-        if self._troubles.pop(of, None) is not None:
-            self._tell()
+        if self._errors.pop(of, None) is not None:
+            self._show()
 
-    def _tell(self) -> None:
-        self._words.text = next(iter(self._troubles.values()), "")
-        self._row.set_visibility(bool(self._troubles))
+    def _show(self) -> None:
+        self._text.text = next(iter(self._errors.values()), "")
+        self._row.set_visibility(bool(self._errors))
 
 
 _outage = Outage()
@@ -60,27 +60,27 @@ _notices: WeakKeyDictionary[Client, Notice] = WeakKeyDictionary()
 
 
 def add_notice() -> None:
-    """A place on the page at hand where its troubles are told."""
+    """Add the warning line to the current page."""
     _notices[ui.context.client] = Notice()
 
 
-def every(seconds: float, show: Shown, *, at_once: bool = False) -> ui.timer:
-    """Have part of a page shown anew every few seconds, by what ``show`` reads."""
+def refresh_every(seconds: float, show: Refresh, *, at_once: bool = False) -> ui.timer:
+    """Call ``show`` every few seconds to refresh a part of the current page."""
     notice = _notices[ui.context.client]
 
-    async def again() -> None:
-        await renewed(show, notice, _outage)
+    async def tick() -> None:
+        await refresh(show, notice, _outage)
 
-    return ui.timer(seconds, again, immediate=at_once)
+    return ui.timer(seconds, tick, immediate=at_once)
 
 
-async def renewed(show: Shown, notice: Notice, outage: Outage) -> None:
-    """Show it, or say that it is old."""
+async def refresh(show: Refresh, notice: Notice, outage: Outage) -> None:
+    """Call ``show`` once; if it fails, warn that the page shows old data."""
     try:
         await show()
     except DrumbeatError as exc:
         outage.note(exc)
         notice.warn(show, exc)
     else:
-        outage.over()
+        outage.end()
         notice.clear(show)

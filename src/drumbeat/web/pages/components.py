@@ -1,4 +1,4 @@
-"""What pages are put together from: tables that fold into cards on a phone, tiles, charts, and values as words."""
+"""Building blocks of pages: tables that turn into cards on a phone, tiles, charts, and values as text."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Any
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
-from drumbeat.web.pages.actions import guarded, may_change
-from drumbeat.web.pages.element_names import called
-from drumbeat.web.pages.sorting import rank
+from drumbeat.web.pages.actions import may_change, operators_only
+from drumbeat.web.pages.element_names import set_label
+from drumbeat.web.pages.sorting import sort_key
 
-Deeds = Mapping[str, Callable[[str], Awaitable[object]]]
+Actions = Mapping[str, Callable[[str], Awaitable[object]]]
 
 _HREF, _COLOUR, _RANK = "__href", "__colour", "__rank"
 _VALUE = """
@@ -26,78 +26,84 @@ _SORT = """(a, b, one, other) => {
   const [x, y] = [one, other].map(row => row[NAME] ?? null);
   if (x === null || y === null) return (x === null) - (y === null);
   return typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
-}"""  #: what has no value comes last
+}"""  #: rows without a value come last
 _CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section class="q-pa-sm">
-<div v-for="col in props.cols.filter(c => c.name != 'deeds')" :key="col.name" class="row no-wrap q-py-xs">
+<div v-for="col in props.cols.filter(c => c.name != 'actions')" :key="col.name" class="row no-wrap q-py-xs">
 <div class="col-4 faint text-caption">{{{{ col.label }}}}</div>
 <div class="col-8">{_VALUE.replace("NAME", "col.name").replace("VALUE", "col.value")}</div>
-</div><!-- deeds --></q-card-section></q-card></div>"""
-_BUTTONS = """<q-btn v-for="deed in DEEDS" :key="deed.name" dense flat no-caps color="primary"
-:label="deed.label" :aria-label="deed.label + ' ' + props.row.called" @click="$parent.$emit(deed.name, props.row.key)" />"""
-_DEEDS = {"name": "deeds", "label": "", "field": "key", "align": "right"}
-_FALLING = frozenset({"poisoned", "error", "lost", "FAILED"})
-_TURNING = frozenset(
+</div><!-- actions --></q-card-section></q-card></div>"""
+_BUTTONS = """<q-btn v-for="action in ACTIONS" :key="action.name" dense flat no-caps color="primary" :label="action.label"
+:aria-label="action.label + ' ' + props.row.row_label" @click="$parent.$emit(action.name, props.row.key)" />"""
+_ACTIONS = {"name": "actions", "label": "", "field": "key", "align": "right"}
+_BAD = frozenset({"poisoned", "error", "lost", "FAILED"})
+_CHANGING = frozenset(
     {"draining", "terminating", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"}
 )
-_GOING = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"})
+_GOOD = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One column: how it is read from a row, and whether it leads somewhere or has a colour."""
+    """One column: how its value is read from a row, and whether it is a link or a coloured badge."""
 
     name: str
     read: Callable[[Any], object]
     label: str | None = None
     href: Callable[[Any], str | None] | None = None
     is_status: bool = False
-    colour: Callable[[Any], str] | None = None  #: of a badge, by the row; else by the status
+    colour: Callable[[Any], str] | None = None  #: badge colour for a row; by default the status decides
     number: bool = False
-    loose: bool = False  #: long words may be broken anywhere
+    loose: bool = False  #: long words may break anywhere
 
 
 class PageTable:
-    """A table whose rows may be set anew without the page being made again."""
+    """A table whose rows can be replaced without rebuilding the page."""
 
     def __init__(
-        self, name: str, columns: Sequence[TableColumn], key: Callable[[Any], str], *, deeds: Deeds | None = None, page: int = 0
+        self,
+        name: str,
+        columns: Sequence[TableColumn],
+        key: Callable[[Any], str],
+        *,
+        actions: Actions | None = None,
+        page: int = 0,
     ) -> None:
-        """``deeds``: what operators may do to a row, by the word on its button; each is given the row's key."""
-        deeds = deeds if may_change() else None
+        """``actions``: the buttons of a row, for operators only: label, and a function that gets the row's key."""
+        actions = actions if may_change() else None
         self._columns, self._key = columns, key
-        shown = [*(_column(each) for each in columns), *([_DEEDS] if deeds else [])]
+        shown = [*(_column(each) for each in columns), *([_ACTIONS] if actions else [])]
         self.element = ui.table(columns=shown, rows=[], row_key="key", pagination=page or None)
         self.element.props('flat bordered dense wrap-cells :grid="Quasar.Screen.lt.sm"').classes("w-full")
-        called(self.element, name)
+        set_label(self.element, name)
         if not page:
             self.element.props("hide-pagination").props(':rows-per-page-options="[0]"')
         self.element.add_slot("body-cell", _CELL)
         self.element.add_slot("item", _CARD)
-        for label, deed in (deeds or {}).items():
-            self._offer(label, deed)
-        if deeds:
-            offered = [{"name": _event(label), "label": label} for label in deeds]
-            buttons = _BUTTONS.replace("DEEDS", escape(json.dumps(offered)))
-            self.element.add_slot("body-cell-deeds", f"<q-td :props='props'>{buttons}</q-td>")
-            self.element.add_slot("item", _CARD.replace("<!-- deeds -->", buttons))
+        for label, action in (actions or {}).items():
+            self._add_action(label, action)
+        if actions:
+            listed = [{"name": _event(label), "label": label} for label in actions]
+            buttons = _BUTTONS.replace("ACTIONS", escape(json.dumps(listed)))
+            self.element.add_slot("body-cell-actions", f"<q-td :props='props'>{buttons}</q-td>")
+            self.element.add_slot("item", _CARD.replace("<!-- actions -->", buttons))
 
-    def _offer(self, label: str, deed: Callable[[str], Awaitable[object]]) -> None:
-        async def done(event: GenericEventArguments) -> None:
-            await guarded(lambda: deed(str(event.args)))()
+    def _add_action(self, label: str, action: Callable[[str], Awaitable[object]]) -> None:
+        async def clicked(event: GenericEventArguments) -> None:
+            await operators_only(lambda: action(str(event.args)))()
 
-        self.element.on(_event(label), done)
+        self.element.on(_event(label), clicked)
 
     def show(self, rows: Sequence[Any]) -> None:
-        """Rows that are the same are not sent: the browser would make them anew, and whoever stands on one lose the focus."""
-        shown = [self._shown(row) for row in rows]
+        """Show these rows. Equal rows are not sent again: the browser would rebuild them and lose the keyboard focus."""
+        shown = [self._row_data(row) for row in rows]
         if shown != self.element.rows:
             self.element.rows = shown
 
-    def _shown(self, row: Any) -> dict[str, Any]:
-        shown: dict[str, Any] = {"key": self._key(row), "called": words(self._columns[0].read(row))}
+    def _row_data(self, row: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = {"key": self._key(row), "row_label": as_text(self._columns[0].read(row))}
         for each in self._columns:
-            shown[each.name] = words(value := each.read(row))
-            shown[each.name + _RANK] = rank(value, number=each.number)
+            shown[each.name] = as_text(value := each.read(row))
+            shown[each.name + _RANK] = sort_key(value, number=each.number)
             if each.href is not None:
                 shown[each.name + _HREF] = each.href(row)
             if each.is_status and value is not None:
@@ -106,19 +112,19 @@ class PageTable:
 
 
 class Filled:
-    """A table, or words on what to do first while it has no rows."""
+    """A table, or a placeholder while the table has no rows."""
 
-    def __init__(self, table: PageTable, none: ui.element) -> None:
-        self._table, self._none = table, none
+    def __init__(self, table: PageTable, placeholder: ui.element) -> None:
+        self._table, self._placeholder = table, placeholder
 
     def show(self, rows: Sequence[Any]) -> None:
-        self._none.set_visibility(not rows)
+        self._placeholder.set_visibility(not rows)
         self._table.element.set_visibility(bool(rows))
         self._table.show(rows)
 
 
 def _event(label: str) -> str:
-    return "deed_" + label.lower().replace(" ", "_")
+    return "action_" + label.lower().replace(" ", "_")
 
 
 def _column(column: TableColumn) -> dict[str, Any]:
@@ -135,12 +141,12 @@ def _column(column: TableColumn) -> dict[str, Any]:
 
 
 def colour(status: str) -> str:
-    """How a state looks."""
-    if status in _FALLING:
+    """The badge colour of a status."""
+    if status in _BAD:
         return "negative"
-    if status in _TURNING:
+    if status in _CHANGING:
         return "warning"
-    return "positive" if status in _GOING else "grey-8"
+    return "positive" if status in _GOOD else "grey-8"
 
 
 def badge(status: str) -> ui.badge:
@@ -148,23 +154,23 @@ def badge(status: str) -> ui.badge:
 
 
 class FigureTile:
-    """One figure with its name."""
+    """One value with its name."""
 
     def __init__(self, name: str, value: object = None, href: str | None = None) -> None:
         with ui.card().props("flat bordered").classes("tile q-pa-sm gap-0"):
             ui.link(name, href).classes("text-caption") if href else ui.label(name).classes("text-caption faint")
-            self.value = called(ui.label(words(value)).classes("text-h6 number"), name)
+            self.value = set_label(ui.label(as_text(value)).classes("text-h6 number"), name)
 
     def show(self, value: object) -> None:
-        self.value.text = words(value)
+        self.value.text = as_text(value)
 
 
 def tiles() -> ui.row:
     return ui.row().classes("w-full gap-2")
 
 
-def words(value: object) -> str:
-    """A value to read."""
+def as_text(value: object) -> str:
+    """A value as text for people."""
     match value:
         case None:
             return "–"
@@ -173,7 +179,7 @@ def words(value: object) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
         case timedelta():
-            return lasting(value)
+            return duration_text(value)
         case float():
             return f"{value:,.2f}".rstrip("0").rstrip(".")
         case int():
@@ -182,8 +188,8 @@ def words(value: object) -> str:
             return str(value)
 
 
-def lasting(span: timedelta) -> str:
-    """A duration at a glance."""
+def duration_text(span: timedelta) -> str:
+    """A duration in its largest fitting unit, such as ``5 min``."""
     seconds = span.total_seconds()
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -193,14 +199,15 @@ def lasting(span: timedelta) -> str:
     return f"{seconds:.0f} s"
 
 
-def listing(text: str, name: str = "Listing") -> None:
-    """Text as it is, in a box."""
+def text_block(text: str, name: str = "Listing") -> None:
+    """Preformatted text in a box."""
     box = ui.element("pre").classes("w-full q-pa-sm q-my-none rounded border text-body2").props("tabindex=0")
-    with called(box, name):
+    with set_label(box, name):
         ui.label(text).classes("font-mono").style("white-space: pre-wrap; overflow-wrap: anywhere")
 
 
 def short(value: object, most: int = 60) -> str:
+    """The first line of a value, cut to ``most`` characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     line = text.splitlines()[0] if text else ""
     return line if len(line) <= most else line[: most - 1] + "…"
@@ -212,9 +219,9 @@ COLOURS = ("#3b82c4", "#c2700a", "#2f9e63", "#c4453b", "#8a63c9", "#5f7f8c")
 
 
 def chart(name: str, series: Series, *, unit: str = "", step: bool = False) -> ui.echart:
-    """Lines over time, legible on light and dark."""
+    """A line chart over time, readable on light and dark backgrounds."""
     made = ui.echart(chart_options(series, unit=unit, step=step)).classes("w-full").style("height: 240px")
-    return called(made.props("role=img"), name)
+    return set_label(made.props("role=img"), name)
 
 
 def _millis(at: datetime) -> int:

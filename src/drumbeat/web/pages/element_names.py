@@ -1,7 +1,7 @@
-"""What an element is called, and what else it is told that comes from data: set as a value, never written into ``props``.
+"""Labels and attributes that come from data: set as values, never written into the text for ``props``.
 
-NiceGUI parses the text given to ``props`` and has the browser evaluate what it finds behind a name that begins with a
-colon; a pool's name with a quotation mark in it would be run as a script. What is set by its name is passed on as it is.
+NiceGUI parses the text given to ``props``, and the browser evaluates the value of each name that begins with a colon: a pool
+name with a quotation mark in it could run as a script. An attribute set by its key is passed on unchanged.
 """
 
 from typing import TypeVar
@@ -11,13 +11,13 @@ from nicegui import ui
 Element = TypeVar("Element", bound=ui.element)
 
 
-def called(element: Element, name: str) -> Element:
-    """The same element, with a name for screen readers."""
-    return given(element, "aria-label", name)
+def set_label(element: Element, name: str) -> Element:
+    """Set the name that screen readers read; returns the element."""
+    return set_attribute(element, "aria-label", name)
 
 
-def given(element: Element, attribute: str, value: object) -> Element:
-    """The same element, with an attribute of it set; what it has already is not sent again."""
+def set_attribute(element: Element, attribute: str, value: object) -> Element:
+    """Set an attribute, only if its value changes; returns the element."""
     if attribute not in element.props or element.props[attribute] != value:
         element.props[attribute] = value
     return element

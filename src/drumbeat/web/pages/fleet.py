@@ -1,4 +1,4 @@
-"""Fleets: every pool that a policy scales, what its workers cost, and what would happen under another policy."""
+"""The list of fleets: pools that a policy scales, with their workers and costs."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from drumbeat.core.pool import PoolRow
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import fleet_one, fleet_policy, fleet_simulate
 from drumbeat.web.pages.actions import button
-from drumbeat.web.pages.auto_refresh import every
+from drumbeat.web.pages.auto_refresh import refresh_every
 from drumbeat.web.pages.components import Filled, PageTable, TableColumn
-from drumbeat.web.pages.fleet_text import money, money_of
+from drumbeat.web.pages.fleet_text import money, spent_text
 from drumbeat.web.pages.forms import Form, text_of
-from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.frame import empty_state, heading, page
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetStatus
     from drumbeat.web.pages.fleet_text import SpentFigures
 
-EVERY = 10.0
-_FIRST = "drumbeat fleet create render --policy lag_aware --set max_workers=6"
+_REFRESH_SECONDS = 10.0
+_FIRST_COMMAND = "drumbeat fleet create render --policy lag_aware --set max_workers=6"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """One fleet at a glance."""
+    """One row of the list of fleets."""
 
     status: "FleetStatus"
     spent: "SpentFigures | None"
@@ -47,7 +47,7 @@ class Fleet:
         return None if self.status.last is None else max(self.status.now - self.status.last.at, timedelta())
 
     @property
-    def wanted(self) -> object:
+    def target(self) -> object:
         return None if self.status.last is None else self.status.last.summary.get("wanted")
 
 
@@ -57,57 +57,57 @@ _FLEETS = (
     ),
     TableColumn(name="policy", read=lambda row: row.status.pool.policy.get("policy", "fixed")),
     TableColumn(name="workers", read=lambda row: row.workers),
-    TableColumn(name="wanted", read=lambda row: row.wanted, number=True),
-    TableColumn(name="burn", label="burn an hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
-    TableColumn(name="today", label="spent today", read=lambda row: money_of(row.spent, "day"), number=True),
-    TableColumn(name="beat", label="last beat", read=lambda row: row.last_beat, number=True),
+    TableColumn(name="target", read=lambda row: row.target, number=True),
+    TableColumn(name="cost", label="cost per hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
+    TableColumn(name="today", label="cost today", read=lambda row: spent_text(row.spent, "day"), number=True),
+    TableColumn(name="beat", label="time since last beat", read=lambda row: row.last_beat, number=True),
 )
 
 
-def add(house: AppState) -> None:
-    fleet_one.add(house)
-    fleet_policy.add(house)
-    fleet_simulate.add(house)
+def add(app: AppState) -> None:
+    fleet_one.add(app)
+    fleet_policy.add(app)
+    fleet_simulate.add(app)
 
-    @page(house, "/fleet", "Fleet")
+    @page(app, "/fleet", "Fleet")
     async def fleets() -> None:
         with ui.row().classes("w-full items-center"):
             heading("Fleet")
             ui.space()
             ui.link("Simulate a policy", "/simulate")
             _new_button()
-        found = await _all(house)
-        none = empty("No fleet yet: have a pool scaled by a policy.", _FIRST)
-        shown = Filled(PageTable("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
-        shown.show(found)
+        rows = await _fleets(app)
+        none = empty_state("No fleets yet. Create one:", _FIRST_COMMAND)
+        table = Filled(PageTable("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
+        table.show(rows)
 
-        async def again() -> None:
-            shown.show(await _all(house))
+        async def refresh() -> None:
+            table.show(await _fleets(app))
 
-        every(EVERY, again)
-
-
-async def _all(house: AppState) -> list[Fleet]:
-    pools = [each for each in await house.plane.store.pools.list() if each.is_scaled]
-    return [await _one(house, each) for each in pools]
+        refresh_every(_REFRESH_SECONDS, refresh)
 
 
-async def _one(house: AppState, pool: PoolRow) -> Fleet:
-    desk = house.plane.fleet(pool.pool_id)
-    return Fleet(status=await desk.status(), spent=await fleet_one.spent(house, pool.pool_id))
+async def _fleets(app: AppState) -> list[Fleet]:
+    pools = [each for each in await app.plane.store.pools.list() if each.is_scaled]
+    return [await _fleet(app, each) for each in pools]
+
+
+async def _fleet(app: AppState, pool: PoolRow) -> Fleet:
+    fleet = app.plane.fleet(pool.pool_id)
+    return Fleet(status=await fleet.status(), spent=await fleet_one.spending(app, pool.pool_id))
 
 
 def _new_button() -> None:
     async def ask() -> None:
-        form = Form("A fleet", "Next")
+        form = Form("New fleet", "Next")
         with form.card:
-            ui.label("The name of a pool of jobs that is to be scaled, or of a new one.")
+            ui.label("Name of an existing job pool to scale, or of a new pool.")
             name = form.field("name", ui.input("Pool"))
 
-        async def chosen() -> str:
+        async def read_name() -> str:
             return text_of(name)
 
-        if pool_id := await form.ask(chosen):
+        if pool_id := await form.ask(read_name):
             ui.navigate.to(f"/fleet/{quote(pool_id, safe='')}/policy")
 
     button("New fleet", ask, icon="add")

@@ -1,34 +1,34 @@
-"""How a fleet stands: its workers and its money as figures, and the alarms of its last beat."""
+"""The figures of a fleet: workers, costs, and the alarms of its last beat."""
 
 from typing import TYPE_CHECKING
 
 from nicegui import ui
 
 from drumbeat.web.pages.components import FigureTile, tiles
-from drumbeat.web.pages.element_names import called, given
-from drumbeat.web.pages.fleet_text import SpentFigures, money, money_of, share_of
+from drumbeat.web.pages.element_names import set_attribute, set_label
+from drumbeat.web.pages.fleet_text import SpentFigures, budget_share, money, spent_text
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetStatus
 
 PERIODS = ("hour", "day", "month")
-_NEARLY_SPENT = 0.9  #: of a ceiling
+_BUDGET_WARNING = 0.9  #: share of a budget above which its bar turns red
 
 
 class Alarms:
-    """What the last beat found odd enough to be told; not there while nothing is."""
+    """The alarms of the last beat; empty if there are none."""
 
     def __init__(self) -> None:
-        self._told: list[str] = []
-        self._place = ui.column().classes("w-full gap-1").props('role=status aria-live=polite aria-label="Alarms"')
+        self._alarms: list[str] = []
+        self._column = ui.column().classes("w-full gap-1").props('role=status aria-live=polite aria-label="Alarms"')
 
-    def show(self, seen: "FleetStatus") -> None:
-        found = [str(each) for each in seen.last.summary.get("alarms", ())] if seen.last else []
-        if found == self._told:
+    def show(self, status: "FleetStatus") -> None:
+        found = [str(each) for each in status.last.summary.get("alarms", ())] if status.last else []
+        if found == self._alarms:
             return
-        self._told = found
-        self._place.clear()
-        with self._place:
+        self._alarms = found
+        self._column.clear()
+        with self._column:
             for alarm in found:
                 with ui.row().classes("items-center gap-2 no-wrap"):
                     ui.icon("notification_important", color="warning").props("aria-hidden=true")
@@ -36,30 +36,30 @@ class Alarms:
 
 
 class Money:
-    """Figures, shown anew as they change."""
+    """Tiles with worker counts and costs."""
 
     def __init__(self) -> None:
         with tiles():
-            self._live, self._leaving = FigureTile("Live workers"), FigureTile("Terminating")
-            self._wanted, self._burn = FigureTile("Wanted"), FigureTile("Burn an hour")
+            self._live, self._terminating = FigureTile("Live workers"), FigureTile("Terminating")
+            self._target, self._cost = FigureTile("Target"), FigureTile("Cost per hour")
             self._spent: dict[str, tuple[FigureTile, ui.linear_progress]] = {}
             for period in PERIODS:
                 with ui.element().classes("tile"):
-                    tile = FigureTile(f"Spent this {period}")
-                    bar = called(ui.linear_progress(0.0, show_value=False), f"Share of this {period}'s ceiling")
+                    tile = FigureTile(f"Cost this {period}")
+                    bar = set_label(ui.linear_progress(0.0, show_value=False), f"Budget used this {period}")
                     bar.set_visibility(False)
                 self._spent[period] = (tile, bar)
 
-    def show(self, seen: "FleetStatus") -> None:
-        self._live.show(len(seen.workers))
-        self._leaving.show(sum(each.is_terminating for each in seen.workers))
-        self._wanted.show(seen.last.summary.get("wanted") if seen.last else None)
+    def show(self, status: "FleetStatus") -> None:
+        self._live.show(len(status.workers))
+        self._terminating.show(sum(each.is_terminating for each in status.workers))
+        self._target.show(status.last.summary.get("wanted") if status.last else None)
 
     def show_spent(self, found: SpentFigures | None) -> None:
-        self._burn.show(money(found.burn_per_hour) if found else None)
+        self._cost.show(money(found.burn_per_hour) if found else None)
         for period, (tile, bar) in self._spent.items():
-            tile.show(money_of(found, period))
-            share = share_of(found, period) if found else None
+            tile.show(spent_text(found, period))
+            share = budget_share(found, period) if found else None
             bar.set_visibility(share is not None)
             bar.value = share or 0.0
-            given(bar, "color", "negative" if (share or 0.0) > _NEARLY_SPENT else "primary")
+            set_attribute(bar, "color", "negative" if (share or 0.0) > _BUDGET_WARNING else "primary")

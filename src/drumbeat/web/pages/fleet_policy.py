@@ -1,4 +1,4 @@
-"""A fleet's policy as a form: checked whole before it is kept, each fault named at its field."""
+"""The form for a fleet's policy: validated before it is saved, with errors shown at their fields."""
 
 import re
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, say
+from drumbeat.web.pages.actions import button, notify
 from drumbeat.web.pages.forms import Field
-from drumbeat.web.pages.frame import heading, page, trail
+from drumbeat.web.pages.frame import breadcrumbs, heading, page
 
 _FIXED = ("workers", "target")
 _SCALED = (
@@ -29,68 +29,68 @@ _SCALED = (
     "every",
 )
 _MONEY = ("price_per_hour", "max_per_hour", "max_per_day", "max_per_month")
-SHOWN: Mapping[PolicyName, tuple[str, ...]] = {
+FIELDS: Mapping[PolicyName, tuple[str, ...]] = {
     PolicyName.FIXED: _FIXED,
     PolicyName.QUEUE_RATIO: (*_SCALED, "tasks_per_worker"),
     PolicyName.QUEUE_COVER: _SCALED,
     PolicyName.LAG_AWARE: _SCALED,
 }
-_UNASKED = frozenset({"policy", "schedules"})  #: a choice of its own; only in files
-_KINDS = {each.name: str(each.type) for each in fields(FleetPolicy)}
+_NO_FIELD = frozenset({"policy", "schedules"})  #: chosen separately; can be set only in files
+_TYPES = {each.name: str(each.type) for each in fields(FleetPolicy)}
 
 
-def add(house: AppState) -> None:
-    @page(house, "/fleet/{pool_id}/policy", "Fleet")
+def add(app: AppState) -> None:
+    @page(app, "/fleet/{pool_id}/policy", "Fleet")
     async def policy(pool_id: str) -> None:
-        home = await house.plane.store.pools.find(PoolId(pool_id))
-        trail(("Fleet", "/fleet"), *(((pool_id, f"/fleet/{quote(pool_id, safe='')}"),) if home else ()))
-        heading(f"Policy of {pool_id}" if home else f"A new fleet: {pool_id}")
-        if home is not None and home.kind is PoolKind.BENCH:
-            ui.label("A run has its own orchestrator; it takes no policy.")
+        pool = await app.plane.store.pools.find(PoolId(pool_id))
+        breadcrumbs(("Fleet", "/fleet"), *(((pool_id, f"/fleet/{quote(pool_id, safe='')}"),) if pool else ()))
+        heading(f"Policy of {pool_id}" if pool else f"New fleet: {pool_id}")
+        if pool is not None and pool.kind is PoolKind.BENCH:
+            ui.label("This pool belongs to a benchmark run, which its own orchestrator scales. It takes no policy.")
             return
-        form = PolicyForm(_policy(home))
+        form = PolicyForm(_policy(pool))
 
         async def save() -> None:
             made = form.read()
             if made is not None:
-                await keep(house, pool_id, home, made)
-                say("Kept: the next beat decides by it.")
+                await save_policy(app, pool_id, pool, made)
+                notify("Policy saved. The next decision uses it.")
                 ui.navigate.to(f"/fleet/{quote(pool_id, safe='')}")
 
         button("Save", save, icon="save")
 
 
-def _policy(home: PoolRow | None) -> FleetPolicy:
-    if home is None or ("policy" not in home.policy and home.kind is PoolKind.JOBS):
+def _policy(pool: PoolRow | None) -> FleetPolicy:
+    if pool is None or ("policy" not in pool.policy and pool.kind is PoolKind.JOBS):
         return FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0)
-    return FleetPolicy.from_json(home.policy)
+    return FleetPolicy.from_json(pool.policy)
 
 
-async def keep(house: AppState, pool_id: str, home: PoolRow | None, policy: FleetPolicy) -> None:
-    """Have the pool follow the policy; it is made if it is not there."""
-    if home is not None and home.kind is PoolKind.FLEET:
-        await house.plane.fleets.set_policy(home.pool_id, policy)
-    elif home is None and policy.policy is PolicyName.FIXED:
-        await house.plane.fleets.create(pool_id, policy)
+async def save_policy(app: AppState, pool_id: str, pool: PoolRow | None, policy: FleetPolicy) -> None:
+    """Set the policy of a pool; creates the pool if it does not exist."""
+    if pool is not None and pool.kind is PoolKind.FLEET:
+        await app.plane.fleets.set_policy(pool.pool_id, policy)
+    elif pool is None and policy.policy is PolicyName.FIXED:
+        await app.plane.fleets.create(pool_id, policy)
     else:
-        await house.plane.fleets.scale_pool(pool_id, policy)
+        await app.plane.fleets.scale_pool(pool_id, policy)
 
 
 class PolicyForm:
-    """Fields of a policy. Those that the chosen policy does not heed are hidden, the rarer ones folded."""
+    """The fields of a policy. Fields that the selected policy ignores are hidden; rare ones are collapsed."""
 
     def __init__(self, policy: FleetPolicy) -> None:
         self._before = policy
         self._fields: dict[str, Field] = {}
         names = {each.value: each.value for each in PolicyName}
-        self._policy = ui.select(names, value=policy.policy.value, label="Policy", on_change=self._turn)
+        self._policy = ui.select(names, value=policy.policy.value, label="Policy", on_change=self._show_fields)
         self._policy.props("outlined dense stack-label").classes("w-60")
         self._main = self._group((*_FIXED, *_SCALED, "tasks_per_worker"))
-        heading("Money", 2)
+        heading("Price and budgets", 2)
         self._group(_MONEY)
-        with ui.expansion("Everything else").classes("w-full"):
-            self._group([name for name in _KINDS if name not in self._fields and name not in _UNASKED])
-        self._turn()
+        with ui.expansion("Advanced settings").classes("w-full"):
+            self._group([name for name in _TYPES if name not in self._fields and name not in _NO_FIELD])
+        self._show_fields()
 
     def _group(self, names: Any) -> ui.row:
         with ui.row().classes("w-full gap-2") as row:
@@ -98,50 +98,50 @@ class PolicyForm:
                 self._fields[name] = _field(name, getattr(self._before, name))
         return row
 
-    def _turn(self) -> None:
-        """Only the fields the policy heeds."""
-        shown = SHOWN[PolicyName(self._policy.value)]
+    def _show_fields(self) -> None:
+        """Show only the fields that the selected policy uses."""
+        visible = FIELDS[PolicyName(self._policy.value)]
         for name in (*_FIXED, *_SCALED, "tasks_per_worker"):
-            self._fields[name].set_visibility(name in shown)
+            self._fields[name].set_visibility(name in visible)
 
     def read(self) -> FleetPolicy | None:
-        """The policy as it is filled in; None: something is wrong, and it is said where."""
-        given = {name: _read(name, field.value) for name, field in self._fields.items()}
-        told = {name: value for name, value in given.items() if value is not None or "None" in _KINDS[name]}
+        """The policy as filled in; None if it is invalid, with the error shown at its field."""
+        typed = {name: _read(name, field.value) for name, field in self._fields.items()}
+        values = {name: value for name, value in typed.items() if value is not None or "None" in _TYPES[name]}
         try:
-            return FleetPolicy.from_json({**self._before.to_json(), **_json(told), "policy": self._policy.value})
+            return FleetPolicy.from_json({**self._before.to_json(), **_json(values), "policy": self._policy.value})
         except InvalidSettings as exc:
-            self._blame(str(exc))
+            self._mark_fields(str(exc))
             return None
 
-    def _blame(self, message: str) -> None:
-        blamed = [name for name in self._fields if re.search(rf"\b{name}\b", message)]
+    def _mark_fields(self, message: str) -> None:
+        named = [name for name in self._fields if re.search(rf"\b{name}\b", message)]
         for name, field in self._fields.items():
-            field.error = message if name in blamed[:2] else None
-        say(message, wrong=True)
+            field.error = message if name in named[:2] else None
+        notify(message, error=True)
 
 
 def _field(name: str, value: Any) -> Field:
-    label, kind = name.replace("_", " "), _KINDS[name]
-    if kind == "<class 'bool'>":
+    label, type_name = name.replace("_", " "), _TYPES[name]
+    if type_name == "<class 'bool'>":
         return (
             ui.select({True: "yes", False: "no"}, value=value, label=label).props("outlined dense stack-label").classes("w-44")
         )
-    if "str" in kind:
+    if "str" in type_name:
         return ui.input(label, value=value or "").props("outlined dense stack-label").classes("w-44")
-    if "timedelta" in kind:
+    if "timedelta" in type_name:
         label, value = f"{label} (s)", None if value is None else value.total_seconds()
-    usual = "as usual" if "None" in kind else None
-    return ui.number(label, value=value, placeholder=usual).props("outlined dense stack-label").classes("w-44")
+    placeholder = "default" if "None" in type_name else None
+    return ui.number(label, value=value, placeholder=placeholder).props("outlined dense stack-label").classes("w-44")
 
 
 def _read(name: str, value: Any) -> Any:
     if value in (None, ""):
         return None
-    if "int" in _KINDS[name] and isinstance(value, float) and value.is_integer():
+    if "int" in _TYPES[name] and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
-def _json(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{name}_seconds" if "timedelta" in _KINDS[name] else name: value for name, value in told.items()}
+def _json(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{name}_seconds" if "timedelta" in _TYPES[name] else name: value for name, value in values.items()}

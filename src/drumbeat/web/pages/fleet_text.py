@@ -1,4 +1,4 @@
-"""What the fleet's pages say of money, beats and reasons."""
+"""Texts of the fleet pages: costs, beats and explanations."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -7,17 +7,17 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.beat import Beat
-from drumbeat.web.pages.components import Series, TableColumn, words
+from drumbeat.web.pages.components import Series, TableColumn, as_text
 from drumbeat.web.pages.frame import heading
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import BeatExplanation
 
-ENDED = frozenset({"terminated", "error", "lost"})
+_ENDED = frozenset({"terminated", "error", "lost"})
 
 
 class SpentFigures(Protocol):
-    """Money, as the fleet's desk tells it."""
+    """The costs of a fleet, as the fleet service returns them."""
 
     @property
     def price_per_hour(self) -> float: ...
@@ -31,80 +31,80 @@ def money(amount: float | None) -> str | None:
     return None if amount is None else f"{amount:,.2f}"
 
 
-def money_of(found: SpentFigures | None, period: str) -> str | None:
-    """What was spent in a period, of how much."""
+def spent_text(found: SpentFigures | None, period: str) -> str | None:
+    """The cost in a period and its budget, such as ``3.50 of 40.00``."""
     if found is None:
         return None
-    most = getattr(found, f"max_per_{period}")
-    return f"{getattr(found.spent, period):,.2f}" + (f" of {most:,.2f}" if most is not None else "")
+    limit = getattr(found, f"max_per_{period}")
+    return f"{getattr(found.spent, period):,.2f}" + (f" of {limit:,.2f}" if limit is not None else "")
 
 
-def share_of(found: SpentFigures, period: str) -> float | None:
-    """How much of a ceiling is spent, up to 1; None where there is no ceiling."""
-    most = getattr(found, f"max_per_{period}")
-    return None if not most else min(getattr(found.spent, period) / most, 1.0)
+def budget_share(found: SpentFigures, period: str) -> float | None:
+    """The used share of a budget, at most 1; None without a budget."""
+    limit = getattr(found, f"max_per_{period}")
+    return None if not limit else min(getattr(found.spent, period) / limit, 1.0)
 
 
-def did(beat: Beat) -> str:
-    """What a beat came to, in one line."""
+def outcome_text(beat: Beat) -> str:
+    """The outcome of a beat in one line."""
     if beat.error:
         return f"failed: {beat.error}"
-    told = "; ".join(_deed(action) for action in beat.actions)
-    return told or f"nothing: {beat.why_not or 'no action was called for'}"
+    done = "; ".join(_action_text(action) for action in beat.actions)
+    return done or f"no action: {beat.why_not or 'none was needed'}"
 
 
-def _deed(action: Mapping[str, Any]) -> str:
+def _action_text(action: Mapping[str, Any]) -> str:
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
-    failed = f" (not done: {action['error']})" if action.get("error") else ""
+    failed = f" (failed: {action['error']})" if action.get("error") else ""
     return f"{action.get('type')} {subject}: {action.get('reason')}{failed}".replace(" :", ":")
 
 
-def _way(beat: Beat) -> str:
-    """The page of the beat, with its reasons."""
+def _beat_url(beat: Beat) -> str:
+    """The page that explains a beat."""
     return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}&before={beat.n + 1}"
 
 
 BEATS = (
     TableColumn(name="beat", read=lambda beat: beat.n, number=True),
-    TableColumn(name="at", label="at (UTC)", read=lambda beat: beat.at, href=_way),
-    TableColumn(name="wanted", read=lambda beat: beat.summary.get("wanted"), number=True),
-    TableColumn(name="live", read=lambda beat: living(beat), number=True),
-    TableColumn(name="did", loose=True, label="what it did, or why not", read=did),
+    TableColumn(name="at", label="time (UTC)", read=lambda beat: beat.at, href=_beat_url),
+    TableColumn(name="target", read=lambda beat: beat.summary.get("wanted"), number=True),
+    TableColumn(name="live", read=lambda beat: live_workers(beat), number=True),
+    TableColumn(name="outcome", loose=True, label="actions, or why none", read=outcome_text),
 )
 
 
-def living(beat: Beat) -> int | None:
-    """How many workers a beat saw live."""
+def live_workers(beat: Beat) -> int | None:
+    """The number of live workers that a beat saw."""
     if beat.view is None:
         return None
-    return sum(1 for each in beat.view.get("workers", ()) if each.get("status") not in ENDED)
+    return sum(1 for each in beat.view.get("workers", ()) if each.get("status") not in _ENDED)
 
 
-def course(beats: Sequence[Beat]) -> Series:
-    """What beats saw and wanted, over time."""
+def worker_series(beats: Sequence[Beat]) -> Series:
+    """Target workers, live workers and ready jobs over time."""
     queue = [(beat.at, ((beat.view or {}).get("queue") or {}).get("ready")) for beat in beats]
     return {
-        "wanted": [(beat.at, beat.summary.get("wanted")) for beat in beats],
-        "live": [(beat.at, living(beat)) for beat in beats],
+        "target": [(beat.at, beat.summary.get("wanted")) for beat in beats],
+        "live": [(beat.at, live_workers(beat)) for beat in beats],
         "ready jobs": queue,
     }
 
 
 def show_explanation(found: "BeatExplanation") -> None:
-    """Why a beat did what it did, or what one would do: seen, wished, bound, done."""
-    ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: wanted {found.wanted} workers").classes(
+    """Explain a beat, past or planned: inputs, rules, limits, actions."""
+    ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: target {found.wanted} workers").classes(
         "text-weight-medium"
     )
     if found.provider_error is not None:
-        ui.label(f"The provider fails: {found.provider_error}").classes("text-negative")
-    heading("Seen", 3)
-    _list([f"{name.replace('_', ' ')}: {figure(value)}" for name, value in found.inputs.items()])
-    heading("Each rule", 3)
-    _list([f"{wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes] or ["no rule wanted anything"])
-    heading("Limits that bound", 3)
+        ui.label(f"Provider error: {found.provider_error}").classes("text-negative")
+    heading("Inputs", 3)
+    _list([f"{name.replace('_', ' ')}: {input_text(value)}" for name, value in found.inputs.items()])
+    heading("Rules", 3)
+    _list([f"{wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes] or ["no rule asked for workers"])
+    heading("Limits applied", 3)
     _list([f"{each.name}: {each.before} → {each.after}: {each.reason}" for each in found.limits] or ["none"])
-    heading("Done", 3)
-    _list(list(found.actions) or [f"nothing: {found.why_not or 'no action was called for'}"])
+    heading("Actions", 3)
+    _list(list(found.actions) or [f"no action: {found.why_not or 'none was needed'}"])
 
 
 def _list(lines: Sequence[str]) -> None:
@@ -114,9 +114,9 @@ def _list(lines: Sequence[str]) -> None:
                 ui.label(line)
 
 
-def figure(value: Any) -> str:
+def input_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{count} {name}" for name, count in sorted(value.items())) or "none"
     if isinstance(value, list | tuple):
-        return " of ".join(words(each) for each in value)
-    return words(value)
+        return " of ".join(as_text(each) for each in value)
+    return as_text(value)

@@ -1,4 +1,4 @@
-"""Charts that are sent whole once, and then only by what is new. Pure, but for the drawing itself."""
+"""Charts that are sent to the browser whole once; later updates send only the new points."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,24 +6,24 @@ from typing import Any
 from nicegui import ui
 
 Options = Mapping[str, Any]
-_EXTEND = "extend"  #: an event of the chart in the browser: points are passed as values, never written into a script
+_EXTEND = "extend"  #: an event of the chart in the browser; points are passed as values, never inside a script
 _EXTENDED = "(id, lines) => extendChart(id, lines)"
-_CHANGING = ("data", "markArea")  #: of a line, what grows with a run
+_CHANGING = ("data", "markArea")  #: the parts of a line that change during a run
 
 
 def extension(before: Options | None, after: Options) -> list[dict[str, Any]] | None:
-    """What turns one drawing into another, line by line; None: it is better sent whole.
+    """The update that turns one chart into another, line by line; None if sending the whole chart is better.
 
-    Each line says how many points go at its beginning, how many stay after that, and which follow.
+    For each line: how many points to drop at its beginning, how many to keep after those, and which to add.
     """
-    if before is None or not after.get("series") or _frame(before) != _frame(after):
+    if before is None or not after.get("series") or _fixed_part(before) != _fixed_part(after):
         return None
     lines = [_line(old, new) for old, new in zip(before["series"], after["series"], strict=True)]
-    fresh = sum(len(line["add"]) for line in lines)
-    return lines if 2 * fresh <= sum(len(new["data"]) for new in after["series"]) else None
+    added = sum(len(line["add"]) for line in lines)
+    return lines if 2 * added <= sum(len(new["data"]) for new in after["series"]) else None
 
 
-def _frame(options: Options) -> tuple[Any, list[Any]]:
+def _fixed_part(options: Options) -> tuple[Any, list[Any]]:
     """Everything that stays the same while lines grow."""
     lines = [{name: value for name, value in line.items() if name not in _CHANGING} for line in options["series"]]
     return {name: value for name, value in options.items() if name != "series"}, lines
@@ -32,23 +32,23 @@ def _frame(options: Options) -> tuple[Any, list[Any]]:
 def _line(old: Options, new: Options) -> dict[str, Any]:
     before, after = old["data"], new["data"]
     drop = _dropped(before, after)
-    kept = before[drop:]
+    rest = before[drop:]
     keep = next(
-        (n for n, (one, other) in enumerate(zip(kept, after, strict=False)) if one != other), min(len(kept), len(after))
+        (n for n, (one, other) in enumerate(zip(rest, after, strict=False)) if one != other), min(len(rest), len(after))
     )
     area = {"area": new["markArea"]} if new.get("markArea") != old.get("markArea") else {}
     return {"drop": drop, "keep": keep, "add": after[keep:], **area}
 
 
 def _dropped(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many points at the beginning are no longer there."""
+    """How many points at the beginning are gone."""
     if not after:
         return len(before)
     return next((n for n, point in enumerate(before) if point == after[0]), 0)
 
 
 class GrowingChart:
-    """A chart in the browser that is told only what is new of it."""
+    """A chart in the browser that receives only its new points."""
 
     def __init__(self, element: ui.echart) -> None:
         self.element = element
@@ -56,19 +56,19 @@ class GrowingChart:
         self._drawn: Options | None = None
 
     def show(self, drawn: Options) -> None:
-        """Draw it; nothing is sent where it is drawn so already."""
+        """Draw the chart; sends nothing if it has not changed."""
         if drawn == self._drawn:
             return
-        told, self._drawn = extension(self._drawn, drawn), drawn
-        if told is None:
-            self._keep(drawn)
+        lines, self._drawn = extension(self._drawn, drawn), drawn
+        if lines is None:
+            self._set_options(drawn)
             self.element.update()
             return
         with self.element.props.suspend_updates():
-            self._keep(drawn)
-        self.element.run_method("$emit", _EXTEND, self.element.id, told)
+            self._set_options(drawn)
+        self.element.run_method("$emit", _EXTEND, self.element.id, lines)
 
-    def _keep(self, drawn: Options) -> None:
-        """What the element is told when all of it is sent anew."""
+    def _set_options(self, drawn: Options) -> None:
+        """Set the options that are sent when the page loads the whole chart."""
         self.element.options.clear()
         self.element.options.update(drawn)

@@ -1,18 +1,18 @@
-/* Heads of columns that sort are reached and pressed by keyboard, and tell which way they sort. Quasar's are not and do not;
-   a slot of our own would be made anew with each change of the table's rows, and whoever stood there would stand nowhere. */
+/* Make the headers of sortable columns usable by keyboard, and set aria-sort. Quasar does neither. A custom header slot is no
+   alternative: Quasar rebuilds it with each change of the rows, which loses the keyboard focus. */
 (() => {
-  const told = () => document.querySelectorAll('th.sortable').forEach((head) => {
+  const markHeaders = () => document.querySelectorAll('th.sortable').forEach((head) => {
     head.tabIndex = 0;
-    const down = head.classList.contains('sort-desc');
-    head.setAttribute('aria-sort', head.classList.contains('sorted') ? (down ? 'descending' : 'ascending') : 'none');
+    const descending = head.classList.contains('sort-desc');
+    head.setAttribute('aria-sort', head.classList.contains('sorted') ? (descending ? 'descending' : 'ascending') : 'none');
   });
   let due = false;
-  const soon = () => {
+  const schedule = () => {
     if (due) return;
     due = true;
-    requestAnimationFrame(() => { due = false; told(); });
+    requestAnimationFrame(() => { due = false; markHeaders(); });
   };
-  new MutationObserver(soon).observe(document.documentElement, {
+  new MutationObserver(schedule).observe(document.documentElement, {
     subtree: true, childList: true, attributes: true, attributeFilter: ['class'],
   });
   document.addEventListener('keydown', (event) => {
@@ -22,7 +22,7 @@
     }
   });
 })();
-/* A chart's lines grow by what is new: points go at the beginning, others follow at the end. Nothing else is sent of them. */
+/* Update a chart's lines: drop points at the beginning, keep the next ones, and add new points at the end. */
 window.extendChart = (id, lines) => {
   const chart = getElement(id);
   if (!chart?.options) return;

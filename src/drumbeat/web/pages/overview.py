@@ -1,4 +1,4 @@
-"""The first page: what is under way, and what needs attention."""
+"""The overview page: active runs, pools, and what needs attention."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.auto_refresh import every
-from drumbeat.web.pages.components import FigureTile, Filled, PageTable, TableColumn, lasting, tiles, words
-from drumbeat.web.pages.fleet_one import spent
+from drumbeat.web.pages.auto_refresh import refresh_every
+from drumbeat.web.pages.components import FigureTile, Filled, PageTable, TableColumn, as_text, duration_text, tiles
+from drumbeat.web.pages.fleet_one import spending
 from drumbeat.web.pages.fleet_text import money
-from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
+from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
 from drumbeat.web.pages.runs.listing import JudgedRun, run_columns
 from drumbeat.web.verdicts import verdict_words
 
-EVERY = 2.0
-_COUNTED_EVERY = 10.0  #: money asks providers
-_LATEST = 8
-_UNDER_WAY = tuple(status for status in RunStatus if status not in RUN_ENDED and status is not RunStatus.PREPARED)
+REFRESH_SECONDS = 2.0
+_COST_REFRESH_SECONDS = 10.0  #: less often: reading costs calls the cloud providers
+_LATEST_RUNS = 8
+_ACTIVE = tuple(status for status in RunStatus if status not in RUN_ENDED and status is not RunStatus.PREPARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSummary:
-    """One pool at a glance."""
+    """A pool with its job counts and live workers."""
 
     pool: PoolRow
     counts: JobCounts
@@ -37,7 +37,7 @@ class PoolSummary:
     now: datetime
 
     @property
-    def oldest_waits(self) -> timedelta | None:
+    def oldest_age(self) -> timedelta | None:
         oldest = self.counts.oldest_ready
         return None if oldest is None else max(self.now - oldest, timedelta())
 
@@ -46,44 +46,44 @@ class PoolSummary:
         return self.pool.paused_until is not None and self.pool.paused_until > self.now
 
     @property
-    def ill(self) -> list[Worker]:
+    def unhealthy(self) -> list[Worker]:
         return [each for each in self.workers if judge(each, self.now, self.pool.thresholds) is not Health.HEALTHY]
 
     @property
     def href(self) -> str:
-        place = "pools" if self.pool.kind is PoolKind.JOBS else "fleet"
-        return f"/{place}/{quote(self.pool.pool_id, safe='')}"
+        section = "pools" if self.pool.kind is PoolKind.JOBS else "fleet"
+        return f"/{section}/{quote(self.pool.pool_id, safe='')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewData:
-    """Everything the page shows."""
+    """The data of the overview page."""
 
-    runs: tuple[JudgedRun, ...]  #: the latest
-    under_way: tuple[JudgedRun, ...]
+    runs: tuple[JudgedRun, ...]  #: the latest ones
+    active_runs: tuple[JudgedRun, ...]
     pools: tuple[PoolSummary, ...]
 
 
-async def look_around(house: AppState) -> OverviewData:
-    """Read everything anew."""
-    store = house.plane.store
+async def read_overview(app: AppState) -> OverviewData:
+    """Read the data of the overview page from the store."""
+    store = app.plane.store
     pools = [each for each in await store.pools.list() if each.kind is not PoolKind.BENCH]
     return OverviewData(
-        runs=await _runs(house, limit=_LATEST),
-        under_way=await _runs(house, statuses=_UNDER_WAY),
-        pools=tuple([await standing(house, each) for each in pools]),
+        runs=await _runs(app, limit=_LATEST_RUNS),
+        active_runs=await _runs(app, statuses=_ACTIVE),
+        pools=tuple([await pool_summary(app, each) for each in pools]),
     )
 
 
-async def _runs(house: AppState, **filters: Any) -> tuple[JudgedRun, ...]:
-    store = house.plane.store
+async def _runs(app: AppState, **filters: Any) -> tuple[JudgedRun, ...]:
+    store = app.plane.store
     runs = await store.runs.list(**filters) if store.traits.keeps_runs else ()
-    return tuple([JudgedRun(run, await house.verdicts.of(run)) for run in runs])
+    return tuple([JudgedRun(run, await app.verdicts.of(run)) for run in runs])
 
 
-async def standing(house: AppState, pool: PoolRow) -> PoolSummary:
-    """One pool, as it is now."""
-    store = house.plane.store
+async def pool_summary(app: AppState, pool: PoolRow) -> PoolSummary:
+    """Read the current state of one pool."""
+    store = app.plane.store
     return PoolSummary(
         pool=pool,
         counts=await store.jobs.counts(pool.pool_id) if pool.kind is PoolKind.JOBS else JobCounts(),
@@ -92,26 +92,26 @@ async def standing(house: AppState, pool: PoolRow) -> PoolSummary:
     )
 
 
-def needs(sight: OverviewData) -> list[tuple[str, str]]:
-    """What needs attention: words, and where to go."""
+def attention_items(data: OverviewData) -> list[tuple[str, str]]:
+    """What needs attention: a text and a link for each item."""
     found: list[tuple[str, str]] = []
-    for each in sight.pools:
+    for each in data.pools:
         name = each.pool.pool_id
         if each.counts.poisoned:
-            found.append((f"{words(each.counts.poisoned)} poisoned jobs in {name}", f"{each.href}?status=poisoned"))
+            found.append((f"{as_text(each.counts.poisoned)} poisoned jobs in {name}", f"{each.href}?status=poisoned"))
         if each.counts.ready and not each.workers and not each.is_paused:
-            waits = f", the oldest for {lasting(each.oldest_waits)}" if each.oldest_waits else ""
-            found.append((f"{counted(each.counts.ready)} jobs wait in {name}{waits}, and it has no worker", each.href))
+            age = f" (oldest: {duration_text(each.oldest_age)})" if each.oldest_age else ""
+            found.append((f"{counted(each.counts.ready)} ready jobs in {name}{age}, but no workers", each.href))
         if each.is_paused:
-            found.append((f"{name} is paused", each.href))
-        found += [(f"worker {worker.worker_id} of {name} is silent", each.href) for worker in each.ill]
-    return found + _runs_in_need(sight)
+            found.append((f"pool {name} is paused", each.href))
+        found += [(f"worker {worker.worker_id} of {name} sends no heartbeats", each.href) for worker in each.unhealthy]
+    return found + _run_items(data)
 
 
-def _runs_in_need(sight: OverviewData) -> list[tuple[str, str]]:
-    """Runs nobody leads, and the latest that failed or missed an objective."""
-    orphans = [row for row in sight.under_way if row.judgement.is_orphan]
-    bad = [row for row in sight.runs if row.judgement.is_bad]
+def _run_items(data: OverviewData) -> list[tuple[str, str]]:
+    """Active runs without an orchestrator, and the latest runs that failed or missed an objective."""
+    orphans = [row for row in data.active_runs if row.judgement.is_orphan]
+    bad = [row for row in data.runs if row.judgement.is_bad]
     return [(f"run {_name(row)} is {row.run.status}: {row.judgement.reason}", _run_href(row)) for row in orphans] + [
         (f"run {_name(row)}: {verdict_words(row.judgement)}: {row.judgement.reason or '–'}", _run_href(row)) for row in bad
     ]
@@ -135,8 +135,8 @@ _RUNS = (
 _POOLS = (
     TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
     TableColumn(name="ready", read=lambda row: counted(row.counts.ready), number=True),
-    TableColumn(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
-    TableColumn(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
+    TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
+    TableColumn(name="claimed", label="in progress", read=lambda row: counted(row.counts.claimed), number=True),
     TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
     TableColumn(name="workers", read=lambda row: _by_status(row.workers)),
 )
@@ -147,73 +147,73 @@ def _by_status(workers: tuple[Worker, ...]) -> str:
     return ", ".join(f"{count} {status}" for status, count in sorted(found.items())) or "none"
 
 
-def add(house: AppState) -> None:
-    @page(house, "/", "Overview")
+def add(app: AppState) -> None:
+    @page(app, "/", "Overview")
     async def overview() -> None:
         heading("Overview")
-        shown = _Shown(await look_around(house))
+        panels = _OverviewPanels(await read_overview(app))
 
-        async def again() -> None:
-            shown.show(await look_around(house))
+        async def refresh() -> None:
+            panels.show(await read_overview(app))
 
-        async def count() -> None:
-            shown.spent.show(await spent_today(house))
+        async def refresh_cost() -> None:
+            panels.spent.show(await cost_today(app))
 
-        every(EVERY, again)
-        every(_COUNTED_EVERY, count, at_once=True)
+        refresh_every(REFRESH_SECONDS, refresh)
+        refresh_every(_COST_REFRESH_SECONDS, refresh_cost, at_once=True)
 
 
-async def spent_today(house: AppState) -> str | None:
-    """What all fleets have cost today; None where no worker has a price."""
-    pools = [each.pool_id for each in await house.plane.store.pools.list() if each.is_scaled]
-    found = [each for pool_id in pools if (each := await spent(house, pool_id)) is not None and each.price_per_hour]
+async def cost_today(app: AppState) -> str | None:
+    """Today's cost of all fleets; None if no worker has a price."""
+    pools = [each.pool_id for each in await app.plane.store.pools.list() if each.is_scaled]
+    found = [each for pool_id in pools if (each := await spending(app, pool_id)) is not None and each.price_per_hour]
     return money(sum(each.spent.day for each in found)) if found else None
 
 
-def no_pool() -> ui.card:
-    return empty("No pool yet: push a job, and its pool is made.", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
+def no_pools() -> ui.card:
+    return empty_state("No pools yet. Push a job to create one:", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
 
 
-class _Shown:
-    """The page's parts, shown anew every few seconds."""
+class _OverviewPanels:
+    """The parts of the page that are refreshed every few seconds."""
 
-    def __init__(self, sight: OverviewData) -> None:
+    def __init__(self, data: OverviewData) -> None:
         with tiles():
-            self._under_way = FigureTile("Runs under way")
-            self._ready = FigureTile("Jobs ready")
-            self._claimed = FigureTile("Jobs in work")
-            self._poisoned = FigureTile("Poisoned")
+            self._active_runs = FigureTile("Active runs")
+            self._ready = FigureTile("Ready jobs")
+            self._in_progress = FigureTile("Jobs in progress")
+            self._poisoned = FigureTile("Poisoned jobs")
             self._workers = FigureTile("Workers")
-            self.spent = FigureTile("Spent today")
+            self.spent = FigureTile("Cost today")
         heading("Needs attention", 2)
-        self._needs = ui.column().classes("w-full gap-1").props("aria-live=polite")
-        self._told: list[tuple[str, str]] | None = None
+        self._attention = ui.column().classes("w-full gap-1").props("aria-live=polite")
+        self._items: list[tuple[str, str]] | None = None
         heading("Runs", 2)
-        no_run = empty("No run yet: keep a template and run it, or", FIRST_RUN)
-        self._runs = Filled(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_run)
+        no_runs = empty_state("No runs yet. Save a template and run it, or use the command line:", FIRST_RUN)
+        self._runs = Filled(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_runs)
         heading("Pools", 2)
-        self._pools = Filled(PageTable("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
-        self.show(sight)
+        self._pools = Filled(PageTable("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pools())
+        self.show(data)
 
-    def show(self, sight: OverviewData) -> None:
-        self._under_way.show(len(sight.under_way))
-        self._ready.show(counted(*(each.counts.ready for each in sight.pools)))
-        self._claimed.show(counted(*(each.counts.claimed for each in sight.pools)))
-        self._poisoned.show(sum(each.counts.poisoned for each in sight.pools))
-        self._workers.show(sum(len(each.workers) for each in sight.pools))
-        self._runs.show(sight.runs)
-        self._pools.show(sight.pools)
-        self._show_needs(needs(sight))
+    def show(self, data: OverviewData) -> None:
+        self._active_runs.show(len(data.active_runs))
+        self._ready.show(counted(*(each.counts.ready for each in data.pools)))
+        self._in_progress.show(counted(*(each.counts.claimed for each in data.pools)))
+        self._poisoned.show(sum(each.counts.poisoned for each in data.pools))
+        self._workers.show(sum(len(each.workers) for each in data.pools))
+        self._runs.show(data.runs)
+        self._pools.show(data.pools)
+        self._show_attention(attention_items(data))
 
-    def _show_needs(self, found: list[tuple[str, str]]) -> None:
-        if found == self._told:
+    def _show_attention(self, found: list[tuple[str, str]]) -> None:
+        if found == self._items:
             return
-        self._told = found
-        self._needs.clear()
-        with self._needs:
-            for said, href in found:
+        self._items = found
+        self._attention.clear()
+        with self._attention:
+            for text, href in found:
                 with ui.row().classes("items-center gap-2 no-wrap"):
                     ui.icon("error_outline", color="warning").props("aria-hidden=true")
-                    ui.link(said, href)
+                    ui.link(text, href)
             if not found:
-                ui.label("Nothing: all is well.").classes("faint")
+                ui.label("Nothing needs attention.").classes("faint")

@@ -1,4 +1,4 @@
-"""One job: what it is, why it is where it is, and what was tried."""
+"""The page of one job: its status and the reasons for it, its payload, result and attempts."""
 
 import json
 from urllib.parse import quote
@@ -7,14 +7,14 @@ from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, say
-from drumbeat.web.pages.components import PageTable, TableColumn, badge, listing, words
-from drumbeat.web.pages.frame import heading, page, trail
+from drumbeat.web.pages.actions import button, notify
+from drumbeat.web.pages.components import PageTable, TableColumn, as_text, badge, text_block
+from drumbeat.web.pages.frame import breadcrumbs, heading, page
 
 _ATTEMPTS = (
     TableColumn(name="attempt", read=lambda attempt: attempt.n, number=True),
     TableColumn(name="worker", read=lambda attempt: attempt.worker_id),
-    TableColumn(name="began", label="began (UTC)", read=lambda attempt: attempt.started_at),
+    TableColumn(name="began", label="started (UTC)", read=lambda attempt: attempt.started_at),
     TableColumn(name="ended", label="ended (UTC)", read=lambda attempt: attempt.ended_at),
     TableColumn(name="outcome", read=lambda attempt: attempt.outcome),
     TableColumn(name="error", loose=True, read=lambda attempt: attempt.error),
@@ -35,37 +35,36 @@ _FACTS = (
 _TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
 
-def add(house: AppState) -> None:
-    @page(house, "/pools/{pool_id}/jobs/{job_id}", "Pools")
-    async def job(pool_id: str, job_id: str) -> None:
-        desk = house.plane.pool(pool_id)
-        found = await desk.job(job_id)
-        trail(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
+def add(app: AppState) -> None:
+    @page(app, "/pools/{pool_id}/jobs/{job_id}", "Pools")
+    async def job_page(pool_id: str, job_id: str) -> None:
+        job = await app.plane.pool(pool_id).job(job_id)
+        breadcrumbs(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
         with ui.row().classes("w-full items-center"):
             heading(f"Job {job_id}")
-            badge(found.status)
+            badge(job.status)
             ui.space()
-            _deeds(house, found)
-        await _why(house, found)
-        _facts(found)
+            _buttons(app, job)
+        await _explanation(app, job)
+        _facts(job)
         heading("Payload", 2)
-        listing(_json(found.payload), "Payload")
-        if found.result is not None:
+        text_block(_json(job.payload), "Payload")
+        if job.result is not None:
             heading("Result", 2)
-            listing(_json(found.result), "Result")
-        await _attempts(house, found)
+            text_block(_json(job.result), "Result")
+        await _attempts(app, job)
 
 
-def _deeds(house: AppState, job: Job) -> None:
-    desk = house.plane.pool(job.pool_id)
+def _buttons(app: AppState, job: Job) -> None:
+    pool = app.plane.pool(job.pool_id)
 
     async def requeue() -> None:
-        done = await desk.requeue(job.job_id)
-        say("It is pending again." if done else "It was not requeued: another job of its key is unfinished.", wrong=not done)
+        done = await pool.requeue(job.job_id)
+        notify("Job requeued." if done else "Not requeued: an unfinished job has the same unique key.", error=not done)
         ui.navigate.reload()
 
     async def cancel() -> None:
-        await desk.cancel(job.job_id)
+        await pool.cancel(job.job_id)
         ui.navigate.reload()
 
     if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
@@ -74,10 +73,10 @@ def _deeds(house: AppState, job: Job) -> None:
         button("Cancel", cancel, icon="block", danger=True)
 
 
-async def _why(house: AppState, job: Job) -> None:
-    explained = await house.plane.pool(job.pool_id).explain(job.job_id)
-    with ui.card().props('flat bordered role=region aria-label="Why it is where it is"').classes("w-full q-pa-sm gap-1"):
-        for reason in explained.reasons:
+async def _explanation(app: AppState, job: Job) -> None:
+    explanation = await app.plane.pool(job.pool_id).explain(job.job_id)
+    with ui.card().props('flat bordered role=region aria-label="Status explanation"').classes("w-full q-pa-sm gap-1"):
+        for reason in explanation.reasons:
             ui.label(f"{reason.why}: {reason.says}")
 
 
@@ -89,16 +88,16 @@ def _facts(job: Job) -> None:
                 with ui.element("dt").classes("faint"):
                     ui.label(name.replace("_", " "))
                 with ui.element("dd"):
-                    ui.label(words(value))
+                    ui.label(as_text(value))
 
 
-async def _attempts(house: AppState, job: Job) -> None:
+async def _attempts(app: AppState, job: Job) -> None:
     heading("Attempts", 2)
-    found = await house.plane.pool(job.pool_id).attempts(job.job_id)
-    if not found:
-        ui.label("Nobody has tried it yet.").classes("faint")
+    attempts = await app.plane.pool(job.pool_id).attempts(job.job_id)
+    if not attempts:
+        ui.label("No attempts yet.").classes("faint")
         return
-    PageTable("Attempts", _ATTEMPTS, key=lambda attempt: str(attempt.n)).show(found)
+    PageTable("Attempts", _ATTEMPTS, key=lambda attempt: str(attempt.n)).show(attempts)
 
 
 def _json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Pushing a job by hand."""
+"""The form that pushes a job."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +15,22 @@ from drumbeat.web.pages.forms import Form, text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedJob:
-    """A job that is in its pool now."""
+    """The job that the form has pushed."""
 
     pool_id: PoolId
     job_id: JobId
 
 
-async def push_form(house: AppState, pool_id: str | None) -> PushedJob | None:
-    """Ask for a job and push it; without ``pool_id`` the form asks for that too. None: nothing was pushed."""
+async def push_form(app: AppState, pool_id: str | None) -> PushedJob | None:
+    """Show the form and push the job; without ``pool_id`` the form also asks for the pool. None if the user cancels."""
     form = Form("Push a job", "Push")
     with form.card:
         pool = form.field("pool", ui.input("Pool", value=pool_id or ""))
         payload = form.field("payload", ui.textarea("Payload (JSON)", value="{}"))
-        kind = form.field("type", ui.input("Type", placeholder="Which handler it is for"))
+        job_type = form.field("type", ui.input("Type", placeholder="Selects the handler"))
         with ui.row().classes("w-full no-wrap"):
             priority = form.field("priority", ui.number("Priority", value=0, precision=0))
-            attempts = form.field("max_attempts", ui.number("Attempts", value=3, min=1, precision=0))
+            attempts = form.field("max_attempts", ui.number("Max attempts", value=3, min=1, precision=0))
     pool.set_visibility(pool_id is None)
 
     async def push() -> PushedJob:
@@ -38,27 +38,27 @@ async def push_form(house: AppState, pool_id: str | None) -> PushedJob | None:
         if not name:
             raise InvalidInput("pool: expected a name")
         options: dict[str, Any] = {
-            "type": text_of(kind),
-            "priority": whole("priority", priority),
-            "max_attempts": whole("max_attempts", attempts),
+            "type": text_of(job_type),
+            "priority": whole_number("priority", priority),
+            "max_attempts": whole_number("max_attempts", attempts),
         }
-        job_id = await house.plane.pool(name).push(parsed(text_of(payload)), **options)
-        await house.work_added(name)
+        job_id = await app.plane.pool(name).push(parse_payload(text_of(payload)), **options)
+        await app.work_added(name)
         return PushedJob(pool_id=PoolId(name), job_id=job_id)
 
     return await form.ask(push)
 
 
-def parsed(text: str) -> Any:
-    """JSON somebody typed. Raises InvalidInput, which names the field."""
+def parse_payload(text: str) -> Any:
+    """Parse the typed JSON. Raises InvalidInput, which names the field."""
     try:
         return read_json(text, "the payload")
     except InvalidInput as exc:
         raise InvalidInput(f"payload: {exc}") from exc
 
 
-def whole(name: str, element: Any) -> int:
-    """A whole number somebody typed. Raises InvalidInput."""
+def whole_number(name: str, element: Any) -> int:
+    """The typed whole number. Raises InvalidInput."""
     if element.value is None or element.value != int(element.value):
         raise InvalidInput(f"{name}: expected a whole number")
     return int(element.value)

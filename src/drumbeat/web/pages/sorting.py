@@ -1,4 +1,4 @@
-"""What a table's rows are sorted by: values as they are, not the words that show them."""
+"""Sort keys for table rows: the values themselves, not the text that shows them."""
 
 import re
 from datetime import datetime, timedelta
@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 _LEADING = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
-def rank(value: object, *, number: bool) -> float | str | None:
-    """What is compared in the browser. ``number``: words that begin with a figure, as ``1,200 ms`` does, are that figure."""
+def sort_key(value: object, *, number: bool) -> float | str | None:
+    """The key the browser compares. ``number``: a text such as ``1,200 ms`` is sorted by the number it begins with."""
     match value:
         case bool() | int() | float():
             return float(value)
@@ -18,9 +18,9 @@ def rank(value: object, *, number: bool) -> float | str | None:
         case None:
             return None
         case _:
-            return _figure(str(value)) if number else str(value).casefold()
+            return _number(str(value)) if number else str(value).casefold()
 
 
-def _figure(text: str) -> float | None:
+def _number(text: str) -> float | None:
     found = _LEADING.match(text.strip())
     return float(found[0].replace(",", "")) if found else None

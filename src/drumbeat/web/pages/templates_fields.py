@@ -1,4 +1,4 @@
-"""Which fields a template's editor has, and when each is shown (seed 000, UI integration). Values alone, no elements."""
+"""The fields of the template form: labels, placeholders and when each is shown. Data only, no UI elements."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -13,17 +13,17 @@ Tree = dict[str, Any]
 
 
 class Way(StrEnum):
-    """How a workload is said."""
+    """How a template specifies its workload."""
 
-    PRESET = "preset"  #: a mix of the four kinds, their SQL made for the table
-    STANDARD = "standard"  #: a workload everybody knows
-    CUSTOM = "custom"  #: SQL and weights of one's own
-    OPERATIONS = "operations"  #: whole operations: only as YAML
+    PRESET = "preset"  #: a mix of the four kinds of operations, with SQL generated for the table
+    STANDARD = "standard"  #: a standard benchmark workload
+    CUSTOM = "custom"  #: custom SQL and weights for the four kinds
+    OPERATIONS = "operations"  #: custom operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modes:
-    """What decides which fields there are."""
+    """The modes that decide which fields are shown."""
 
     load: LoadMode
     scaling: ScalingMode
@@ -34,7 +34,7 @@ Shown = Callable[[Modes], bool]
 
 
 class FieldKind(StrEnum):
-    """What somebody types into a field."""
+    """The type of a field's value."""
 
     TEXT = "text"
     SQL = "sql"
@@ -46,13 +46,13 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateField:
-    """One field: its path in the document, its label, when it is there."""
+    """One field: its path in the document, its label, and when it is shown."""
 
     path: str
     label: str
     kind: FieldKind = FieldKind.NUMBER
     shown: Shown = field(default=lambda modes: True)
-    usual: str = ""  #: what stands where nothing is typed
+    hint: str = ""  #: shown while the field is empty
     choices: tuple[str, ...] = ()
 
 
@@ -75,7 +75,7 @@ _GUARDED = _scaled(ScalingMode.AUTO, ScalingMode.BOUNDED)
 
 
 def enum_of(block: str, name: str) -> tuple[str, ...]:
-    """The words a field of a template may be, from its schema."""
+    """The allowed values of a template field, from the template schema."""
     found = template_schema()["$defs"][block]["properties"][name]["enum"]
     return tuple(word for word in found if word is not None)
 
@@ -84,154 +84,152 @@ def workload() -> tuple[TemplateField, ...]:
     return (
         TemplateField(
             path="workload.preset",
-            label="Mix",
+            label="Preset mix",
             kind=FieldKind.CHOICE,
             shown=_by(Way.PRESET),
             choices=enum_of("WorkloadBlock", "preset"),
         ),
         TemplateField(
             path="workload.standard",
-            label="Workload",
+            label="Standard workload",
             kind=FieldKind.CHOICE,
             shown=_by(Way.STANDARD),
             choices=enum_of("WorkloadBlock", "standard"),
         ),
-        TemplateField(path="workload.scale", label="Scale", shown=_by(Way.STANDARD), usual="1"),
+        TemplateField(path="workload.scale", label="Scale", shown=_by(Way.STANDARD), hint="1"),
         *(
             TemplateField(
                 path=f"workload.custom_{kind}_pct",
-                label=f"{_spelt(kind)} %",
+                label=f"{_title(kind)} %",
                 kind=FieldKind.WHOLE,
                 shown=_by(Way.CUSTOM),
-                usual="0",
+                hint="0",
             )
             for kind in KINDS
         ),
         *(
             TemplateField(
-                path=f"workload.custom_{kind}_query", label=f"{_spelt(kind)} SQL", kind=FieldKind.SQL, shown=_by(Way.CUSTOM)
+                path=f"workload.custom_{kind}_query", label=f"{_title(kind)} SQL", kind=FieldKind.SQL, shown=_by(Way.CUSTOM)
             )
             for kind in KINDS
         ),
-        TemplateField(path="workload.think_time_ms", label="Think time (ms)", usual="0"),
+        TemplateField(path="workload.think_time_ms", label="Think time (ms)", hint="0"),
     )
 
 
-def _spelt(kind: str) -> str:
+def _title(kind: str) -> str:
     return kind.replace("_", " ").capitalize()
 
 
 LOAD = (
-    TemplateField(path="concurrent_connections", label="Connections in all", kind=FieldKind.WHOLE, usual="10"),
-    TemplateField(path="target_qps", label="Target operations a second", shown=_in(_QPS), usual="100"),
+    TemplateField(path="concurrent_connections", label="Total connections", kind=FieldKind.WHOLE, hint="10"),
+    TemplateField(path="target_qps", label="Target operations per second", shown=_in(_QPS), hint="100"),
     TemplateField(
         path="starting_threads",
-        label="Connections at the start",
+        label="Initial connections",
         kind=FieldKind.WHOLE,
         shown=_in(_QPS),
-        usual="as few as may be",
+        hint="minimum",
     ),
     TemplateField(
         path="max_thread_increase",
         label="Max connections added per interval",
         kind=FieldKind.WHOLE,
         shown=_in(_QPS),
-        usual="15",
+        hint="15",
     ),
     TemplateField(
         path="bounds_patience_intervals",
-        label="Intervals at the ceiling",
+        label="Intervals at limit before stop",
         kind=FieldKind.WHOLE,
         shown=lambda at: at.load is _QPS and at.scaling is ScalingMode.BOUNDED,
-        usual="3",
+        hint="3",
     ),
     TemplateField(
-        path="find_max.start_connections", label="Start with connections", kind=FieldKind.WHOLE, shown=_in(_SEARCH), usual="5"
+        path="find_max.start_connections", label="Start connections", kind=FieldKind.WHOLE, shown=_in(_SEARCH), hint="5"
     ),
     TemplateField(
-        path="find_max.connections_increment", label="Add each step", kind=FieldKind.WHOLE, shown=_in(_SEARCH), usual="10"
+        path="find_max.connections_increment", label="Connections per step", kind=FieldKind.WHOLE, shown=_in(_SEARCH), hint="10"
     ),
-    TemplateField(path="find_max.step_duration_seconds", label="Step (s)", shown=_in(_SEARCH), usual="30"),
-    TemplateField(path="find_max.qps_stability_pct", label="Throughput may fall (%)", shown=_in(_SEARCH), usual="5"),
-    TemplateField(path="find_max.latency_stability_pct", label="p95 may rise (%)", shown=_in(_SEARCH), usual="20"),
-    TemplateField(path="find_max.max_error_rate_pct", label="Max error rate (%)", shown=_in(_SEARCH), usual="1"),
-    TemplateField(path="timing.warmup_seconds", label="Warmup (s)", usual="30"),
-    TemplateField(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), usual="300"),
+    TemplateField(path="find_max.step_duration_seconds", label="Step duration (s)", shown=_in(_SEARCH), hint="30"),
+    TemplateField(path="find_max.qps_stability_pct", label="Max throughput drop (%)", shown=_in(_SEARCH), hint="5"),
+    TemplateField(path="find_max.latency_stability_pct", label="Max p95 increase (%)", shown=_in(_SEARCH), hint="20"),
+    TemplateField(path="find_max.max_error_rate_pct", label="Max error rate (%)", shown=_in(_SEARCH), hint="1"),
+    TemplateField(path="timing.warmup_seconds", label="Warmup (s)", hint="30"),
+    TemplateField(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), hint="300"),
 )
 _BOUNDED = _scaled(ScalingMode.BOUNDED)
 _SET = _scaled(ScalingMode.BOUNDED, ScalingMode.FIXED)
 SCALING = (
-    TemplateField(path="scaling.min_workers", label="Min workers", kind=FieldKind.WHOLE, shown=_SET, usual="1"),
-    TemplateField(path="scaling.max_workers", label="Max workers", kind=FieldKind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT),
-    TemplateField(path="scaling.min_connections", label="Min connections", kind=FieldKind.WHOLE, shown=_SET, usual="1"),
-    TemplateField(
-        path="scaling.max_connections", label="Max connections", kind=FieldKind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT
-    ),
+    TemplateField(path="scaling.min_workers", label="Min workers", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
+    TemplateField(path="scaling.max_workers", label="Max workers", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
+    TemplateField(path="scaling.min_connections", label="Min connections", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
+    TemplateField(path="scaling.max_connections", label="Max connections", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
 )
-#: FIXED has no bounds to speak of: its workers and connections are what they are (seed 000)
+#: labels of the lower bounds in scaling mode FIXED, which has exactly this many workers and connections
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections"}
-CEILING = "Connections of a worker at most"  #: what concurrent_connections are in QPS and find-max (seed 000)
+MAX_PER_WORKER = "Max connections per worker"  #: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY
 GUARDRAILS = (
-    TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, usual="80"),
-    TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, usual="85"),
+    TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, hint="80"),
+    TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, hint="85"),
     TemplateField(
         path="guardrails.mode",
-        label="When over",
+        label="When exceeded",
         kind=FieldKind.CHOICE,
         shown=_GUARDED,
         choices=tuple(GuardrailMode),
-        usual="soft",
+        hint="soft",
     ),
-    TemplateField(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, usual="20"),
+    TemplateField(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, hint="20"),
     TemplateField(
-        path="guardrails.patience_intervals", label="Intervals before failing", kind=FieldKind.WHOLE, shown=_GUARDED, usual="3"
+        path="guardrails.patience_intervals", label="Intervals before failing", kind=FieldKind.WHOLE, shown=_GUARDED, hint="3"
     ),
     TemplateField(
         path="guardrails.fail_threshold",
-        label="Fail when over",
+        label="Fail when exceeded by",
         kind=FieldKind.CHOICE,
         shown=_GUARDED,
         choices=tuple(FailThreshold),
-        usual="all",
+        hint="all",
     ),
 )
 OBJECTIVES = (
     *(
-        TemplateField(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
+        TemplateField(path=f"slo.{kind}.{name}", label=f"{_title(kind.lower())} {label}", hint="off")
         for kind in ("overall", *(kind.upper() for kind in KINDS))
         for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "max error rate (%)"))
     ),
-    TemplateField(path="slo.overall.min_availability_pct", label="Overall min availability (%)", usual="off"),
+    TemplateField(path="slo.overall.min_availability_pct", label="Overall min availability (%)", hint="off"),
 )
 MORE = (
     TemplateField(
-        path="on_worker_lost", label="When a worker is lost", kind=FieldKind.TEXT, usual="fail, replace or tolerate:N"
+        path="on_worker_lost", label="When a worker is lost", kind=FieldKind.TEXT, hint="fail, replace or tolerate:N"
     ),
-    TemplateField(path="prices.worker_hour", label="Worker an hour"),
-    TemplateField(path="prices.target_hour", label="Database an hour"),
-    TemplateField(path="target.query_timeout_seconds", label="Query timeout (s)", usual="30"),
-    TemplateField(path="target.use_cached_result", label="Query cache", kind=FieldKind.SWITCH, usual="on"),
-    TemplateField(path="seed", label="Seed", kind=FieldKind.WHOLE, usual="another each time"),
+    TemplateField(path="prices.worker_hour", label="Worker price per hour"),
+    TemplateField(path="prices.target_hour", label="Database price per hour"),
+    TemplateField(path="target.query_timeout_seconds", label="Query timeout (s)", hint="30"),
+    TemplateField(path="target.use_cached_result", label="Query cache", kind=FieldKind.SWITCH, hint="on"),
+    TemplateField(path="seed", label="Random seed", kind=FieldKind.WHOLE, hint="random"),
 )
 
 
 def every_field() -> tuple[TemplateField, ...]:
-    """All that the form asks."""
+    """All fields of the form."""
     return (*workload(), *LOAD, *SCALING, *GUARDRAILS, *OBJECTIVES, *MORE)
 
 
-def wording(modes: Modes) -> Mapping[str, tuple[str, str]]:
-    """The label of each field that is called otherwise in some mode, and what stands where nothing is typed; by its path."""
-    told = {each.path: (each.label, each.usual) for each in (*LOAD, *SCALING) if each.path in (*FIXED_LABELS, LOAD[0].path)}
+def field_labels(modes: Modes) -> Mapping[str, tuple[str, str]]:
+    """Label and placeholder, by path, of the fields whose label depends on the modes."""
+    labels = {each.path: (each.label, each.hint) for each in (*LOAD, *SCALING) if each.path in (*FIXED_LABELS, LOAD[0].path)}
     if modes.scaling is ScalingMode.FIXED:
-        told |= {path: (label, "1") for path, label in FIXED_LABELS.items()}
+        labels |= {path: (label, "1") for path, label in FIXED_LABELS.items()}
     if modes.load is not LoadMode.CONCURRENCY:
-        told[LOAD[0].path] = (CEILING, "by its host")
-    return told
+        labels[LOAD[0].path] = (MAX_PER_WORKER, "limited by host")
+    return labels
 
 
 def get(tree: Mapping[str, Any], path: str) -> Any:
-    """What a document says at a path; None where it says nothing."""
+    """The value at a path of a document; None if there is none."""
     found: Any = tree
     for name in path.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -239,7 +237,7 @@ def get(tree: Mapping[str, Any], path: str) -> Any:
 
 
 def put(tree: Tree, path: str, value: Any) -> None:
-    """Say something at a path; None: say nothing there."""
+    """Set the value at a path of a document; None removes it."""
     block, _, last = path.rpartition(".")
     if value is None and not isinstance(get(tree, block) if block else tree, Mapping):
         return
@@ -252,31 +250,33 @@ def put(tree: Tree, path: str, value: Any) -> None:
 
 
 def way_of(tree: Mapping[str, Any]) -> Way:
-    """How a document says its workload."""
-    said = tree.get("workload") or {}
-    if said.get("operations"):
+    """How a document specifies its workload."""
+    workload_block = tree.get("workload") or {}
+    if workload_block.get("operations"):
         return Way.OPERATIONS
-    if said.get("standard"):
+    if workload_block.get("standard"):
         return Way.STANDARD
-    has_own = any(said.get(f"custom_{kind}_{part}") is not None for kind in KINDS for part in ("pct", "query"))
-    return Way.CUSTOM if has_own and not said.get("preset") else Way.PRESET
+    has_custom = any(workload_block.get(f"custom_{kind}_{part}") is not None for kind in KINDS for part in ("pct", "query"))
+    return Way.CUSTOM if has_custom and not workload_block.get("preset") else Way.PRESET
 
 
 def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a document has to say before it is kept, though a template could be kept without: path and words."""
+    """The values that the form requires although the template schema does not: path and message."""
     found = []
     if not tree.get("name"):
-        found.append(("name", "expected a template to have one"))
+        found.append(("name", "expected a name"))
     if get(tree, "scaling.mode") == ScalingMode.FIXED:
         fixed = FIXED_LABELS.items()
         found += [
-            (path, f"expected how many {name.lower()}: FIXED needs both") for path, name in fixed if get(tree, path) is None
+            (path, f"expected the number of {name.lower()}: FIXED needs both")
+            for path, name in fixed
+            if get(tree, path) is None
         ]
     return found
 
 
 def modes_of(tree: Mapping[str, Any]) -> Modes:
-    """The modes a document is in, said or not."""
+    """The modes of a document, with defaults for those it does not set."""
     load, scaling = tree.get("load_mode"), get(tree, "scaling.mode")
     return Modes(
         load=LoadMode(load or LoadMode.CONCURRENCY), scaling=ScalingMode(scaling or ScalingMode.AUTO), way=way_of(tree)
@@ -284,12 +284,12 @@ def modes_of(tree: Mapping[str, Any]) -> Modes:
 
 
 def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> Tree:
-    """The document with what was typed, by path, put in. Of the rest only what modes chosen since do not have goes."""
+    """The document with the typed values, by path. Values that only the previous modes had are removed; others stay."""
     made: Tree = deepcopy(dict(tree))
     before = modes_of(tree)
     for each in every_field():
         if not each.shown(modes):
-            if _goes(each, before, modes):
+            if _is_removed(each, before, modes):
                 put(made, each.path, None)
         elif each.path in typed:
             put(made, each.path, typed[each.path])
@@ -297,17 +297,17 @@ def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> T
         put(made, "workload.operations", None)
     put(made, "scaling.mode", modes.scaling.value)
     put(made, "load_mode", modes.load.value)
-    _drop_emptied(made, tree)
+    _drop_cleared(made, tree)
     return made
 
 
-def _goes(each: TemplateField, before: Modes, modes: Modes) -> bool:
-    """Whether a field that is not shown goes: it was shown until the modes were changed, or says a workload another way."""
+def _is_removed(each: TemplateField, before: Modes, modes: Modes) -> bool:
+    """Whether to remove a hidden field: the previous modes showed it, or it specifies the workload in another way."""
     return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
 
 
-def _drop_emptied(made: Tree, before: Mapping[str, Any]) -> None:
-    """A service level all of whose fields were emptied is none."""
+def _drop_cleared(made: Tree, before: Mapping[str, Any]) -> None:
+    """Remove objectives whose fields the user has all cleared."""
     if "slo" in made:
-        kept = before.get("slo") or {}
-        made["slo"] = {kind: block for kind, block in made["slo"].items() if block or kept.get(kind) == block}
+        previous = before.get("slo") or {}
+        made["slo"] = {kind: block for kind, block in made["slo"].items() if block or previous.get(kind) == block}

@@ -1,4 +1,4 @@
-"""A template's editor as a form: the modes show exactly the fields they need."""
+"""The template form: shows the fields that the selected modes need."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import may_change, say
-from drumbeat.web.pages.element_names import given
+from drumbeat.web.pages.actions import may_change, notify
+from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading
 from drumbeat.web.pages.templates_fields import (
@@ -24,36 +24,36 @@ from drumbeat.web.pages.templates_fields import (
     TemplateField,
     Tree,
     Way,
+    field_labels,
     filled,
     get,
     modes_of,
     put,
-    wording,
     workload,
 )
 from drumbeat.web.pages.templates_operations import PATH as OPERATIONS
 from drumbeat.web.pages.templates_operations import OperationRows
 
-_OF_URL, _OF_CONNECTION = "URL", "Connection"
+_BY_URL, _BY_CONNECTION = "URL", "Connection"
 _NARROW = "w-44"
 _SWITCH = {True: "on", False: "off"}
 
 
 class TemplateForm:
-    """Fields over a document. ``tree`` gives the document as it is filled in."""
+    """The fields of a template document. ``tree`` returns the document as filled in."""
 
-    def __init__(self, house: AppState, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
-        self._house, self._before, self._connections, self._enabled = house, tree, connections, enabled
-        self._asked: dict[TemplateField, Field] = {}
-        self._shown_first: dict[str, Any] = {}
+    def __init__(self, app: AppState, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
+        self._app, self._before, self._connections, self._enabled = app, tree, connections, enabled
+        self._inputs: dict[TemplateField, Field] = {}
+        self._initial: dict[str, Any] = {}
         self.fields: dict[str, Field] = {}
-        self._about()
-        self._target()
-        self._workload()
-        self._load()
-        self._scaling()
-        self._rest()
-        self._turn()
+        self._add_about()
+        self._add_target()
+        self._add_workload()
+        self._add_load()
+        self._add_scaling()
+        self._add_rest()
+        self._update()
         if not enabled:
             for field in self.fields.values():
                 field.props("readonly disable")
@@ -65,190 +65,193 @@ class TemplateForm:
         )
 
     def tree(self) -> Tree:
-        """The document as it is filled in now."""
-        touched = {each.path: _typed(each, field.value) for each, field in self._asked.items() if self._is_touched(each.path)}
+        """The document as filled in now."""
+        touched = {each.path: _typed(each, field.value) for each, field in self._inputs.items() if self._is_touched(each.path)}
         made = filled(self._before, touched, self.modes)
         if self.modes.way is Way.OPERATIONS and self._operations.is_touched:
             put(made, OPERATIONS, self._operations.operations())
-        about = self._said_about()
+        about = self._read_about()
         made = {**about, **{name: value for name, value in made.items() if name not in about}}
         if self._is_touched("target", "target.url", "target.connection"):
-            is_url = self._of.value == _OF_URL
+            is_url = self._target_by.value == _BY_URL
             put(made, "target.url", _text(self._url.value) if is_url else None)
             put(made, "target.connection", None if is_url else self._connection.value)
         if self._is_touched("target.table"):
             put(made, "target.table", _text(self._table.value))
         return {name: value for name, value in made.items() if value is not None}
 
-    def _said_about(self) -> Tree:
+    def _read_about(self) -> Tree:
         tags = [tag.strip() for tag in str(self._tags.value or "").split(",") if tag.strip()]
         typed = {"name": _text(self._name.value), "description": _text(self._description.value), "tags": tags}
         return {name: value if self._is_touched(name) else self._before.get(name) for name, value in typed.items()}
 
     def _is_touched(self, *paths: str) -> bool:
-        """Whether any of these fields holds another value than it was shown with. What nobody touched stays as it is."""
-        return any(self.fields[path].value != self._shown_first[path] for path in paths)
+        """Whether the user changed any of these fields. Unchanged fields keep their value in the document."""
+        return any(self.fields[path].value != self._initial[path] for path in paths)
 
-    def blame(self, problems: Sequence[tuple[str, str]]) -> list[str]:
-        """Put each problem beside its field; answers with those that have none here."""
-        placed = [(self._place_of(path, detail), path, detail) for path, detail in problems]
-        told = {place: detail for place, _, detail in placed if place}
+    def mark(self, problems: Sequence[tuple[str, str]]) -> list[str]:
+        """Show each problem at its field. Returns the problems without a field here."""
+        located = [(self._field_of(path, detail), path, detail) for path, detail in problems]
+        errors = {target: detail for target, _, detail in located if target}
         for path, field in self.fields.items():
-            field.error = told.get(path)
-        return [f"{path}: {detail}" if path else detail for place, path, detail in placed if place is None]
+            field.error = errors.get(path)
+        return [f"{path}: {detail}" if path else detail for target, path, detail in located if target is None]
 
-    def _place_of(self, path: str, detail: str) -> str | None:
-        """The field a problem belongs to: its own, or in a block the one that its words begin with."""
-        within = f"{path}.{detail.split(' ', 1)[0].rstrip(':')}"
-        return next((each for each in (within, path) if each in self.fields), None)
+    def _field_of(self, path: str, detail: str) -> str | None:
+        """The field of a problem: the one at its path, or in a block the one that the text begins with."""
+        nested = f"{path}.{detail.split(' ', 1)[0].rstrip(':')}"
+        return next((each for each in (nested, path) if each in self.fields), None)
 
-    def _keep(self, path: str, field: Field) -> Field:
-        self.fields[path], self._shown_first[path] = field, field.value
+    def _register(self, path: str, field: Field) -> Field:
+        self.fields[path], self._initial[path] = field, field.value
         field.props("outlined dense stack-label")
         return field
 
-    def _about(self) -> None:
+    def _add_about(self) -> None:
         heading("Template", 2)
         tree = self._before
         with ui.row().classes("w-full gap-2"):
-            self._name = self._keep("name", ui.input("Name", value=tree.get("name") or "")).classes("w-72")
-            self._tags = self._keep(
-                "tags", ui.input("Tags, divided by commas", value=", ".join(tree.get("tags") or ()))
+            self._name = self._register("name", ui.input("Name", value=tree.get("name") or "")).classes("w-72")
+            self._tags = self._register(
+                "tags", ui.input("Tags (comma-separated)", value=", ".join(tree.get("tags") or ()))
             ).classes("w-72")
-        self._description = self._keep("description", ui.input("Description", value=tree.get("description") or "")).classes(
+        self._description = self._register("description", ui.input("Description", value=tree.get("description") or "")).classes(
             "w-full"
         )
 
-    def _target(self) -> None:
+    def _add_target(self) -> None:
         heading("Database under test", 2)
         named = get(self._before, "target.connection")
         names = list(dict.fromkeys([*(each.name for each in self._connections), *([named] if named else [])]))
         first = next((each.name for each in self._connections if each.is_default), None)
         with ui.row().classes("w-full gap-2 items-start"):
-            of = ui.select(
-                [_OF_URL, _OF_CONNECTION], value=_OF_CONNECTION if named else _OF_URL, label="By", on_change=self._turn
+            target_by = ui.select(
+                [_BY_URL, _BY_CONNECTION],
+                value=_BY_CONNECTION if named else _BY_URL,
+                label="Specify by",
+                on_change=self._update,
             )
-            self._of = self._keep("target", of).classes("w-36")
-            url = ui.input("URL, without a password", value=get(self._before, "target.url") or "")
-            self._url = self._keep("target.url", url).classes("w-full max-w-lg")
-            connection = ui.select(names, value=named or first, label="Connection", on_change=self._look_for_tables)
-            self._connection = self._keep("target.connection", connection).classes("w-60")
+            self._target_by = self._register("target", target_by).classes("w-36")
+            url = ui.input("URL (without password)", value=get(self._before, "target.url") or "")
+            self._url = self._register("target.url", url).classes("w-full max-w-lg")
+            connection = ui.select(names, value=named or first, label="Connection", on_change=self._find_tables)
+            self._connection = self._register("target.connection", connection).classes("w-60")
             table = get(self._before, "target.table")
             known = [str(table)] if table else []
             picker = ui.select(known, value=table, label="Table", with_input=True, new_value_mode="add-unique", clearable=True)
             self._picker = picker
-            self._table = self._keep("target.table", picker).classes("w-60")
+            self._table = self._register("target.table", picker).classes("w-60")
             if self._enabled:
-                ui.button("Find tables", icon="search", on_click=self._look_for_tables).props("no-caps outline")
-        self._tables = ui.label().classes("text-caption faint").props("aria-live=polite")
+                ui.button("Find tables", icon="search", on_click=self._find_tables).props("no-caps outline")
+        self._tables_found = ui.label().classes("text-caption faint").props("aria-live=polite")
 
-    async def _look_for_tables(self) -> None:
-        """The tables of the database that is named, offered to choose from."""
-        by_url, name = self._of.value == _OF_URL, str(self._connection.value or "")
+    async def _find_tables(self) -> None:
+        """Read the tables of the database and offer them in the table field."""
+        by_url, name = self._target_by.value == _BY_URL, str(self._connection.value or "")
         target = {"url": _text(self._url.value)} if by_url else {"connection": name}
         if not any(target.values()) or not may_change():
-            self._tables.text = "Name the database first."
+            self._tables_found.text = "Enter a URL or select a connection first."
             return
         try:
-            found = await self._house.plane.connections().tables_at(target)
+            found = await self._app.plane.connections().tables_at(target)
         except DrumbeatError as exc:
-            say(str(exc), wrong=True)
+            notify(str(exc), error=True)
             return
         names = [f"{each.schema}.{each.name}" if each.schema else each.name for each in found]
-        chosen = self._picker.value
-        self._picker.set_options([*names, *([chosen] if chosen and chosen not in names else [])], value=chosen)
-        self._tables.text = f"It has {len(names)} tables: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
+        current = self._picker.value
+        self._picker.set_options([*names, *([current] if current and current not in names else [])], value=current)
+        self._tables_found.text = f"Found {len(names)} tables: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
 
-    def _workload(self) -> None:
+    def _add_workload(self) -> None:
         heading("Workload", 2)
         way = modes_of(self._before).way
         ways = {
-            Way.PRESET: "A mix for the table",
-            Way.STANDARD: "A standard workload",
-            Way.CUSTOM: "SQL of your own, four kinds",
-            Way.OPERATIONS: "Operations of your own",
+            Way.PRESET: "Preset mix",
+            Way.STANDARD: "Standard workload",
+            Way.CUSTOM: "Custom SQL (four kinds)",
+            Way.OPERATIONS: "Custom operations",
         }
-        self._way = self._keep("workload", ui.select(ways, value=way, label="Workload by", on_change=self._turn)).classes(
-            "w-72"
-        )
-        self._group(workload())
+        self._way = self._register(
+            "workload", ui.select(ways, value=way, label="Workload type", on_change=self._update)
+        ).classes("w-72")
+        self._add_group(workload())
         self._operations = OperationRows(get(self._before, OPERATIONS) or (), enabled=self._enabled)
-        self._total = ui.label().props("aria-live=polite").classes("text-caption")
+        self._total_label = ui.label().props("aria-live=polite").classes("text-caption")
 
-    def _load(self) -> None:
+    def _add_load(self) -> None:
         heading("Load", 2)
         mode = modes_of(self._before).load
-        select = ui.select([each.value for each in LoadMode], value=mode.value, label="Load mode", on_change=self._turn)
-        self._load_mode = self._keep("load_mode", select).classes("w-72")
-        self._group(LOAD)
+        select = ui.select([each.value for each in LoadMode], value=mode.value, label="Load mode", on_change=self._update)
+        self._load_mode = self._register("load_mode", select).classes("w-72")
+        self._add_group(LOAD)
 
-    def _scaling(self) -> None:
+    def _add_scaling(self) -> None:
         heading("Scaling", 2)
         mode = modes_of(self._before).scaling
-        select = ui.select([each.value for each in ScalingMode], value=mode.value, label="Scaling mode", on_change=self._turn)
-        self._scaling_mode = self._keep("scaling.mode", select).classes("w-72")
-        self._group(SCALING)
+        select = ui.select([each.value for each in ScalingMode], value=mode.value, label="Scaling mode", on_change=self._update)
+        self._scaling_mode = self._register("scaling.mode", select).classes("w-72")
+        self._add_group(SCALING)
         with ui.column().classes("w-full gap-2") as self._guardrails:
             heading("Resource guardrails", 2)
-            self._group(GUARDRAILS)
+            self._add_group(GUARDRAILS)
 
-    def _rest(self) -> None:
-        with ui.expansion("Service levels", value=bool(self._before.get("slo"))).classes("w-full"):
-            self._group(OBJECTIVES)
-        with ui.expansion("More").classes("w-full"):
-            self._group(MORE)
+    def _add_rest(self) -> None:
+        with ui.expansion("Objectives (SLO)", value=bool(self._before.get("slo"))).classes("w-full"):
+            self._add_group(OBJECTIVES)
+        with ui.expansion("More settings").classes("w-full"):
+            self._add_group(MORE)
 
-    def _group(self, asked: Sequence[TemplateField]) -> None:
+    def _add_group(self, specs: Sequence[TemplateField]) -> None:
         with ui.row().classes("w-full gap-2 items-start"):
-            for each in asked:
-                field = self._keep(each.path, _field(each, get(self._before, each.path)))
+            for each in specs:
+                field = self._register(each.path, _field(each, get(self._before, each.path)))
                 field.classes("w-full" if each.kind is FieldKind.SQL else _NARROW)
-                self._asked[each] = field
+                self._inputs[each] = field
                 if each.path.endswith("_pct") and each.path.startswith("workload."):
-                    field.on_value_change(self._count)
+                    field.on_value_change(self._show_total)
 
-    def _turn(self) -> None:
-        """Show what the modes need, and nothing else."""
+    def _update(self) -> None:
+        """Show only the fields that the modes need."""
         modes = self.modes
-        for each, field in self._asked.items():
+        for each, field in self._inputs.items():
             field.set_visibility(each.shown(modes))
-        for path, (label, usual) in wording(modes).items():
-            given(given(self.fields[path], "label", label), "placeholder", usual)
+        for path, (label, hint) in field_labels(modes).items():
+            set_attribute(set_attribute(self.fields[path], "label", label), "placeholder", hint)
         self._operations.show(modes.way is Way.OPERATIONS)
         self._guardrails.set_visibility(modes.scaling is not ScalingMode.FIXED)
-        self._url.set_visibility(self._of.value == _OF_URL)
-        self._connection.set_visibility(self._of.value == _OF_CONNECTION)
-        self._count()
+        self._url.set_visibility(self._target_by.value == _BY_URL)
+        self._connection.set_visibility(self._target_by.value == _BY_CONNECTION)
+        self._show_total()
 
-    def _count(self) -> None:
-        """How far the weights are from a hundred."""
+    def _show_total(self) -> None:
+        """Show the sum of the weights, which must be 100."""
         weights = [
-            field.value or 0 for each, field in self._asked.items() if each.path.endswith("_pct") and "custom" in each.path
+            field.value or 0 for each, field in self._inputs.items() if each.path.endswith("_pct") and "custom" in each.path
         ]
         total = sum(weights)
-        right = "" if total == 100 else ", and it has to be 100"
-        self._total.text = f"Weights total {total:g}{right}."
-        self._total.set_visibility(self.modes.way is Way.CUSTOM)
+        hint = "" if total == 100 else " (must be 100)"
+        self._total_label.text = f"Total weight: {total:g}{hint}"
+        self._total_label.set_visibility(self.modes.way is Way.CUSTOM)
 
 
-def _field(asked: TemplateField, value: Any) -> Field:
-    if asked.kind is FieldKind.CHOICE:
-        choices = list(asked.choices)
-        return ui.select(choices, value=value if value in choices else None, label=asked.label, clearable=True)
-    if asked.kind is FieldKind.SWITCH:
-        return ui.select(_SWITCH, value=value, label=asked.label, clearable=True)
-    if asked.kind is FieldKind.SQL:
-        return ui.textarea(asked.label, value=value or "").props("autogrow")
-    if asked.kind is FieldKind.TEXT:
-        return ui.input(asked.label, value=value or "", placeholder=asked.usual)
-    return ui.number(asked.label, value=value, placeholder=asked.usual)
+def _field(spec: TemplateField, value: Any) -> Field:
+    if spec.kind is FieldKind.CHOICE:
+        choices = list(spec.choices)
+        return ui.select(choices, value=value if value in choices else None, label=spec.label, clearable=True)
+    if spec.kind is FieldKind.SWITCH:
+        return ui.select(_SWITCH, value=value, label=spec.label, clearable=True)
+    if spec.kind is FieldKind.SQL:
+        return ui.textarea(spec.label, value=value or "").props("autogrow")
+    if spec.kind is FieldKind.TEXT:
+        return ui.input(spec.label, value=value or "", placeholder=spec.hint)
+    return ui.number(spec.label, value=value, placeholder=spec.hint)
 
 
-def _typed(asked: TemplateField, value: Any) -> Any:
-    """What a field holds, as a document writes it; None: nothing."""
+def _typed(spec: TemplateField, value: Any) -> Any:
+    """The value of a field as in a document; None if it is empty."""
     if value in (None, ""):
         return None
-    if asked.kind is FieldKind.WHOLE and isinstance(value, float) and value.is_integer():
+    if spec.kind is FieldKind.WHOLE and isinstance(value, float) and value.is_integer():
         return int(value)
     return value.strip() or None if isinstance(value, str) else value
 
@@ -258,5 +261,5 @@ def _text(value: Any) -> str | None:
 
 
 def document_of(name: str, description: str | None, tags: Sequence[str], config: Mapping[str, Any]) -> Tree:
-    """A kept template as one document."""
+    """A stored template as one document."""
     return {"name": name, "description": description, "tags": list(tags), **config}

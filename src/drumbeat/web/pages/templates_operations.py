@@ -1,4 +1,4 @@
-"""Operations of one's own on a template's form: a kind, a weight, SQL, and where its values come from."""
+"""Custom operations on the template form: kind, weight, SQL and values of each."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,16 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.web.pages.element_names import called
+from drumbeat.web.pages.element_names import set_label
 
 PATH = "workload.operations"
 HELP = (
-    "One value for each placeholder $1, $2 … as a JSON list: "
+    "Values: one for each placeholder $1, $2 … as a JSON list: "
     '{"key": {"low": 1, "high": 1000}}, {"new_key": {…}}, {"pool": {"values": […]}}, {"number": {…}}, {"text": {…}}, '
-    '{"uuid": {}}, {"now": {}} or {"same_as": {"index": 0}}. Several statements in a transaction: a JSON list of '
-    '{"sql": …, "values": […]} in place of the SQL.'
+    '{"uuid": {}}, {"now": {}} or {"same_as": {"index": 0}}. For a transaction of several statements, enter a JSON list of '
+    '{"sql": …, "values": […]} instead of the SQL.'
 )
-_READS = {"": "as its kind says", "yes": "a read", "no": "a write"}
+_READS = {"": "default for its kind", "yes": "read", "no": "write"}
 _TRUTHS = {"yes": True, "no": False}
 Operation = dict[str, Any]
 
@@ -26,7 +26,7 @@ Operation = dict[str, Any]
 class OperationRow:
     """The fields of one operation."""
 
-    place: ui.row
+    element: ui.row
     kind: ui.input
     weight: ui.number
     sql: ui.textarea
@@ -35,13 +35,13 @@ class OperationRow:
 
 
 class OperationRows:
-    """Every operation, each in a row that can be taken away; more can be added."""
+    """One row for each operation; rows can be added and removed."""
 
     def __init__(self, operations: Sequence[Mapping[str, Any]], *, enabled: bool) -> None:
         self._enabled = enabled
         self._rows: list[OperationRow] = []
-        self._place = called(ui.column().classes("w-full gap-2").props("role=group"), "Operations")
-        with self._place:
+        self._group = set_label(ui.column().classes("w-full gap-2").props("role=group"), "Operations")
+        with self._group:
             ui.label(HELP).classes("text-caption faint")
             self._list = ui.column().classes("w-full gap-2")
             if enabled:
@@ -55,14 +55,14 @@ class OperationRows:
         return self._typed() != self._first
 
     def show(self, visible: bool) -> None:
-        self._place.set_visibility(visible)
+        self._group.set_visibility(visible)
 
     def operations(self) -> list[Operation]:
-        """As a document says them. Raises InvalidInput for what is not JSON."""
+        """The operations as in a template document. Raises InvalidInput for invalid JSON."""
         return [operation_of(n, *typed) for n, typed in enumerate(self._typed())]
 
     def total(self) -> float:
-        """What the weights come to."""
+        """The sum of the weights."""
         return sum(row.weight.value or 0 for row in self._rows)
 
     def _typed(self) -> list[tuple[str, Any, str, str, str]]:
@@ -79,39 +79,41 @@ class OperationRows:
 
     def _add(self, operation: Mapping[str, Any]) -> None:
         n = len(self._rows) + 1
-        with self._list, ui.row().classes("w-full gap-2 items-start") as place:
+        with self._list, ui.row().classes("w-full gap-2 items-start") as element:
             row = OperationRow(
-                place=place,
+                element=element,
                 kind=ui.input(f"Kind of operation {n}", value=operation.get("kind") or "").classes("w-44"),
                 weight=ui.number(f"Weight of operation {n} (%)", value=operation.get("weight")).classes("w-44"),
                 sql=ui.textarea(f"SQL of operation {n}", value=_sql(operation)).classes("w-full"),
-                values=ui.textarea(f"Values of operation {n} (JSON)", value=_plain(operation.get("values"))).classes("w-full"),
+                values=ui.textarea(f"Values of operation {n} (JSON)", value=_json_text(operation.get("values"))).classes(
+                    "w-full"
+                ),
                 reads=ui.select(_READS, value=_reads(operation), label=f"Operation {n} counts as").classes("w-44"),
             )
             if self._enabled:
                 remove = ui.button(icon="delete", on_click=lambda: self._remove(row)).props("flat round")
-                called(remove, f"Remove operation {n}")
+                set_label(remove, f"Remove operation {n}")
         for field in (row.kind, row.weight, row.sql, row.values, row.reads):
             field.props("outlined dense stack-label" + ("" if self._enabled else " readonly disable"))
         self._rows.append(row)
 
     def _remove(self, row: OperationRow) -> None:
         self._rows.remove(row)
-        row.place.delete()
+        row.element.delete()
 
 
 def operation_of(n: int, kind: str, weight: Any, sql: str, values: str, reads: str) -> Operation:
-    """One operation from what was typed. Raises InvalidInput naming the field."""
+    """One operation from the typed values. Raises InvalidInput, which names the field."""
     path = f"{PATH}[{n}]"
-    whole = int(weight) if isinstance(weight, float) and weight.is_integer() else weight
-    said = _statements(path, sql)
-    more = {"values": _json(f"{path}.values", values), "reads": _TRUTHS.get(reads)}
-    told = {"kind": kind.strip(), "weight": 0 if whole is None else whole, **said, **more}
-    return {name: value for name, value in told.items() if value is not None}
+    number = int(weight) if isinstance(weight, float) and weight.is_integer() else weight
+    statements = _statements(path, sql)
+    other = {"values": _json(f"{path}.values", values), "reads": _TRUTHS.get(reads)}
+    operation = {"kind": kind.strip(), "weight": 0 if number is None else number, **statements, **other}
+    return {name: value for name, value in operation.items() if value is not None}
 
 
 def _statements(path: str, sql: str) -> dict[str, Any]:
-    """A statement as it is; several as the JSON list they were typed as."""
+    """The typed SQL: one statement, or a JSON list of several."""
     if sql.lstrip().startswith("["):
         return {"statements": _json(f"{path}.statements", sql)}
     return {"sql": sql.strip()} if sql.strip() else {}
@@ -127,13 +129,13 @@ def _json(path: str, text: str) -> Any:
 
 
 def _sql(operation: Mapping[str, Any]) -> str:
-    return str(operation.get("sql") or "") or _plain(operation.get("statements"))
+    return str(operation.get("sql") or "") or _json_text(operation.get("statements"))
 
 
-def _plain(value: Any) -> str:
+def _json_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _reads(operation: Mapping[str, Any]) -> str:
-    said = operation.get("reads")
-    return "" if said is None else "yes" if said else "no"
+    reads = operation.get("reads")
+    return "" if reads is None else "yes" if reads else "no"

@@ -1,4 +1,4 @@
-"""Where the values of each operation come from, and what is in the value pools that were sampled for it."""
+"""The sources of the values of each operation: keys, value pools, random values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceholderSource:
-    """One placeholder, and what stands in its place."""
+    """A placeholder of a statement and the source of its value."""
 
     kind: str
-    place: str
+    placeholder: str
     source: str
-    state: str
+    details: str
 
 
 _COLUMNS = (
     TableColumn(name="operation", read=lambda each: each.kind),
-    TableColumn(name="value", read=lambda each: each.place),
+    TableColumn(name="placeholder", read=lambda each: each.placeholder),
     TableColumn(name="source", read=lambda each: each.source),
-    TableColumn(name="state", loose=True, read=lambda each: each.state),
+    TableColumn(name="details", loose=True, read=lambda each: each.details),
 )
 
 
@@ -44,14 +44,15 @@ def value_sources(operations: Sequence[Operation]) -> Iterator[PlaceholderSource
     """Every value of every operation, in order."""
     for operation in operations:
         for n, statement in enumerate(operation.statements, 1):
-            several = f"statement {n}, " if len(operation.statements) > 1 else ""
-            for place, value in enumerate(statement.values, 1):
-                source, state = described(value)
-                yield PlaceholderSource(kind=operation.kind, place=f"{several}${place}", source=source, state=state)
+            prefix = f"statement {n}, " if len(operation.statements) > 1 else ""
+            for number, value in enumerate(statement.values, 1):
+                source, details = describe(value)
+                name = f"{prefix}${number}"
+                yield PlaceholderSource(kind=operation.kind, placeholder=name, source=source, details=details)
 
 
-def described(value: Value) -> tuple[str, str]:
-    """A source of values, and its state."""
+def describe(value: Value) -> tuple[str, str]:
+    """The name and the details of a value source."""
     match value:
         case PoolValue(values=values) | Pick(values=values):
             examples = ", ".join(short(each, 20) for each in values[:_EXAMPLES])
@@ -65,18 +66,18 @@ def described(value: Value) -> tuple[str, str]:
         case RandomText(length=length):
             return "random text", f"{length:,} characters"
         case Now():
-            return "now", "the moment of the operation"
+            return "now", "time of the operation"
         case SameAs():
-            return "same as another value", "made for each operation"
+            return "same as another value", "generated for each operation"
         case RandomUuid():
-            return "random UUID", "made for each operation"
+            return "random UUID", "generated for each operation"
         case _:
-            return "mixed", "made for each operation"
+            return "mixed", "generated for each operation"
 
 
 def show_value_sources(operations: Sequence[Operation]) -> None:
-    """A table of them; nothing where no operation has a value."""
+    """Show the table of values, if any operation has values."""
     found = list(value_sources(operations))
     if found:
-        heading("Value pools and other values", 2)
-        PageTable("Values", _COLUMNS, key=lambda each: f"{each.kind} {each.place}").show(found)
+        heading("Values", 2)
+        PageTable("Values", _COLUMNS, key=lambda each: f"{each.kind} {each.placeholder}").show(found)

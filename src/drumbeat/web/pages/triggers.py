@@ -1,4 +1,4 @@
-"""Triggers: what wakes beats, when each last fired and comes due, and a way to pull one now."""
+"""The triggers page: when each trigger last fired and is next due, and a button to fire it now."""
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -7,64 +7,64 @@ from nicegui import ui
 
 from drumbeat.composition.base import triggers_file
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import say
+from drumbeat.web.pages.actions import notify
 from drumbeat.web.pages.components import PageTable, TableColumn
-from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.frame import empty_state, heading, page
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import TriggerService
 
-_ANY = "every pool"
+_ALL_POOLS = "all pools"
 
 
-def add(house: AppState) -> None:
-    @page(house, "/triggers", "Triggers")
+def add(app: AppState) -> None:
+    @page(app, "/triggers", "Triggers")
     async def triggers() -> None:
         heading("Triggers")
-        desk = _desk(house)
-        if desk is None:
-            empty("This server keeps no triggers: write a triggers.yml and name it.", "drumbeat serve --triggers triggers.yml")
+        service = _trigger_service(app)
+        if service is None:
+            empty_state("No triggers configured. Write a triggers.yml, then run:", "drumbeat serve --triggers triggers.yml")
             return
-        for problem in await desk.problems():
+        for problem in await service.problems():
             with ui.row().classes("items-center gap-2"):
                 ui.icon("error_outline", color="warning").props("aria-hidden=true")
                 ui.label(problem)
-        await _table(desk)
+        await _table(service)
 
 
-def _desk(house: AppState) -> "TriggerService | None":
-    """The triggers this server keeps, or would."""
-    if house.triggers is not None:
-        return house.triggers
-    file = house.settings.triggers or triggers_file()
-    return house.plane.triggers(file) if file else None
+def _trigger_service(app: AppState) -> "TriggerService | None":
+    """The triggers of this server; else those of the triggers file, if there is one."""
+    if app.triggers is not None:
+        return app.triggers
+    file = app.settings.triggers or triggers_file()
+    return app.plane.triggers(file) if file else None
 
 
-async def _table(desk: "TriggerService") -> None:
+async def _table(service: "TriggerService") -> None:
     async def fire(name: str) -> None:
-        await desk.fire(name)
-        rows = await _rows(desk)
-        said = next((last.outcome for trigger, last, _ in rows if trigger.name == name and last is not None), "")
-        say(f"{name} was fired. {said}")
+        await service.fire(name)
+        rows = await _rows(service)
+        outcome = next((last.outcome for trigger, last, _ in rows if trigger.name == name and last is not None), "")
+        notify(f"Fired {name}. {outcome}")
         table.show(rows)
 
-    table = PageTable("Triggers", _TRIGGERS, key=lambda row: row[0].name, deeds={"Fire now": fire})
-    table.show(await _rows(desk))
+    table = PageTable("Triggers", _TRIGGERS, key=lambda row: row[0].name, actions={"Fire now": fire})
+    table.show(await _rows(service))
 
 
-async def _rows(desk: "TriggerService") -> list[tuple[Any, Any, Any]]:
-    """Each trigger, when it last fired, and when it comes due."""
-    last = await desk.last_fired()
-    return [(each, last.get(each.name), desk.due(each)) for each in desk.triggers]
+async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:
+    """Each trigger with its last firing and its next due time."""
+    last = await service.last_fired()
+    return [(each, last.get(each.name), service.due(each)) for each in service.triggers]
 
 
 _TRIGGERS = (
     TableColumn(name="trigger", read=lambda row: row[0].name),
     TableColumn(name="type", read=lambda row: row[0].type),
-    TableColumn(name="wakes", read=lambda row: row[0].machine),
+    TableColumn(name="machine", read=lambda row: row[0].machine),
     TableColumn(
         name="pool",
-        read=lambda row: row[0].pool_id or _ANY,
+        read=lambda row: row[0].pool_id or _ALL_POOLS,
         href=lambda row: f"/pools/{quote(row[0].pool_id, safe='')}" if row[0].pool_id else None,
     ),
     TableColumn(name="schedule", read=lambda row: row[0].schedule),

@@ -33,12 +33,12 @@ def view(connections: int | None, scaling: Scaling) -> ModeView:
     [
         pytest.param(10, Scaling(), (10, 1), "10 connections on 1 workers", id="one worker does"),
         pytest.param(450, Scaling(cap=200), (450, 3), "at most 200", id="as many as it takes"),
-        pytest.param(1000, FIXED, (1000, 5), "FIXED at 5 workers of 200", id="five times two hundred"),
+        pytest.param(1000, FIXED, (1000, 5), "FIXED at 5 workers with 200 each", id="five times two hundred"),
         pytest.param(7, FIXED, (1000, 5), "FIXED", id="FIXED does not look at the total"),
         pytest.param(None, Scaling(min_workers=2, min_connections=4), (8, 2), "8 connections", id="nothing said"),
         pytest.param(10, Scaling(min_workers=3), (10, 3), "on 3 workers", id="the fewest workers"),
         pytest.param(500, BOUNDED, (300, 3), "300 connections instead of 500", id="bounds too low for it"),
-        pytest.param(3, Scaling(min_connections=5), (3, 1), "fewer than its floor of 5", id="less than one floor"),
+        pytest.param(3, Scaling(min_connections=5), (3, 1), "fewer than the minimum of 5 per worker", id="less than one floor"),
         pytest.param(
             150, Scaling(min_connections=100, cap=100), (100, 2), "100 connections instead of 150", id="floors too high for it"
         ),

@@ -79,7 +79,7 @@ def test_a_target_that_is_never_held_is_measured_as_it_is_and_that_is_said(durat
     assert state_of(late).window is not None
     step = ended(chosen, replace(state_of(late), window=measuring(15).window), figures()).step
     assert step is not None
-    assert "went on with 14 of 15 connections held, 1 of 1 workers ready" in (step.reason or "")
+    assert "measured with 14 of 15 connections open, 1 of 1 workers ready" in (step.reason or "")
 
 
 def test_nothing_changes_while_a_window_lasts() -> None:

@@ -203,9 +203,9 @@ def test_throughput_is_compared_with_the_last_stable_regular_step() -> None:
 
 
 HOLDS = [
-    ("too few operations", figures(operations=19), {}, "19 operations ended, of the 20"),
+    ("too few operations", figures(operations=19), {}, "19 operations ended, at least 20 are needed"),
     ("workers not ready", figures(), {"ready": 0}, "0 of 1 workers were ready"),
-    ("connections not held", figures(connections=10.0), {}, "10 of 15 connections were held"),
+    ("connections not held", figures(connections=10.0), {}, "10 of 15 connections were open"),
 ]
 
 
@@ -228,7 +228,7 @@ def test_a_level_that_cannot_be_held_is_not_stable() -> None:
 
     assert said.step is not None
     assert said.step.outcome == "DEGRADED"
-    assert "only 10 of 15 connections could be held" in (said.step.reason or "")
+    assert "only 10 of 15 connections could be kept open" in (said.step.reason or "")
 
 
 def test_figures_of_an_earlier_window_are_not_taken_for_this_one() -> None:

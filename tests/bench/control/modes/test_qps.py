@@ -113,9 +113,9 @@ def test_fixed_connections_never_change_and_never_end_the_run() -> None:
     ("fields", "before", "why"),
     [
         pytest.param({"held": 18}, state(), "18 of 20 connections are open", id="not all are open"),
-        pytest.param({"ready": 2}, state(), "2 workers work, 1 did", id="a worker joined"),
-        pytest.param({"ready": 0}, state(), "0 workers work, 1 did", id="a worker is gone"),
-        pytest.param({"coming": 1}, state(), "1 workers are on their way", id="a worker is coming"),
+        pytest.param({"ready": 2}, state(), "2 workers ready, 1 before", id="a worker joined"),
+        pytest.param({"ready": 0}, state(), "0 workers ready, 1 before", id="a worker is gone"),
+        pytest.param({"coming": 1}, state(), "1 workers are starting", id="a worker is coming"),
     ],
 )
 def test_a_window_that_says_nothing_is_measured_again(fields: dict[str, Any], before: QpsState, why: str) -> None:

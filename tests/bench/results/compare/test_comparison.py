@@ -130,7 +130,7 @@ def test_no_difference_is_said_to_be_not_shown_and_what_could_hide_is_told() -> 
 
     comparison = compared(record("A", seed=3, **restless), record("B", seed=4, **restless))
 
-    assert comparison.deltas[0].words == "no difference shown"
+    assert comparison.deltas[0].words == "no significant difference"
     assert any("operations/s" in warning and "cannot be ruled out" in warning for warning in comparison.warnings)
 
 
@@ -183,7 +183,7 @@ def test_the_first_run_is_the_reference_of_all_others() -> None:
 
 def test_different_durations_are_warned_of() -> None:
     assert compared(record(length=120), record(length=60)).warnings[0] == (
-        "the runs were measured for different times: 120 s and 60 s"
+        "the measurements have different lengths: 120 s and 60 s"
     )
     assert not any("different times" in each for each in compared(record(length=120), record(length=115)).warnings)
 

@@ -140,7 +140,7 @@ def test_a_comparison_says_when_no_difference_is_shown() -> None:
 
     text, told = comparison_markdown(comparisons), json.loads(comparison_json(comparisons))
 
-    assert "no difference shown" in text
+    assert "no significant difference" in text
     assert [each["change"] for each in told] == ["stable", "regressed"]
     assert told[1]["figures"]["qps"]["shown"] is True
     assert told[1]["figures"]["qps"]["shift"]["high"] < 0
@@ -164,7 +164,7 @@ def test_a_comparison_that_shows_nothing_says_why() -> None:
 
     text, (told,) = comparison_markdown(comparisons), json.loads(comparison_json(comparisons))
 
-    assert told["reason"].startswith("too little was measured: 8 s and 8 s, and it takes 8 batches of 3 s in each run")
+    assert told["reason"].startswith("too little was measured: 8 s and 8 s; each run needs 8 batches of 3 s")
     assert "- inconclusive: too little was measured" in text
 
 
@@ -184,8 +184,8 @@ def test_the_level_at_which_a_search_was_judged_is_told() -> None:
     plain = search()
     known = replace(plain, plan=replace(plain.plan, objectives={ALL_KINDS: Objective(p95_ms=20)}))
 
-    assert "Judged at the level that was found: 60 connections." in markdown(known)
-    assert json.loads(as_json(known))["judged_at"] == "judged at the level that was found: 60 connections"
+    assert "Judged at the level found: 60 connections." in markdown(known)
+    assert json.loads(as_json(known))["judged_at"] == "judged at the level found: 60 connections"
 
 
 def test_errors_by_kind_are_told_with_an_example() -> None:

@@ -86,7 +86,7 @@ def test_a_search_shows_its_steps_and_knee() -> None:
     page = Page(html(search()))
 
     assert "steps" in page.sections
-    for told in ("best 60", "law's peak 66", "DEGRADED", "p95 60 % above the first step", "TRUE_MAX", "confidence medium"):
+    for told in ("best 60", "USL peak 66", "DEGRADED", "p95 60 % above the first step", "TRUE_MAX", "confidence medium"):
         assert told in page.text
 
 

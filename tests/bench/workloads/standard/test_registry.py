@@ -37,7 +37,7 @@ def test_all_that_was_promised_is_there() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidInput, match=r"got 'tpc-h'; there are tpcb, simple-update, .*, tpcc"):
+    with pytest.raises(InvalidInput, match=r"got 'tpc-h'; choose one of tpcb, simple-update, .*, tpcc"):
         standard("tpc-h", 1)
 
 

@@ -1,10 +1,10 @@
-"""FIND_MAX_CONCURRENCY: the most connections that are still stable. Up step by step, back to verify, then bisected to the knee.
+"""FIND_MAX_CONCURRENCY: finds the most connections that are still stable: step up, step back to verify, then bisect.
 
     STEPPING ──first unstable──▶ VERIFYING ──stable──▶ BISECTING ──narrow enough──▶ COMPLETED
         └──the ceiling is stable, or the first step is not──────────────────────────────▲
 
-Each look at a level is a step: its target is set, every connection is waited for, the settling time passes, and only then
-begins the window that is measured. A level is looked at as often as it takes to tell it from the figures' own scatter.
+Each measurement of a level is a step: its target is set, all connections open, the settling time passes, and only then the
+measured window begins. A level is measured again until the result is clear despite the noise of the figures.
 """
 
 from dataclasses import replace
@@ -17,14 +17,14 @@ from drumbeat.bench.control.modes.find_max_result import finish, step_row
 from drumbeat.bench.control.modes.stability import LevelOutcome, LevelVerdict
 from drumbeat.bench.model import FindMaxState, FindMaxStatus, ModeView, Steer, StepFigures, Window
 
-UNBOUNDED = 10_000  #: connections in all, where nothing limits the workers
-NARROW_ENOUGH = 0.0125  #: of the best level: a quarter of the 5 % promised, the rest is for what scatters
-PATIENCE = timedelta(seconds=30)  #: how long a step waits for its connections, if it is not longer itself
-MOST_ROUNDS = 3  #: of verifying a best level that fails
+UNBOUNDED = 10_000  #: most connections of all workers, if the number of workers has no limit
+NARROW_ENOUGH = 0.0125  #: share of the best level: a quarter of the promised 5 %; the rest is for noise
+PATIENCE = timedelta(seconds=30)  #: how long a step waits for its connections, or ``step_duration`` if that is longer
+MOST_ROUNDS = 3  #: most failed verifications of a best level
 
 
 def steer(view: ModeView, state: FindMaxState) -> Steer:
-    """What to hold from now on. The same view and state give the same answer, however late or often a beat comes."""
+    """The connections from now on. The same view and state give the same answer, however late or often a beat comes."""
     if view.phase == "WARMUP":
         return _hold(view, replace(state, connections=start(view), next_connections=_above(view, start(view))), "warming up")
     if state.status is FindMaxStatus.COMPLETED:
@@ -39,7 +39,7 @@ def steer(view: ModeView, state: FindMaxState) -> Steer:
 
 
 def ceiling(view: ModeView) -> int:
-    """The most connections there may be, by the bounds of the plan."""
+    """The most connections that the plan's bounds allow."""
     scaling = view.plan.scaling
     most = scaling.most_workers if view.most_workers is None else view.most_workers
     return UNBOUNDED if most is None else max(1, most * most_per_worker(scaling))
@@ -50,8 +50,8 @@ def start(view: ModeView) -> int:
 
 
 def workers(view: ModeView, connections: int) -> int:
-    wanted = workers_for(connections, view.plan.scaling)
-    return wanted if view.most_workers is None else max(1, min(wanted, view.most_workers))
+    needed = workers_for(connections, view.plan.scaling)
+    return needed if view.most_workers is None else max(1, min(needed, view.most_workers))
 
 
 def _above(view: ModeView, level: int) -> int:
@@ -63,7 +63,7 @@ def _hold(view: ModeView, state: FindMaxState, reason: str) -> Steer:
 
 
 def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> Steer:
-    """Set the next step's target; its window opens once it is held."""
+    """Set the next step's target; its window begins once its connections are open."""
     begun = replace(
         state,
         step=state.step + 1,
@@ -77,7 +77,7 @@ def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> Stee
 
 
 def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
-    """What would come after this step if it is stable, for whoever watches."""
+    """The level that follows if this step is stable, for display."""
     if state.connections != state.trial:
         return state.trial
     if state.status is FindMaxStatus.STEPPING:
@@ -88,49 +88,49 @@ def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
 
 
 def _wait(view: ModeView, state: FindMaxState) -> Steer:
-    """Open the window once the target is held by workers that are ready, or when that takes too long."""
-    wanted = workers(view, state.connections)
-    held = state.connections <= view.held <= state.connections * 1.02 + 1 and view.ready >= wanted
+    """Begin the window once all connections are open and all workers ready, or when that takes too long."""
+    needed = workers(view, state.connections)
+    held = state.connections <= view.held <= state.connections * 1.02 + 1 and view.ready >= needed
     overdue = state.began is not None and view.now - state.began >= max(PATIENCE, view.plan.find_max.step_duration)
-    missing = f"{view.held} of {state.connections} connections held, {view.ready} of {wanted} workers ready"
+    missing = f"{view.held} of {state.connections} connections open, {view.ready} of {needed} workers ready"
     if not held and not overdue:
         return _hold(view, state, f"step {state.step}: {missing}")
     since = view.now + view.plan.find_max.settle
     window = Window(since=since, until=since + view.plan.find_max.step_duration)
-    short = None if held else f"went on with {missing}"
+    short = None if held else f"measured with {missing}"
     return _hold(
         view, replace(state, window=window, short=short), f"step {state.step}: measuring {state.connections} connections"
     )
 
 
 def _end_step(view: ModeView, state: FindMaxState) -> Steer:
-    """Judge what was measured and go on from there."""
+    """Judge the step's figures and choose the next step."""
     assert view.figures is not None
-    wanted = workers(view, state.connections)
-    unfit = stability.held_back(view.plan, state, view.figures, view.ready, wanted)
+    needed = workers(view, state.connections)
+    unfit = stability.held_back(view.plan, state, view.figures, view.ready, needed)
     if unfit and not state.repeated:
-        verdict = LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{unfit}; repeated", look_at=state.connections)
-        return _look_again(view, state, state, verdict)
-    seen = replace(state, history=(*state.history, _look(view, state)))
+        verdict = LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{unfit}; repeated", next_level=state.connections)
+        return _measure_again(view, state, state, verdict)
+    updated = replace(state, history=(*state.history, _sample(view, state)))
     if state.connections != state.trial:
         verdict = LevelVerdict(
-            outcome=LevelOutcome.HELD, reason=f"the first level again, to compare {state.trial} connections with"
+            outcome=LevelOutcome.HELD, reason=f"first level measured again, to compare {state.trial} connections with it"
         )
-        return _look_again(view, state, seen, verdict)
-    verdict = stability.judge(view.plan, seen, view.figures, careful=_careful(view, state))
+        return _measure_again(view, state, updated, verdict)
+    verdict = stability.judge(view.plan, updated, view.figures, careful=_careful(view, state))
     if unfit:
         verdict = replace(verdict, reason=f"{verdict.reason}; {unfit}")
     if verdict.outcome is LevelOutcome.HELD:
-        return _look_again(view, state, seen, verdict)
-    return _settle(view, state, seen, verdict)
+        return _measure_again(view, state, updated, verdict)
+    return _settle(view, state, updated, verdict)
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether a wrong "stable" would go unnoticed: there is no next step up that would fail."""
+    """Whether a wrong "stable" would go unnoticed, because no higher step follows that would fail."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 
-def _look(view: ModeView, state: FindMaxState) -> StepFigures:
+def _sample(view: ModeView, state: FindMaxState) -> StepFigures:
     assert view.figures is not None
     return StepFigures(
         connections=state.connections,
@@ -147,32 +147,32 @@ def _is_probe(state: FindMaxState) -> bool:
     return state.status is not FindMaxStatus.STEPPING or state.connections != state.trial
 
 
-def _look_again(view: ModeView, state: FindMaxState, seen: FindMaxState, verdict: LevelVerdict) -> Steer:
+def _measure_again(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> Steer:
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
-    level = verdict.look_at or state.trial
-    return replace(_begin(view, replace(seen, repeated=True), level, verdict.reason), step=row)
+    level = verdict.next_level or state.trial
+    return replace(_begin(view, replace(updated, repeated=True), level, verdict.reason), step=row)
 
 
-def _settle(view: ModeView, state: FindMaxState, seen: FindMaxState, verdict: LevelVerdict) -> Steer:
-    """The level in question is known: remember it and choose the next."""
+def _settle(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> Steer:
+    """Record the verdict on the level and choose the next level."""
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
-    known = replace(seen, history=level_samples.judged(seen.history, seen.trial, verdict.stable), repeated=False)
+    known = replace(updated, history=level_samples.judged(updated.history, updated.trial, verdict.stable), repeated=False)
     after = _passed(view, known) if verdict.stable else _failed(view, known, verdict)
     if after.status is FindMaxStatus.COMPLETED:
         done = replace(after, window=None, next_connections=None)
         return replace(_hold(view, done, verdict.reason), step=row, finish=finish(view.plan, done))
-    return replace(_begin(view, after, after.trial, f"{verdict.outcome} before: {verdict.reason}"), step=row)
+    return replace(_begin(view, after, after.trial, f"previous step {verdict.outcome}: {verdict.reason}"), step=row)
 
 
 def _passed(view: ModeView, state: FindMaxState) -> FindMaxState:
     best = level_samples.pooled(state.history, state.trial)
     first = level_samples.pooled(state.history, state.history[0].connections)
-    kept = replace(state, best=best, baseline=first)
+    passed = replace(state, best=best, baseline=first)
     if state.status is not FindMaxStatus.STEPPING:
-        return _bisect(view, kept)
+        return _bisect(view, passed)
     if state.trial >= ceiling(view):
-        return replace(kept, status=FindMaxStatus.COMPLETED, ceiling_reached=True)
-    return replace(kept, trial=_above(view, state.trial))
+        return replace(passed, status=FindMaxStatus.COMPLETED, ceiling_reached=True)
+    return replace(passed, trial=_above(view, state.trial))
 
 
 def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindMaxState:
@@ -190,7 +190,7 @@ def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindM
 
 
 def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """To the highest stable level below what failed, which is verified unless that has failed too often already."""
+    """Go back to the highest stable level below the failed one, and verify it unless that has failed too often."""
     levels = level_samples.stable_levels(state.history, below=state.trial)
     if not levels:
         return replace(state, best=None, status=FindMaxStatus.COMPLETED)
@@ -199,7 +199,7 @@ def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
 
 
 def _bisect(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Half way between the best level and the lowest that failed, until they are next to one another."""
+    """Try half way between the best level and the lowest failed one, until they are close enough."""
     assert state.best is not None
     assert state.failed is not None
     best, failed = state.best.connections, state.failed.connections

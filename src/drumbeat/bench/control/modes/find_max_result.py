@@ -1,4 +1,4 @@
-"""What a search leaves behind: a row for each step, and its result."""
+"""The stored outcome of a search: a row for each step, and the result."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,7 +14,7 @@ NOTHING = "No stable level: the first step was not stable"
 
 
 def step_row(view: ModeView, state: FindMaxState, verdict: LevelVerdict, *, is_probe: bool) -> Step:
-    """The step that ended now, as it is kept. ``state`` is the one it was measured under."""
+    """The row of the step that just ended. ``state`` is the state in which it was measured."""
     figures = view.figures
     assert figures is not None
     prior = last_stable(state)
@@ -42,18 +42,18 @@ def step_row(view: ModeView, state: FindMaxState, verdict: LevelVerdict, *, is_p
 
 
 def _reason(plan: FindMaxPlan, state: FindMaxState, figures: Figures, verdict: LevelVerdict) -> str:
-    said = [verdict.reason]
+    reasons = [verdict.reason]
     if state.short:
-        said.append(state.short)
+        reasons.append(state.short)
     if plan.queueing is Queueing.OFF:
-        said.append("queueing not evaluated: switched off")
+        reasons.append("queueing not evaluated: switched off")
     elif figures.waiting is None:
-        said.append("queueing not evaluated: the server does not say")
+        reasons.append("queueing not evaluated: the server does not report waits")
     if figures.slowest_p95_ms is not None and figures.workers > 1:
-        said.append(f"slowest worker's p95 {number(figures.slowest_p95_ms, 4)} ms")
+        reasons.append(f"slowest worker's p95 {number(figures.slowest_p95_ms, 4)} ms")
     if figures.client_limited:
-        said.append("the clients, not the database, were the limit")
-    return "; ".join(said)
+        reasons.append("the clients, not the database, were the limit")
+    return "; ".join(reasons)
 
 
 def _percent(figure: float | None, reference: float | None) -> float | None:
@@ -61,13 +61,13 @@ def _percent(figure: float | None, reference: float | None) -> float | None:
 
 
 def finish(plan: RunPlan, state: FindMaxState) -> Finish:
-    """The end of a search, from what it remembers alone."""
+    """The end of a search, from its state only."""
     outcome = result(plan, state)
     return Finish(completion_reason="MAX_FOUND", reason=str(outcome["message"]), result=outcome)
 
 
 def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
-    """find_max_result: the best level, why it is the best, and what else speaks for it."""
+    """The value of find_max_result: the best level, why the next one failed, the knee and the fit."""
     best, bounded = state.best, state.ceiling_reached
     return {
         "best_connections": best.connections if best else None,
@@ -84,7 +84,7 @@ def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
         "baseline_p95_ms": state.baseline.p95_ms if state.baseline else None,
         "steps": state.step,
         "knee": _knee(plan, state),
-        "usl": usl.opinion([(look.connections, look.qps) for look in state.history]),
+        "usl": usl.opinion([(sample.connections, sample.qps) for sample in state.history]),
     }
 
 
@@ -97,7 +97,7 @@ def message(state: FindMaxState) -> str:
 
 
 def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
-    """The level found, how, and where throughput stops growing by the two lines it runs along; None: not reached."""
+    """The level found, the method, and the saturation point; None: the knee was not reached."""
     if state.best is None or state.ceiling_reached:
         return None
     return {
@@ -108,7 +108,7 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """Where the line of the first level's throughput a connection meets the highest throughput seen."""
-    highest = max((look.qps for look in history), default=0.0)
+    """The connections at which linear growth from the first level would reach the highest measured throughput."""
+    highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

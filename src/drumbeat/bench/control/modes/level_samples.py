@@ -1,4 +1,4 @@
-"""What was measured at each level so far, several times at some, and how much such figures scatter by themselves."""
+"""The samples of each level so far, several for some levels, and how much such figures vary by chance."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,65 +7,64 @@ from statistics import fmean
 
 from drumbeat.bench.model import StepFigures
 
-ASSUMED = 0.03  #: the scatter of a figure before anything has shown it …
-WEIGHT = 2.0  #: … which counts as much as so many observations of it
-LARGEST = 0.2  #: what strays further has changed, and says nothing of scatter
+ASSUMED = 0.03  #: the scatter of a figure that is assumed before it can be measured …
+WEIGHT = 2.0  #: … and how many observations that assumption counts as
+LARGEST = 0.2  #: a larger deviation is a real change, so only this much of it counts as scatter
 
 Measure = Callable[[StepFigures], float | None]  #: a figure's logarithm; None: there is none
 
 
-def p95(look: StepFigures) -> float | None:
-    return log(look.p95_ms) if look.p95_ms else None
+def p95(sample: StepFigures) -> float | None:
+    return log(sample.p95_ms) if sample.p95_ms else None
 
 
-def qps(look: StepFigures) -> float | None:
-    return log(look.qps) if look.qps > 0 else None
+def qps(sample: StepFigures) -> float | None:
+    return log(sample.qps) if sample.qps > 0 else None
 
 
-def pace(look: StepFigures) -> float | None:
-    """One connection's throughput, which is smooth over levels where throughput itself is not."""
-    return log(look.qps / look.connections) if look.qps > 0 else None
+def pace(sample: StepFigures) -> float | None:
+    """Throughput per connection, which changes smoothly from level to level where throughput itself does not."""
+    return log(sample.qps / sample.connections) if sample.qps > 0 else None
 
 
 def at(history: Iterable[StepFigures], level: int) -> list[StepFigures]:
-    return [look for look in history if look.connections == level]
+    return [sample for sample in history if sample.connections == level]
 
 
-def values(looks: Iterable[StepFigures], measure: Measure) -> list[float]:
-    return [value for look in looks if (value := measure(look)) is not None]
+def values(samples: Iterable[StepFigures], measure: Measure) -> list[float]:
+    return [value for sample in samples if (value := measure(sample)) is not None]
 
 
 def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
-    """All looks at a level as one: mean throughput, geometric mean latencies; kinds are the last look's."""
-    looks = at(history, level)
-    if not looks:
+    """All samples of a level as one: mean throughput, geometric mean latencies; kinds are those of the last sample."""
+    samples = at(history, level)
+    if not samples:
         return None
     return replace(
-        looks[0],
-        qps=fmean(look.qps for look in looks),
-        p95_ms=_geometric(look.p95_ms for look in looks),
-        p99_ms=_geometric(look.p99_ms for look in looks),
-        stable=looks[-1].stable,
-        kinds=looks[-1].kinds,
+        samples[0],
+        qps=fmean(sample.qps for sample in samples),
+        p95_ms=_geometric(sample.p95_ms for sample in samples),
+        p99_ms=_geometric(sample.p99_ms for sample in samples),
+        stable=samples[-1].stable,
+        kinds=samples[-1].kinds,
     )
 
 
 def judged(history: Sequence[StepFigures], level: int, stable: bool) -> tuple[StepFigures, ...]:
-    """The history with every look at a level marked by what was found about it in the end."""
-    return tuple(replace(look, stable=stable) if look.connections == level else look for look in history)
+    """The history with every sample of a level marked as stable or not."""
+    return tuple(replace(sample, stable=stable) if sample.connections == level else sample for sample in history)
 
 
 def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
     """The levels of regular steps that were stable, highest first."""
-    return sorted(
-        {look.connections for look in history if look.stable and not look.is_probe and look.connections < below}, reverse=True
-    )
+    regular = (sample for sample in history if sample.stable and not sample.is_probe)
+    return sorted({sample.connections for sample in regular if sample.connections < below}, reverse=True)
 
 
 def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
-    """One standard deviation of a single look, as a share of the figure.
+    """The standard deviation of a single sample, as a share of the figure.
 
-    It shows between looks at the same level, and in how far a stable level strays from the line through its two neighbours.
+    It is estimated from samples of the same level, and from how far a stable level lies off the line through its neighbours.
     """
     levels = _by_level(history, measure)
     squares, observations = WEIGHT * ASSUMED**2, WEIGHT
@@ -73,14 +72,14 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
         mean = fmean(found)
         squares += sum(min((value - mean) ** 2, LARGEST**2) for value in found)
         observations += len(found) - 1
-    for strayed in _strays(levels, stable_levels(history, below=max(levels, default=0) + 1)):
-        squares += min(strayed, LARGEST**2)
+    for deviation in _deviations(levels, stable_levels(history, below=max(levels, default=0) + 1)):
+        squares += min(deviation, LARGEST**2)
         observations += 1
     return sqrt(squares / observations)
 
 
-def _strays(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """The squared distance of each level from its neighbours' line, in units of one look's variance."""
+def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
+    """The squared distance of each level from its neighbours' line, scaled to the variance of one sample."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])
@@ -89,9 +88,9 @@ def _strays(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> It
 
 def _by_level(history: Iterable[StepFigures], measure: Measure) -> dict[int, list[float]]:
     levels: dict[int, list[float]] = {}
-    for look in history:
-        if (value := measure(look)) is not None:
-            levels.setdefault(look.connections, []).append(value)
+    for sample in history:
+        if (value := measure(sample)) is not None:
+            levels.setdefault(sample.connections, []).append(value)
     return levels
 
 

@@ -1,32 +1,32 @@
-"""QPS: a throughput held with as few connections as it takes. One controller on the totals of all workers (C28).
+"""QPS: holds a target throughput with as few connections as possible. One controller for the totals of all workers.
 
-The workers are paced: together they issue the target, each its share, on at most the connections it has. So they stay below it
-only while connections are too few for the time an operation takes, and above it only while they catch up on what is overdue.
-How many it takes is Little's law: throughput × time. The law is looked at once an interval:
+The workers are paced: together they send at the target rate, each its share, on at most its connections. So throughput is below
+the target only while there are too few connections for the time an operation takes, and above it only while workers catch up on
+overdue operations. Little's law gives the connections needed: throughput × time. They are checked once per interval:
 
-- *Below the deadband* (C27: the one lower bound for everything): as many as the law says and a quarter more. The first two
-  looks may take any step (feed-forward); later ones at most triple what is there (or add ``max_increase``, if that is more).
-  That limit is what settling within eight intervals of a latency three times as long takes. In simulation, where workers catch
-  up, a limit of a tenth or a quarter more was late in 24 of 100 seeds; where workers had to be added, doubling was in one.
-- *Inside it*: fewer, after three intervals in a row in which less than half were busy; never fewer than the law says for the
-  slowest of them and a quarter more, so that the step cannot leave the deadband. After a step up four in five are busy, so
-  that one never calls for the other.
-- *Above it*: nothing; they catch up.
-- *Inside or above it, with hardly a connection to spare*: as many as the law says and a quarter more, or what is overdue would
-  never get less.
+- *Below the deadband*: as many connections as the law says plus a quarter. The first two checks may take any step
+  (feed-forward); later ones at most triple the connections (or add ``max_increase``, if that is more). This limit is needed to
+  settle within eight intervals when latency triples. In simulations with workers that catch up, growth of at most a tenth or a
+  quarter was too slow in 24 of 100 random runs; where workers had to be added, doubling was too slow in one.
+- *Inside the deadband*: fewer connections, after three intervals in a row in which less than half were busy; never fewer than
+  the law says for the slowest of them plus a quarter, so that throughput stays in the deadband. After a step up four in five
+  connections are busy, so that a step up never causes a step down.
+- *Above it*: no change, the workers catch up.
+- *Inside or above it, with nearly all connections busy*: as many as the law says plus a quarter, as otherwise the number of
+  overdue operations would never fall.
 
-Workers are added when all are at their ceiling and the throughput was below the deadband twice. With a bound on workers, what
-is still below it at that bound for ``bounds_patience_intervals`` ends the run; without one, workers that brought nothing are
-the last, but for a single one that is tried now and then. An interval in which workers came, went or did not hold what they
-were told is not looked at, unless that lasts.
+Workers are added when all are at their ceiling and throughput was below the deadband twice. With a limit on workers, the run
+ends when throughput stays below the deadband at that limit for ``bounds_patience_intervals``. Without one, no more workers are
+added once they bring nothing, except a single one that is tried now and then. An interval in which workers started, ended or
+did not have the connections they should is not judged, unless that lasts.
 
-Looks are one ``interval`` apart. Samples need a moment to arrive, so a look is at what was measured until shortly before it;
-after a change it is at what was measured since then. ``has_settled`` says when a measurement may begin: once a look found
-nothing to change.
+Checks are one ``interval`` apart. Samples need a moment to arrive, so a check uses what was measured until shortly before it;
+after a change, only what was measured since then. ``has_settled`` says when a measurement may begin: once a check found nothing
+to change.
 
-What this cannot mend: operations that fell overdue on the first workers while others were being started stay with the first,
-who have little to spare. Where workers catch up *and* had to be added, it often takes longer than eight intervals (simulated:
-54 of 150 starts, 85 of 150 latency steps).
+Known limit: operations that became overdue on the first workers while others were starting stay with the first ones, which have
+little capacity to spare. If workers catch up *and* had to be added, settling often takes longer than eight intervals
+(simulated: 54 of 150 starts, 85 of 150 latency steps).
 """
 
 from dataclasses import replace
@@ -38,25 +38,25 @@ from drumbeat.bench.model import Figures, Finish, LoadMode, ModeView, QpsState, 
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.core.run import Phase, Step, StepType
 
-HEADROOM = 1.25  #: connections, over what Little's law says
-MOST_GROWTH = 3  #: times what is held, in one later look
-FEED_FORWARD_LOOKS = 2  #: that may take any step: one on the first workers, one on those added next
-ALL_BUSY = 0.7  #: from this share of busy connections on, they may be what is short
-NOTHING_TO_SPARE = 0.95  #: … and from this on, what is overdue hardly gets less
-SLACK = 0.5  #: below it they are too many …
-SLACK_WINDOWS = 3  #: … if that lasts for so many windows
+HEADROOM = 1.25  #: factor for connections over what Little's law says
+MOST_GROWTH = 3  #: largest growth factor of the connections in one later check
+FEED_FORWARD_LOOKS = 2  #: checks that may take any step: one for the first workers, one for those added next
+ALL_BUSY = 0.7  #: share of busy connections from which on they may be the bottleneck …
+NOTHING_TO_SPARE = 0.95  #: … and from which on the number of overdue operations hardly falls
+SLACK = 0.5  #: share of busy connections below which there are too many …
+SLACK_WINDOWS = 3  #: … if that lasts for this many windows
 SCALE_OUT_AFTER = 2  #: windows below the target with every worker at its ceiling
-HELD_SHARE = 0.95  #: of what they were told; single connections may be on their way back
-UNSETTLED_INTERVALS = 3  #: after which a window is looked at all the same
-GAIN_SHARE = 0.25  #: of what they should, workers that were added must bring …
-LEAST_GAIN = 0.05  #: … and at least so much
-LEAST_WINDOW = timedelta(seconds=2)  #: less than that says little: workers send a sample a second
-SETTLE_WITHIN = 8  #: intervals after the warm-up; then the measurement begins all the same
-TRIED_AGAIN = 12  #: windows after workers brought nothing, with a single one
+HELD_SHARE = 0.95  #: share of the target connections that must be open; single ones may be reconnecting
+UNSETTLED_INTERVALS = 3  #: after which a window is judged even if it is unsettled
+GAIN_SHARE = 0.25  #: share of the expected gain that added workers must bring …
+LEAST_GAIN = 0.05  #: … and the least gain in any case
+LEAST_WINDOW = timedelta(seconds=2)  #: a shorter window has too few samples: workers send one per second
+SETTLE_WITHIN = 8  #: intervals after the warm-up; then the measurement begins, settled or not
+TRIED_AGAIN = 12  #: windows until a single worker is tried again, after workers brought nothing
 
 
 def steer(view: ModeView, state: QpsState) -> Steer:
-    """What to hold from now on, and the state to give back at the next beat."""
+    """The connections and workers from now on, and the state for the next beat."""
     if state.window is None:
         return _begin(view)
     why = _unsettled(view, state)
@@ -69,33 +69,33 @@ def steer(view: ModeView, state: QpsState) -> Steer:
 
 
 def settles_first(plan: RunPlan) -> bool:
-    """Whether the connections a throughput takes must be found before it is measured."""
+    """Whether the number of connections must be found before the measurement begins."""
     return plan.load_mode is LoadMode.QPS and plan.scaling.mode is not ScalingMode.FIXED
 
 
 def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
-    """Whether the throughput is as steady as it gets. Where connections are FIXED there is nothing to find first."""
+    """Whether the controller has found its connections. With FIXED connections there is nothing to find."""
     return not settles_first(plan) or (state is not None and state.settled)
 
 
 def starting_connections(view: ModeView) -> int:
-    """What is held before anything is known: what the user says, or each worker's floor (C29)."""
-    scaling, asked = view.plan.scaling, view.plan.qps.starting_connections
+    """The connections before anything is measured: the number in the plan, or the minimum of each worker."""
+    scaling, requested = view.plan.scaling, view.plan.qps.starting_connections
     least = scaling.min_connections * max(1, scaling.min_workers)
-    if asked is None or scaling.mode is ScalingMode.FIXED:
+    if requested is None or scaling.mode is ScalingMode.FIXED:
         return least
-    return max(1, min(asked, workers_for(asked, scaling) * ceiling(scaling)))
+    return max(1, min(requested, workers_for(requested, scaling) * ceiling(scaling)))
 
 
 def needed(figures: Figures, view: ModeView) -> int:
-    """Connections for the target by Little's law, with headroom: a quarter more, at least one more for each worker."""
+    """Connections for the target by Little's law, with headroom: a quarter more, and at least one more for each worker."""
     workers = max(1, view.ready)
     share = view.plan.qps.target_qps * (figures.service_ms or 0.0) / 1000 / workers
     return workers * max(ceil(share * HEADROOM), ceil(share) + 1)
 
 
 def busy_share(figures: Figures, view: ModeView) -> float:
-    """How many of the connections were in use, on average, as a share."""
+    """The share of connections that were in use, on average."""
     held = figures.connections or view.held
     return figures.qps * (figures.service_ms or 0.0) / 1000 / held if held else 1.0
 
@@ -104,22 +104,22 @@ def _begin(view: ModeView) -> Steer:
     connections = starting_connections(view)
     workers = workers_for(connections, view.plan.scaling)
     state = QpsState(connections=connections, workers=workers, window=_window(view), ready=view.ready)
-    return _keep(view, state, f"begins with {connections} connections on {workers} workers")
+    return _keep(view, state, f"starting with {connections} connections on {workers} workers")
 
 
 def _unsettled(view: ModeView, state: QpsState) -> str | None:
-    """Why what is measured now says nothing of the connections that were asked for."""
+    """Why the current figures say nothing about the target connections; None: they do."""
     if view.ready != state.ready:
-        return f"{view.ready} workers work, {state.ready} did"
+        return f"{view.ready} workers ready, {state.ready} before"
     if _stuck(view, state):
         return None
     if view.held < HELD_SHARE * view.connections:
         return f"{view.held} of {view.connections} connections are open"
-    return f"{view.coming} workers are on their way" if view.coming else None
+    return f"{view.coming} workers are starting" if view.coming else None
 
 
 def _stuck(view: ModeView, state: QpsState) -> bool:
-    """Whether it has been unsettled for so long that it may stay so."""
+    """Whether the run has been unsettled for so long that it may stay so."""
     since = state.unsettled_since
     return since is not None and view.now - since >= UNSETTLED_INTERVALS * view.plan.qps.interval
 
@@ -139,14 +139,13 @@ def _judge(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     if (more := _relief(view, state, figures)) > state.connections:
         return _change(view, replace(state, slack=0, peak_service_ms=None), figures, more)
     if figures.qps > target + tolerance:
-        return _keep(
-            view, replace(state, slack=0, peak_service_ms=None), f"{_says(figures, view)}: catches up on what is overdue"
-        )
+        caught_up = replace(state, slack=0, peak_service_ms=None)
+        return _keep(view, caught_up, f"{_throughput(figures, view)}: catching up on overdue operations")
     return _on_target(view, state, figures)
 
 
 def _relief(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """What to hold when the target is reached with nothing to spare."""
+    """The connections when the target is reached with nearly all connections busy."""
     if busy_share(figures, view) < NOTHING_TO_SPARE or view.plan.scaling.mode is ScalingMode.FIXED:
         return state.connections
     return min(needed(figures, view), _room(view, state))
@@ -154,20 +153,20 @@ def _relief(view: ModeView, state: QpsState, figures: Figures) -> int:
 
 def _below(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     if view.plan.scaling.mode is ScalingMode.FIXED:
-        return _keep(view, state, f"{_says(figures, view)}; FIXED: connections stay")
-    wish = _wish(view, state, figures)
+        return _keep(view, state, f"{_throughput(figures, view)}; FIXED: connections are not changed")
+    wish = _wanted_connections(view, state, figures)
     if _is_full(view, state):
         return _at_ceiling(view, state, figures, wish)
     state = replace(state, at_ceiling=0)
     total = min(wish, _room(view, state))
     if total <= state.connections:
         idle = f"{busy_share(figures, view):.0%} of the connections are busy"
-        return _keep(view, replace(state, settled=True), f"{_says(figures, view)}; {idle}: they are not what is short")
+        return _keep(view, replace(state, settled=True), f"{_throughput(figures, view)}; {idle}: they are not the bottleneck")
     return _change(view, state, figures, total)
 
 
-def _wish(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """What would be held if workers had room for it."""
+def _wanted_connections(view: ModeView, state: QpsState, figures: Figures) -> int:
+    """The connections that would be used if workers had room for them."""
     now = state.connections
     if figures.service_ms is None:
         return 2 * now
@@ -179,21 +178,23 @@ def _wish(view: ModeView, state: QpsState, figures: Figures) -> int:
 
 
 def _at_ceiling(view: ModeView, state: QpsState, figures: Figures, wish: int) -> Steer:
-    """Every worker is full: more workers, or the end of what bounds allow."""
+    """Every worker is at its ceiling: add workers, or report that the bounds are reached."""
     have = _workers(view, state)
     if view.most_workers is not None and have >= view.most_workers:
         return _out_of_bounds(view, state, figures)
     if state.under < SCALE_OUT_AFTER or view.coming:
-        return _keep(view, state, f"{_says(figures, view)}; all workers are at their ceiling of {ceiling(view.plan.scaling)}")
+        full = f"all workers are at their ceiling of {ceiling(view.plan.scaling)}"
+        return _keep(view, state, f"{_throughput(figures, view)}; {full}")
     futile = state.futile + 1 if state.futile or _brought_nothing(state, figures) else 0
     if view.most_workers is None and futile % TRIED_AGAIN:
         waiting = replace(state, futile=futile, settled=True)
-        return _keep(view, waiting, f"{_says(figures, view)}; more workers brought no more: the database gives no more")
+        limit = "more workers brought no more throughput: the database is the limit"
+        return _keep(view, waiting, f"{_throughput(figures, view)}; {limit}")
     return _scale_out(view, state, figures, state.connections if futile else wish)
 
 
 def _brought_nothing(state: QpsState, figures: Figures) -> bool:
-    """Whether the workers added last brought less than a quarter of what as many more connections should."""
+    """Whether the workers added last brought less than a quarter of the throughput that their connections should."""
     if state.scaled_out_at_qps is None or not state.scaled_out_from:
         return False
     growth = state.connections / state.scaled_out_from - 1
@@ -201,7 +202,7 @@ def _brought_nothing(state: QpsState, figures: Figures) -> bool:
 
 
 def _scale_out(view: ModeView, state: QpsState, figures: Figures, wish: int) -> Steer:
-    """As many workers as the wish takes, at least one more."""
+    """Add as many workers as the wanted connections need, at least one."""
     cap = ceiling(view.plan.scaling)
     workers = max(_workers(view, state) + 1, ceil(wish / cap))
     if view.most_workers is not None:
@@ -214,7 +215,7 @@ def _out_of_bounds(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     patience = view.plan.qps.bounds_patience_intervals
     counts = view.phase == Phase.MEASUREMENT and not view.coming
     state = replace(state, at_ceiling=state.at_ceiling + 1 if counts else 0, settled=not view.coming)
-    reason = f"{_says(figures, view)}; at the bounds ({_bounds(view)}) for {state.at_ceiling} of {patience} intervals"
+    reason = f"{_throughput(figures, view)}; at the bounds ({_bounds(view)}) for {state.at_ceiling} of {patience} intervals"
     steered = _keep(view, state, reason)
     return replace(steered, finish=_finish(view, state, figures)) if state.at_ceiling >= patience else steered
 
@@ -240,17 +241,18 @@ def _finish(view: ModeView, state: QpsState, figures: Figures) -> Finish:
 
 def _on_target(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     if busy_share(figures, view) >= SLACK or view.plan.scaling.mode is ScalingMode.FIXED:
-        return _keep(view, replace(state, slack=0, peak_service_ms=None, settled=True), f"{_says(figures, view)}: on target")
+        steady = replace(state, slack=0, peak_service_ms=None, settled=True)
+        return _keep(view, steady, f"{_throughput(figures, view)}: on target")
     peak = max(state.peak_service_ms or 0.0, figures.service_ms or 0.0)
     state = replace(state, slack=state.slack + 1, peak_service_ms=peak)
     total = _fewest(view, state, replace(figures, service_ms=peak))
     if state.slack < SLACK_WINDOWS or total >= state.connections:
-        return _keep(view, replace(state, settled=True), f"{_says(figures, view)}: on target")
+        return _keep(view, replace(state, settled=True), f"{_throughput(figures, view)}: on target")
     return _change(view, replace(state, slack=0, peak_service_ms=None), figures, total)
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """How far down one step may go: half way, never below the law, never below the floor of the fewest workers."""
+    """The lowest target of one step down: half, but never below Little's law or the minimum of the fewest workers."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
@@ -266,7 +268,8 @@ def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> St
         settled=False,
         window=_since_change(view, state.window),
     )
-    reason = f"{_says(figures, view)}; {figures.service_ms or 0:.1f} ms each: {state.connections} to {total} connections"
+    step_text = f"from {state.connections} to {total} connections"
+    reason = f"{_throughput(figures, view)}; {figures.service_ms or 0:.1f} ms per operation: {step_text}"
     step = Step(
         run_id=view.run_id,
         type=StepType.QPS_SCALING,
@@ -289,7 +292,7 @@ def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> St
 
 
 def outcome(qps: float, view: ModeView) -> str:
-    """What a throughput is called."""
+    """The outcome of a step by its throughput."""
     error = qps - view.plan.qps.target_qps
     if abs(error) <= view.plan.qps.tolerance:
         return "ON_TARGET"
@@ -303,7 +306,7 @@ def _keep(view: ModeView, state: QpsState, reason: str) -> Steer:
 
 
 def _workers(view: ModeView, state: QpsState) -> int:
-    """Those there are or shall be, whoever asked for them."""
+    """The workers that run or are requested, also those added by guardrails."""
     return max(state.workers, view.ready)
 
 
@@ -316,13 +319,13 @@ def _is_full(view: ModeView, state: QpsState) -> bool:
 
 
 def _window(view: ModeView) -> Window:
-    """From now on, so that the next look comes an interval from now."""
+    """A window from now on, so that the next check comes one interval from now."""
     length = max(view.plan.qps.interval - SAMPLES_ARRIVE_WITHIN, LEAST_WINDOW)
     return Window(since=view.now, until=view.now + length)
 
 
 def _next(view: ModeView, last: Window) -> Window:
-    """The interval after the last window: nothing is left out, and a beat that comes late does not put later looks off."""
+    """The interval after the last window: nothing is left out, and a late beat does not delay later checks."""
     until = last.until + view.plan.qps.interval
     if until + SAMPLES_ARRIVE_WITHIN <= view.now:
         return _window(view)
@@ -330,7 +333,7 @@ def _next(view: ModeView, last: Window) -> Window:
 
 
 def _since_change(view: ModeView, planned: Window | None) -> Window:
-    """What is measured before a change says nothing of what comes after it."""
+    """A window that begins at the change, since figures from before it say nothing about what comes after."""
     until = planned.until if planned else view.now
     return Window(since=view.now, until=max(until, view.now + LEAST_WINDOW))
 
@@ -339,5 +342,5 @@ def _bounds(view: ModeView) -> str:
     return f"max {view.most_workers} workers × {ceiling(view.plan.scaling)} connections"
 
 
-def _says(figures: Figures, view: ModeView) -> str:
+def _throughput(figures: Figures, view: ModeView) -> str:
     return f"{figures.qps:.1f} of {view.plan.qps.target_qps:g} QPS"

@@ -1,8 +1,8 @@
-"""Whether a level is stable: the seeds' rules in the seeds' order, each told apart from the figures' own scatter.
+"""Whether a level is stable: a fixed order of rules that distinguish real changes from the noise of the figures.
 
-Queueing, errors and objectives are judged by the last look at a level. Latency and throughput are compared with other levels,
-so they are judged by all looks, with a standard error: a level fails when it does so by far more than that error, or when the
-error is small enough for the answer that is wanted; between the two it is looked at again.
+Queueing, errors and objectives are judged by the last measurement of a level. Latency and throughput are compared with other
+levels, so they are judged by all measurements, with a standard error: a level fails if it exceeds its limit by far more than
+that error, or if the error is small enough for the precision needed; in between it is measured again.
 """
 
 from dataclasses import dataclass
@@ -25,34 +25,34 @@ from drumbeat.bench.model import (
     number,
 )
 
-SURE = 2.5  #: standard errors; more than two, since a level is looked at until it is sure
-PROMISED = 0.05  #: of the best level: how near the knee a search with bisection ends
+SURE = 2.5  #: standard errors; more than two, since a level is measured until the result is sure
+PROMISED = 0.05  #: share of the best level: how close to the knee a search with bisection ends
 PRECISE = 0.02  #: a standard error small enough to take the figure as it is
-WAITING_LEAST = 1.0  #: single lock waits occur under healthy loads: a queue is more than one session, on average over the step
-WORTH = 0.2  #: of what throughput would gain if it grew with the connections: below it, sessions that wait hold it back
-NARROW = 0.1  #: a latency limit missed by less than this share of it is looked at once more …
-NARROW_COUNT = 0.25  #: … and so is a limit on errors or waiting sessions
-HELD_SHARE = 0.9  #: a level of which less was held cannot be said to have been reached
+WAITING_LEAST = 1.0  #: a queue is more than one session on average, as single lock waits occur under healthy loads
+WORTH = 0.2  #: share of linear throughput growth; with less growth, waiting sessions are what limits it
+NARROW = 0.1  #: a level that misses a latency limit by less than this share is measured once more …
+NARROW_COUNT = 0.25  #: … and the same for limits on errors or waiting sessions
+HELD_SHARE = 0.9  #: share of a level's connections that must be open for the level to count as reached
 
 
 class LevelOutcome(StrEnum):
-    """What a look at a level showed."""
+    """The outcome of measuring a level."""
 
     STABLE = "STABLE"
     DEGRADED = "DEGRADED"
     ERROR_THRESHOLD = "ERROR_THRESHOLD"
     QUEUE_DETECTED = "QUEUE_DETECTED"
     SLO = "SLO"
-    HELD = "HELD"  #: nothing yet: it is repeated
+    HELD = "HELD"  #: undecided: the step is repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelVerdict:
-    """What is made of a level. HELD: look again, at ``look_at`` or, if that is None, at the same level."""
+    """The verdict on a level. HELD: measure ``next_level`` next or, if that is None, the same level again."""
 
     outcome: LevelOutcome
     reason: str
-    look_at: int | None = None
+    next_level: int | None = None
 
     @property
     def stable(self) -> bool:
@@ -61,7 +61,7 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A rule that one look broke."""
+    """A rule that a measurement broke."""
 
     outcome: LevelOutcome
     reason: str
@@ -70,7 +70,7 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelComparison:
-    """A level's figure against a limit set by another level; both as logarithms, above 0 is beyond the limit."""
+    """A level's figure against a limit set by another level, as logarithms; an excess above 0 is beyond the limit."""
 
     excess: float
     error: float  #: one standard error
@@ -82,9 +82,9 @@ class LevelComparison:
 
 
 def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> LevelVerdict:
-    """What the level in question is, by this look and those before it, which are in ``state.history`` with it.
+    """The verdict on the current level, from ``state.history``, which includes this measurement.
 
-    ``careful``: that it is stable must be as sure as that it is not.
+    ``careful``: "stable" must be as sure as "not stable".
     """
     if failure := broken(plan.find_max, figures, state):
         return _weigh(failure, state)
@@ -96,7 +96,7 @@ def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -
 
 
 def _weigh(failure: BrokenRule, state: FindMaxState) -> LevelVerdict:
-    """A narrow failure is looked at once more before it counts."""
+    """A narrow failure is measured once more before it counts."""
     if failure.narrow and not state.repeated:
         return _again(failure.reason)
     return LevelVerdict(outcome=failure.outcome, reason=failure.reason)
@@ -106,19 +106,19 @@ def _first(state: FindMaxState) -> bool:
     return not state.history or state.trial == state.history[0].connections
 
 
-def _again(reason: str, look_at: int | None = None) -> LevelVerdict:
-    return LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{reason}; too close to call, measured again", look_at=look_at)
+def _again(reason: str, next_level: int | None = None) -> LevelVerdict:
+    return LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{reason}; too close to call, measured again", next_level=next_level)
 
 
-def held_back(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, wanted: int) -> str | None:
-    """Why a look counts for nothing (C25): a step is repeated once for it."""
+def held_back(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
+    """Why a measurement does not count; the step is then repeated once."""
     least = plan.find_max.min_operations
-    if ready < wanted:
-        return f"{ready} of {wanted} workers were ready"
+    if ready < needed:
+        return f"{ready} of {needed} workers were ready"
     if figures.operations < least:
-        return f"{figures.operations} operations ended, of the {least} it takes to judge"
+        return f"{figures.operations} operations ended, at least {least} are needed"
     if _not_reached(figures, state):
-        return f"{figures.connections:.0f} of {state.connections} connections were held"
+        return f"{figures.connections:.0f} of {state.connections} connections were open"
     return None
 
 
@@ -127,12 +127,12 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
 
 
 def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
-    """The first rule this look breaks by itself; objectives come last of all."""
+    """The first rule that this measurement breaks by itself; objectives are checked last, elsewhere."""
     return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 
 
 def queue_detected(plan: FindMaxPlan, figures: Figures, outcome: LevelOutcome) -> bool | None:
-    """Whether a queue was found; None: the server does not say or nobody asks, so it is not evaluated (C40)."""
+    """Whether a queue was found; None: not evaluated, as the server does not report waits or the rule is off."""
     if figures.waiting is None or plan.queueing is Queueing.OFF:
         return None
     return outcome is LevelOutcome.QUEUE_DETECTED or queueing(plan, figures) is not None
@@ -143,7 +143,7 @@ def _waiting_limit(plan: FindMaxPlan, figures: Figures) -> float:
 
 
 def _queue(plan: FindMaxPlan, figures: Figures) -> float | None:
-    """How many sessions wait in a way that counts by itself. A server that does not tell locks apart has only locks."""
+    """How many waiting sessions count as a queue. A server that does not report lock waits separately reports only those."""
     if plan.queueing is Queueing.OFF:
         return None
     return figures.waiting if plan.queueing is Queueing.ALL or figures.lock_waits is None else figures.lock_waits
@@ -161,20 +161,20 @@ def queueing(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
 
 
 def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> LevelVerdict | None:
-    """QUEUE_DETECTED, HELD, or None: sessions that wait for the server's own short locks, and throughput gains next to nothing.
+    """QUEUE_DETECTED or HELD if sessions wait for the server's own short locks and throughput hardly grows; else None.
 
-    As long as it gains, such waits are how the server shares work: with group commit all but one session wait for the flush
-    that commits them all.
+    While throughput grows, such waits are normal: with group commit all but one session wait for the flush that commits them
+    all.
     """
     limit = _waiting_limit(plan, figures)
     if plan.queueing is not Queueing.AUTO or figures.waiting is None or figures.waiting <= limit:
         return None
-    seen = throughput_gain(state)
-    if seen is None or seen.excess <= 0:
+    gain = throughput_gain(state)
+    if gain is None or gain.excess <= 0:
         return None
     waited = f"{figures.waiting:.1f} sessions waited in the server, more than {limit:.1f}"
-    reason = f"{waited}, and throughput gained only {seen.change:+.1%} ± {SURE * seen.error:.1%} over the last stable step"
-    settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
+    reason = f"{waited}, and throughput gained only {gain.change:+.1%} ± {SURE * gain.error:.1%} over the last stable step"
+    settled = gain.sure or gain.error <= precise(plan, state) or _measured_enough(plan, state)
     return LevelVerdict(outcome=LevelOutcome.QUEUE_DETECTED, reason=reason) if settled else _again(reason)
 
 
@@ -194,12 +194,12 @@ def nothing_measured(figures: Figures, state: FindMaxState) -> BrokenRule | None
         return BrokenRule(outcome=LevelOutcome.DEGRADED, reason="no operation ended in the step")
     if not _first(state) and _not_reached(figures, state):
         held = f"{figures.connections:.0f} of {state.connections}"
-        return BrokenRule(outcome=LevelOutcome.DEGRADED, reason=f"only {held} connections could be held")
+        return BrokenRule(outcome=LevelOutcome.DEGRADED, reason=f"only {held} connections could be kept open")
     return None
 
 
 def missed_objective(plan: RunPlan, figures: Figures) -> BrokenRule | None:
-    """The first objective that is missed, by kind; one for a kind that did nothing is missed too."""
+    """The first missed objective, by kind. An objective for a kind without operations counts as missed."""
     whole = KindFigures(operations=figures.operations, errors=figures.errors, p95_ms=figures.p95_ms, p99_ms=figures.p99_ms)
     for kind, objective in sorted(plan.objectives.items()):
         measured = whole if kind == ALL_KINDS else figures.kinds.get(kind, KindFigures())
@@ -228,7 +228,7 @@ def _missed(name: str, objective: Objective, measured: KindFigures) -> BrokenRul
 def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> LevelVerdict:
     """Latency against the first step, then throughput against the last stable one."""
     if _first(state):
-        return LevelVerdict(outcome=LevelOutcome.STABLE, reason="the first step: what later ones are compared with")
+        return LevelVerdict(outcome=LevelOutcome.STABLE, reason="the first step: the baseline for later steps")
     latency = latency_change(plan, state)
     throughput = throughput_change(plan, state)
     verdicts = (
@@ -255,7 +255,7 @@ def latency_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison:
 
 
 def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison | None:
-    """Against the last stable regular step below the level (C24); None: there is none."""
+    """The change against the last stable regular step below the level; None: there is no such step."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -268,7 +268,7 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """Against the least that the added connections should bring; above 0 is less than that. None: nothing to compare with."""
+    """The gain against the least that the added connections should bring. None: there is nothing to compare with."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -286,30 +286,30 @@ def last_stable(state: FindMaxState) -> StepFigures | None:
     return level_samples.pooled(state.history, levels[0]) if levels else None
 
 
-def _by_latency(plan: FindMaxPlan, state: FindMaxState, seen: LevelComparison, careful: bool) -> LevelVerdict | None:
-    """DEGRADED, HELD, or None: nothing against it."""
-    settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
-    reason = f"p95 {seen.change:+.1%} ± {SURE * seen.error:.1%} against the first step, limit {_limit(plan)}"
-    if seen.excess > 0 and settled:
+def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison, careful: bool) -> LevelVerdict | None:
+    """DEGRADED, HELD, or None if latency is within its limit."""
+    settled = comparison.sure or comparison.error <= precise(plan, state) or _measured_enough(plan, state)
+    reason = f"p95 {comparison.change:+.1%} ± {SURE * comparison.error:.1%} against the first step, limit {_limit(plan)}"
+    if comparison.excess > 0 and settled:
         return LevelVerdict(outcome=LevelOutcome.DEGRADED, reason=reason)
-    if settled or (seen.excess <= 0 and not careful):
+    if settled or (comparison.excess <= 0 and not careful):
         return None
-    return _again(reason, look_at=_weaker(state))
+    return _again(reason, next_level=_weaker(state))
 
 
-def _by_throughput(plan: FindMaxPlan, state: FindMaxState, seen: LevelComparison) -> LevelVerdict | None:
-    """DEGRADED, HELD, or None. A fall that stays within the scatter however often it is looked at is no fall."""
-    if seen.excess <= 0:
+def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison) -> LevelVerdict | None:
+    """DEGRADED, HELD, or None. A drop that stays within the noise after ``most_looks`` measurements does not count."""
+    if comparison.excess <= 0:
         return None
     limit = f"limit -{plan.qps_stability_pct:g} %"
-    reason = f"throughput {seen.change:+.1%} ± {SURE * seen.error:.1%} against the last stable step, {limit}"
-    if seen.sure or seen.error <= precise(plan, state):
+    reason = f"throughput {comparison.change:+.1%} ± {SURE * comparison.error:.1%} against the last stable step, {limit}"
+    if comparison.sure or comparison.error <= precise(plan, state):
         return LevelVerdict(outcome=LevelOutcome.DEGRADED, reason=reason)
-    return None if _looked_enough(plan, state) else _again(reason)
+    return None if _measured_enough(plan, state) else _again(reason)
 
 
 def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
-    """Which standard error will do: any where a wrong answer costs no more than is promised, a finer one for finer steps."""
+    """The standard error that is small enough: any if a wrong answer stays within the promise, less for small steps."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE
@@ -317,13 +317,13 @@ def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
 
 
 def _weaker(state: FindMaxState) -> int | None:
-    """Where another look says most: at the first level if it has had fewer."""
+    """The level where another measurement helps most: the first one if it has fewer; None: the current level."""
     first = state.history[0].connections
     fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
     return first if fewer else None
 
 
-def _looked_enough(plan: FindMaxPlan, state: FindMaxState) -> bool:
+def _measured_enough(plan: FindMaxPlan, state: FindMaxState) -> bool:
     return len(level_samples.at(state.history, state.trial)) >= plan.most_looks
 
 

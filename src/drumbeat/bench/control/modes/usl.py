@@ -1,6 +1,6 @@
-"""The Universal Scalability Law fitted to measured throughput: a second opinion on where it peaks, which decides nothing.
+"""Fits the Universal Scalability Law to measured throughput, as a cross-check of the peak. It does not affect the search.
 
-X(N) = λN / (1 + σ(N−1) + κN(N−1)): λ is one connection's throughput, σ what they queue for, κ what they cost one another.
+X(N) = λN / (1 + σ(N−1) + κN(N−1)): λ is the throughput of one connection, σ the contention, κ the crosstalk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from math import sqrt
 from statistics import fmean
 from typing import Any
 
-FEWEST = 4  #: levels: three coefficients, and one to see how well they fit
-NOTHING = 1e-9  #: a coefficient below it is rounding
+FEWEST = 4  #: levels: three for the coefficients, one more to see how well they fit
+NOTHING = 1e-9  #: a coefficient below this is a rounding error
 
 Matrix = list[list[float]]
 Point = tuple[float, float]  #: connections, throughput
@@ -21,7 +21,7 @@ _STUDENT_BEYOND = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UslFit:
-    """The law's coefficients and how far they can be trusted. ``peak`` None: nothing seen says throughput falls again."""
+    """The law's coefficients and how far they can be trusted. ``peak`` None: the data do not show throughput falling."""
 
     points: int
     throughput_of_one: float  #: λ
@@ -29,7 +29,7 @@ class UslFit:
     crosstalk: float  #: κ
     r_squared: float
     peak: float | None = None  #: connections at which throughput is highest
-    peak_low: float | None = None  #: 95 % of the time the peak is between these two, if the law holds
+    peak_low: float | None = None  #: 95 % confidence interval of the peak, if the law holds
     peak_high: float | None = None
 
     def throughput(self, connections: float) -> float:
@@ -38,7 +38,7 @@ class UslFit:
 
 
 def opinion(points: Sequence[Point]) -> Mapping[str, Any]:
-    """The fit as a result shows it, or why there is none."""
+    """The fit as stored in the result, or why there is none."""
     fitted = fit(points)
     if fitted is None:
         return {
@@ -61,7 +61,7 @@ def opinion(points: Sequence[Point]) -> Mapping[str, Any]:
 
 
 def confidence(fitted: UslFit) -> str:
-    """How much the fit is worth: ``high``, ``medium`` or ``low``."""
+    """How far the fit can be trusted: ``high``, ``medium`` or ``low``."""
     if fitted.r_squared < 0.9:
         return "low"
     if fitted.peak is None or fitted.peak_low is None or fitted.peak_high is None:
@@ -73,8 +73,8 @@ def confidence(fitted: UslFit) -> str:
 def fit(points: Sequence[Point]) -> UslFit | None:
     """Least squares of N/X, which is linear in 1/λ, σ/λ and κ/λ; None with fewer than four levels.
 
-    Each point weighs by its throughput squared, so that an error of one percent counts the same everywhere. A coefficient that
-    comes out negative has no meaning and is left out.
+    Each point is weighted by its throughput squared, so that an error of one percent counts the same everywhere. A negative
+    coefficient has no meaning, so the fit is repeated without it.
     """
     levels = _by_level(points)
     if len(levels) < FEWEST:
@@ -88,7 +88,7 @@ def fit(points: Sequence[Point]) -> UslFit | None:
 
 
 def _by_level(points: Sequence[Point]) -> list[Point]:
-    """The mean throughput of each level that had any, in order."""
+    """The mean throughput of each level that has any, in order."""
     levels: dict[float, list[float]] = {}
     for connections, throughput in points:
         if connections > 0 and throughput > 0:
@@ -101,7 +101,7 @@ def _terms(connections: float) -> tuple[float, float, float]:
 
 
 def _solve(levels: Sequence[Point], terms: Sequence[int]) -> tuple[list[float], Matrix] | None:
-    """The coefficients of N/X and their covariance, with only these terms; None where the levels cannot tell them apart."""
+    """The coefficients of N/X and their covariance, with only these terms; None if the levels do not determine them."""
     rows = [([_terms(n)[term] * x / n for term in terms], 1.0) for n, x in levels]
     inverse = _inverse([[sum(row[i] * row[j] for row, _ in rows) for j in range(len(terms))] for i in range(len(terms))])
     if inverse is None:
@@ -114,7 +114,7 @@ def _solve(levels: Sequence[Point], terms: Sequence[int]) -> tuple[list[float], 
 
 
 def _spread_out(found: Sequence[float], covariance: Matrix, terms: Sequence[int]) -> tuple[list[float], Matrix]:
-    """The same for all three terms, with nothing where one was left out."""
+    """The coefficients and covariance for all three terms, with 0 for a term that was left out."""
     whole = [0.0, 0.0, 0.0]
     spread = [[0.0] * 3 for _ in range(3)]
     for i, term in enumerate(terms):
@@ -125,7 +125,7 @@ def _spread_out(found: Sequence[float], covariance: Matrix, terms: Sequence[int]
 
 
 def _proportional(levels: Sequence[Point]) -> tuple[list[float], Matrix]:
-    """Throughput in proportion to connections: what is left when neither contention nor crosstalk shows."""
+    """Throughput proportional to connections: the fit without contention and crosstalk."""
     return [1 / fmean(x / n for n, x in levels), 0.0, 0.0], [[0.0] * 3 for _ in range(3)]
 
 
@@ -153,7 +153,7 @@ def _r_squared(levels: Sequence[Point], fitted: UslFit) -> float:
 
 
 def _peak(found: Sequence[float], covariance: Matrix, points: int) -> tuple[float | None, float | None, float | None]:
-    """√((1−σ)/κ) and its 95 % interval, by how it changes with each coefficient."""
+    """The peak √((1−σ)/κ) and its 95 % confidence interval, by error propagation."""
     a, b, c = found
     if c <= NOTHING * a or b >= a:
         return None, None, None
@@ -169,7 +169,7 @@ def _student(freedom: int) -> float:
 
 
 def _inverse(matrix: Matrix) -> Matrix | None:
-    """By Gauss and Jordan, scaled first; None when it has none."""
+    """The inverse by Gauss-Jordan elimination, after scaling; None if the matrix is singular."""
     size = len(matrix)
     scale = [1 / sqrt(matrix[i][i]) if matrix[i][i] > 0 else 0.0 for i in range(size)]
     rows = [

@@ -1,4 +1,4 @@
-"""Comparing runs. Pure: no clock, no chance, no I/O."""
+"""Compares runs. Pure: no clock, no randomness, no I/O."""
 
 from drumbeat.bench.results.compare.baseline import Candidate, last_good, regress, same_what
 from drumbeat.bench.results.compare.changes import Bounds, Delta, FigureChange

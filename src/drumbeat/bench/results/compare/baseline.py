@@ -1,4 +1,4 @@
-"""Which run to compare with, and what a comparison means for whoever gates on it. Pure."""
+"""Chooses the baseline run to compare with, and turns a comparison into an exit code. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A run that another might be compared with."""
+    """A run that may serve as the baseline."""
 
     run: Run
-    passed: bool  #: whether it completed and kept its objectives
+    passed: bool  #: whether it completed and met its objectives
 
 
 def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:
-    """The newest completed run that passed, made before ``run`` and from the same template, or else the same config or name."""
+    """The newest completed run that passed, is older than ``run`` and has the same template (else configuration or name)."""
     good = [
         each.run
         for each in candidates
@@ -33,7 +33,7 @@ def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:
 
 
 def is_same_kind(other: Run, run: Run) -> bool:
-    """Whether both are of one template; without one, of one configuration; without its hash, of one name."""
+    """Whether both runs have the same load mode and the same template; without a template, the same configuration or name."""
     if _load_mode(other) != _load_mode(run):
         return False
     if run.template_id is not None:
@@ -44,14 +44,14 @@ def is_same_kind(other: Run, run: Run) -> bool:
 
 
 def same_what(run: Run) -> str:
-    """What a good run must share with this one, in words."""
+    """What a baseline must have in common with this run, as text."""
     if run.template_id is not None:
         return f"template {run.template_id}"
     return "configuration" if run.config.get("config_hash") is not None else f"name {run.name!r}"
 
 
 def regress(comparison: Comparison | None) -> ExitStatus:
-    """The exit code of ``bench regress``. A run that did not complete or came to nothing is worse whatever it measured."""
+    """The exit code of ``bench regress``. A run that did not complete, or failed although it completed, always fails."""
     if comparison is None:
         return ExitStatus.INCONCLUSIVE
     if comparison.after.run.status is not RunStatus.COMPLETED or came_to_nothing(comparison.after):

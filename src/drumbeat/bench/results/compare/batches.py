@@ -10,13 +10,13 @@ from drumbeat.core.histogram import Histogram, merged
 from drumbeat.core.run import Phase
 
 SHORTEST = 3  #: seconds
-_MOST = 120  #: batches: a longer run gets longer ones
+_MOST = 120  #: batches; a longer run gets longer batches
 _PERCENTS = (50.0, 95.0, 99.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A few seconds together. Percentiles are of their merged histograms."""
+    """The figures of a few consecutive seconds. Percentiles are of their merged histograms."""
 
     qps: float
     error_rate: float
@@ -26,7 +26,7 @@ class Batch:
 
 
 def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
-    """The measurement in batches. Its first and last second are left out: they are seldom whole."""
+    """The measurement in batches, without its first and last second, which are rarely complete."""
     measured = [second for second in record.timeline if second.phase == Phase.MEASUREMENT][1:-1]
     length = seconds or batch_length(len(measured))
     whole = range(0, len(measured) - length + 1, length)
@@ -34,12 +34,12 @@ def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
 
 
 def batch_length(seconds: int) -> int:
-    """How long the batches of so many seconds are."""
+    """The length of a batch, in seconds, for a measurement of so many seconds."""
     return max(SHORTEST, ceil(seconds / _MOST))
 
 
 def common_length(first: int, second: int, fewest: int) -> int:
-    """How long the batches of two runs are: as the longer run needs, unless that leaves too few of the shorter one."""
+    """The batch length for two runs: the longer run's, unless that leaves too few batches of the shorter run."""
     inner = min(first, second) - 2
     return min(batch_length(max(first, second)), max(SHORTEST, inner // fewest))
 
@@ -64,6 +64,6 @@ def variation(values: Sequence[float]) -> float | None:
 
 
 def quality(record: RunRecord) -> float | None:
-    """How steady a run's throughput was, from 1 down to 0; 0.5 where its variation is 0.30. None: too short to say."""
+    """How steady a run's throughput was, from 1 (steady) to 0; 0.5 at a variation of 0.30. None: the run is too short."""
     found = variation([batch.qps for batch in batches(record)])
     return None if found is None else max(0.0, 1 - found / 0.6)

@@ -1,4 +1,4 @@
-"""What a change means: better, as it was, a warning, a regression. Errors count, and more of them is worse. Pure."""
+"""Classifies the change of a figure between two runs: improved, stable, warning or regression. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from drumbeat.bench.results.compare.means import Shift
 
 
 class FigureChange(StrEnum):
-    """What became of one figure, or of a run. In the order in which they decide."""
+    """How one figure, or a whole run, changed. The first member that occurs among the figures decides for the run."""
 
     REGRESSED = "regressed"
     WARNING = "warning"
     IMPROVED = "improved"
-    STABLE = "stable"  #: no difference was shown, or none that matters
-    INCONCLUSIVE = "inconclusive"  #: too little was measured, or the runs are not alike
+    STABLE = "stable"  #: no significant difference, or one too small to matter
+    INCONCLUSIVE = "inconclusive"  #: too little was measured, or the runs are too different
 
 
-_BETWEEN_RUNS = 0.15  #: of the bound that warns, as a standard deviation: 1.5 % of throughput, 3 % of a p95
+_BETWEEN_RUNS = 0.15  #: standard deviation between equal runs, as a share of the warning bound: 1.5 % of throughput, 3 % of p95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How large a change must be to mean something. Shares of the reference; of errors: shares of operations."""
+    """How large a change must be to count, as shares of the reference; for errors, as shares of all operations."""
 
     name: str
     label: str
@@ -35,11 +35,11 @@ class Bounds:
 
     @property
     def between(self) -> float:
-        """The share by which two runs of the same thing are taken to differ anyhow; errors are counted as they are."""
+        """The share by which two equal runs are assumed to differ (a standard deviation); 0 for errors, which are counted."""
         return 0.0 if self.absolute else self.warning * _BETWEEN_RUNS
 
     def change(self, by: float) -> FigureChange:
-        """What a change by so much, with its sign, means."""
+        """Classifies a signed change."""
         worse = -by if self.higher_is_better else by
         if worse > self.regression:
             return FigureChange.REGRESSED
@@ -48,7 +48,7 @@ class Bounds:
         return FigureChange.IMPROVED if -worse > self.better else FigureChange.STABLE
 
     def worst(self, found: Shift) -> float:
-        """The end of the interval that is worse."""
+        """The worse end of the interval."""
         return found.low if self.higher_is_better else found.high
 
 
@@ -72,14 +72,14 @@ KNEE = Bounds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """One figure in two runs."""
+    """The change of one figure between two runs."""
 
     bounds: Bounds
     before: float | None
     after: float | None
     change: FigureChange
     shift: Shift | None = None  #: from batches of seconds; None: not tested
-    informative: bool = False  #: it is told, and decides nothing
+    informative: bool = False  #: shown only; does not count for the verdict
 
     @property
     def difference(self) -> float | None:
@@ -92,17 +92,17 @@ class Delta:
 
     @property
     def shown(self) -> bool | None:
-        """Whether the test shows a difference; None: nothing was tested."""
+        """Whether the difference is significant; None: not tested."""
         return None if self.shift is None else self.shift.shown
 
     @property
     def looks_worse(self) -> bool:
-        """By so much that it would be a regression, if only it were shown."""
+        """Whether the change is as large as a regression but not significant."""
         return self.change is FigureChange.INCONCLUSIVE and self.shown is False and not self.informative
 
     @property
     def could_hide(self) -> float | None:
-        """How much worse the run may be without the test showing it, where that would be a regression; else None."""
+        """How much worse the run may be without the test showing it; None if that could not be a regression."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
@@ -113,14 +113,14 @@ class Delta:
         if self.before is None or self.after is None:
             return "not measured in both runs"
         if self.looks_worse:
-            return "looks worse, not shown"
+            return "looks worse, not significant"
         if self.shift is not None and not self.shift.shown and self.change is FigureChange.STABLE:
-            return "no difference shown"
+            return "no significant difference"
         if self.shift is not None and self.change is FigureChange.STABLE:
-            return "a difference, too small to matter"
+            return "significant, but too small to matter"
         return str(self.change)
 
 
 def overall(changes: Sequence[FigureChange]) -> FigureChange:
-    """The first of the order that occurs; figures that say nothing are passed over unless none says anything."""
+    """The first member of FigureChange that occurs; so INCONCLUSIVE only if no figure says anything else."""
     return next((change for change in FigureChange if change in changes), FigureChange.INCONCLUSIVE)

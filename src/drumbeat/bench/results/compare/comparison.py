@@ -1,4 +1,4 @@
-"""Two to five runs, the first being the reference: figures, what changed, and whether it can be said at all. Pure."""
+"""Compares two to five runs, the first being the reference: figures, changes, and how far they can be trusted. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,12 +53,12 @@ class Comparison:
     deltas: tuple[Delta, ...]
     similarity: Similarity
     configuration: tuple[ConfigDifference, ...] = ()
-    divergence: float | None = None  #: of the latencies' distributions, in nats
+    divergence: float | None = None  #: Kullback-Leibler divergence of the latency distributions, in nats
     warnings: tuple[str, ...] = ()
 
     @property
     def change(self) -> FigureChange:
-        """What it comes to. Runs that are not alike show nothing, nor does the absence of errors alone."""
+        """The overall change. INCONCLUSIVE when the runs are too different, or when throughput or a worse figure is unclear."""
         if self.similarity.confidence is Confidence.EXCLUDED:
             return FigureChange.INCONCLUSIVE
         found = overall([delta.change for delta in self.deltas if not delta.informative])
@@ -68,14 +68,14 @@ class Comparison:
 
     @property
     def reason(self) -> str | None:
-        """Why nothing can be said; None: something can."""
+        """Why the comparison is inconclusive; None: it is not."""
         if self.change is not FigureChange.INCONCLUSIVE:
             return None
         if self.similarity.confidence is Confidence.EXCLUDED:
-            unlike = f"the runs are not alike: similarity {self.similarity.score:.2f}, {LEAST_ALIKE} at least is compared"
+            unlike = f"the runs are too different: similarity {self.similarity.score:.2f}, expected at least {LEAST_ALIKE}"
             return "; ".join(self.similarity.gates) or unlike
         if worse := [delta.bounds.label for delta in self.deltas if delta.looks_worse]:
-            return f"{', '.join(worse)} may well be worse, and so few seconds cannot show it: measure for longer"
+            return f"{', '.join(worse)} may be worse, but the runs are too short to show it: measure for longer"
         return _too_little(self.before, self.after)
 
     @property
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def costs(self) -> tuple[Pair, ...]:
-        """What both runs cost, side by side."""
+        """The costs of both runs, side by side."""
         return costs(self.before, self.after)
 
     @property
@@ -94,7 +94,7 @@ class Comparison:
 
 
 def compare(records: Sequence[RunRecord]) -> tuple[Comparison, ...]:
-    """Every later run against the first. Raises InvalidInput unless there are two to five."""
+    """Compare every later run with the first. Raises InvalidInput unless there are two to five runs."""
     if not FEWEST <= len(records) <= MOST:
         raise InvalidInput(f"expected {FEWEST} to {MOST} runs to compare, got {len(records)}")
     return tuple(compared(records[0], after) for after in records[1:])
@@ -119,8 +119,8 @@ def _too_little(before: RunRecord, after: RunRecord) -> str:
         return f"nothing was measured in {' and '.join(empty)}"
     first, second = _measured_seconds(before), _measured_seconds(after)
     return (
-        f"too little was measured: {first} s and {second} s, and it takes {FEWEST_BATCHES} batches of {SHORTEST} s in each run "
-        "beside the first and last second; measure for 30 s or more"
+        f"too little was measured: {first} s and {second} s; each run needs {FEWEST_BATCHES} batches of {SHORTEST} s, "
+        "not counting its first and last second: measure for 30 s or more"
     )
 
 
@@ -149,8 +149,8 @@ def _delta(
 
 
 def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> FigureChange:
-    """What became of a figure. Errors were counted, not sampled: a rise beyond the bounds stands by itself. All else must be
-    shown by the test. A loss that is shown and may be as large as the bound, by its interval, is a warning."""
+    """How a figure changed. Errors are counted, not sampled: a rise beyond the bounds needs no test. Any other change must be
+    significant. A significant loss whose interval reaches a bound is a warning."""
     if before is None or after is None:
         return FigureChange.INCONCLUSIVE
     if bounds.absolute:
@@ -170,7 +170,7 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
-    """Of searches the levels found are compared: their seconds are at many levels."""
+    """Compares the levels that two searches found; their seconds cannot be compared, as they are at many levels."""
     old, new = best_of(before), best_of(after)
     return (
         _plain(BEST_LEVEL, _number(old, "connections"), _number(new, "connections")),
@@ -191,7 +191,7 @@ def _at_best(best: Best | None, name: str) -> float | None:
 
 
 def _plain(bounds: Bounds, before: float | None, after: float | None, informative: bool = False) -> Delta:
-    """A figure of which each run has just one."""
+    """The change of a figure that has only one value in each run, so that there is nothing to test."""
     change = FigureChange.INCONCLUSIVE
     if before is not None and after is not None and (before or bounds.absolute):
         change = bounds.change(after - before if bounds.absolute else (after - before) / before)
@@ -213,16 +213,16 @@ def _warnings(before: RunRecord, after: RunRecord) -> list[str]:
     found = []
     first, second = _measured_seconds(before), _measured_seconds(after)
     if abs(first - second) > _UNLIKE_DURATION * max(first, second, 1):
-        found.append(f"the runs were measured for different times: {first} s and {second} s")
+        found.append(f"the measurements have different lengths: {first} s and {second} s")
     for record in (before, after):
         found += [f"{record.run.run_id}: {warning}" for warning in _own_warnings(record)]
     return found
 
 
 def _blind_spots(deltas: Sequence[Delta]) -> list[str]:
-    """Where the runs are too short or too restless to rule a regression out."""
+    """Figures for which the runs are too short or too unsteady to rule out a regression."""
     return [
-        f"{delta.bounds.label}: a change of {hidden:+.0%} cannot be ruled out; longer runs would tell"
+        f"{delta.bounds.label}: a change of {hidden:+.0%} cannot be ruled out; measure for longer to be sure"
         for delta in deltas
         if (hidden := delta.could_hide) is not None
     ]

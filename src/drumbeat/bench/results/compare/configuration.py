@@ -1,4 +1,4 @@
-"""Where two runs' configurations differ. Pure; what may be a secret is never shown."""
+"""The differences between two runs' configurations, with secrets hidden. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 _SECRET = re.compile(r"passw|secret|token|credential|api_?key|private_?key|dsn$", re.IGNORECASE)
-_IN_URL = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")  #: greedy: a password may hold an @
+_IN_URL = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")  #: greedy: a password may contain an @
 _IN_QUERY = re.compile(r"(?i)([?&;](?:[^=&;\s]*(?:passw|secret|token|key)[^=&;\s]*)=)[^&;\s]*")
-_WORKED_OUT = frozenset({"plan", "document", "config_hash", "highest_keys"})
+_DERIVED = frozenset({"plan", "document", "config_hash", "highest_keys"})
 HIDDEN = "•••"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDifference:
-    """One path whose value differs; None: not there."""
+    """One path whose value differs; None: the configuration does not have it."""
 
     path: str
     before: str | None
@@ -22,21 +22,21 @@ class ConfigDifference:
 
 
 def asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a run's user wrote, where that is kept; not what its database made of it."""
+    """The document that the user wrote, if the run has it; else the configuration derived from it."""
     document = config.get("document")
     return document if isinstance(document, Mapping) else config
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ConfigDifference, ...]:
-    """Paths in either configuration whose values differ, by name."""
-    old, new = flattened(_asked_for(before)), flattened(_asked_for(after))
+    """The paths whose values differ between the two configurations, sorted."""
+    old, new = flattened(_without_derived(before)), flattened(_without_derived(after))
     paths = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
     return tuple(ConfigDifference(path=path, before=old.get(path), after=new.get(path)) for path in paths)
 
 
-def _asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What somebody wrote, without what was worked out from it."""
-    written = {name: value for name, value in config.items() if name not in _WORKED_OUT}
+def _without_derived(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration without the parts that are derived from it."""
+    written = {name: value for name, value in config.items() if name not in _DERIVED}
     return written or config
 
 
@@ -57,7 +57,7 @@ def redacted(value: Any, name: str = "") -> Any:
 
 
 def without_secrets(text: str) -> str:
-    """A text whose URLs have lost their passwords."""
+    """The text with the passwords of its URLs hidden."""
     return _IN_QUERY.sub(rf"\g<1>{HIDDEN}", _IN_URL.sub(rf"\g<1>:{HIDDEN}@", text))
 
 

@@ -1,4 +1,4 @@
-"""How a figure went over past runs: rolling median, what recent ones weigh, its spread and its trend. Pure."""
+"""A figure over past runs: median, recency-weighted mean, variation and trend. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _FADING = 0.8
 
 
 class Steadiness(StrEnum):
-    """How much past runs agree."""
+    """How much the values of past runs agree."""
 
     STABLE = "stable"
     MODERATE = "moderate"
@@ -25,7 +25,7 @@ class History:
 
     runs: int
     median: float
-    recent: float  #: their mean, each older one weighing 0.8 of the next
+    recent: float  #: weighted mean: each run weighs 0.8 times as much as the next newer one
     variation: float | None
     slope: float  #: from one run to the next
     r_squared: float
@@ -40,7 +40,7 @@ class History:
 
 
 def history(values: Sequence[float]) -> History | None:
-    """What past runs' figures, oldest first, come to; None of none."""
+    """The history of a figure's values, oldest first; None without values."""
     if not values:
         return None
     weights = [_FADING**age for age in range(len(values))][::-1]
@@ -56,7 +56,7 @@ def history(values: Sequence[float]) -> History | None:
 
 
 def _line(values: Sequence[float]) -> tuple[float, float]:
-    """The slope of the straight line through the values, and how much of their spread it explains."""
+    """The slope of the regression line through the values, and its r²."""
     middle_x, middle_y = (len(values) - 1) / 2, fmean(values)
     xx = sum((x - middle_x) ** 2 for x in range(len(values)))
     yy = sum((y - middle_y) ** 2 for y in values)

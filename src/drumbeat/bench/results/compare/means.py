@@ -1,13 +1,13 @@
-"""Whether two runs differ, and by how much: Welch's t of the logarithms of batch means. Pure.
+"""Whether two runs differ, and by how much: Welch's t-test of the logarithms of batch means. Pure.
 
 One test gives both the p-value and the interval, so they never contradict each other: the interval excludes zero exactly when
-the p-value is below 1 − confidence. Logarithms, because what is compared here is compared in shares. Means and not ranks,
-because ranks of few batches cannot tell a little more from ten times as much.
+the p-value is below 1 − confidence. It uses logarithms because changes are compared as shares, and means instead of ranks
+because ranks of few batches cannot distinguish a slightly larger value from one ten times as large.
 
-Two things make equal runs look different, and both widen the test. Seconds of one run resemble their neighbours: they come in
-batches, and the variance is multiplied by (1 + r) / (1 − r), where r is the correlation of neighbouring batches. And two runs
-of the same thing differ by more than their seconds show (memory layout, caches, background work of the server): one pair of
-runs cannot tell by how much, so each run is taken to be off by ``between``, a share of the figure.
+Two things make equal runs look different, and both widen the test. Neighbouring seconds of a run are correlated: so seconds are
+grouped into batches, and the variance is multiplied by (1 + r) / (1 − r), where r is the correlation of neighbouring batches.
+And two equal runs differ by more than their seconds show (memory layout, caches, background work of the server). One pair of
+runs cannot show by how much, so each run is assumed to be off by ``between``, a share of the figure.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from itertools import pairwise
 from math import exp, expm1, inf, log, log1p, sqrt
 from statistics import NormalDist, fmean, variance
 
-FEWEST = 8  #: batches on each side: fewer tell too little of their own scatter
+FEWEST = 8  #: batches on each side; with fewer, the variance cannot be estimated well enough
 _MOST_CORRELATED = 0.9
-_MOST_FREEDOM = 1e6  #: degrees of freedom beyond which t is normal
+_MOST_FREEDOM = 1e6  #: degrees of freedom beyond which the t distribution is taken as normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """By how much the second sample lies above the first. ``low`` and ``high`` hold it with the test's confidence."""
+    """By how much the second sample lies above the first. ``low`` and ``high`` are its confidence interval."""
 
     estimate: float
     low: float
@@ -33,7 +33,7 @@ class Shift:
 
     @property
     def shown(self) -> bool:
-        """Whether the samples differ, as far as the test can show."""
+        """Whether the difference is significant."""
         return self.p_value < 1 - self.confidence
 
 
@@ -45,10 +45,10 @@ def shift(
     whole: float | None = None,
     confidence: float = 0.99,
 ) -> Shift | None:
-    """How two samples of batch means differ; None when there are too few batches to say.
+    """How two samples of batch means differ; None when there are too few batches.
 
-    ``between`` is the share by which two runs of the same thing differ anyhow (a standard deviation), and ``whole`` the
-    figure of the whole first run, which shares are told of.
+    ``between`` is the share by which two equal runs differ anyway (a standard deviation), and ``whole`` the figure of the
+    whole first run, from which shares are turned into amounts.
     """
     if min(len(before), len(after)) < FEWEST:
         return None
@@ -64,7 +64,7 @@ def _as_amounts(found: Shift, of: float) -> Shift:
 
 
 def _tested(before: Sequence[float], after: Sequence[float], between: float, confidence: float) -> Shift:
-    """Welch's test, two-sided, each sample counted for fewer batches where neighbours resemble each other."""
+    """Welch's test, two-sided; correlated neighbouring batches reduce the effective number of batches."""
     difference, wider = fmean(after) - fmean(before), inflation(before, after)
     errors = [variance(side) * wider / len(side) for side in (before, after)]
     error = sqrt(sum(errors) + 2 * between**2)
@@ -80,7 +80,7 @@ def _tested(before: Sequence[float], after: Sequence[float], between: float, con
 
 
 def _freedom(errors: Sequence[float], error: float, each: Sequence[float]) -> float:
-    """Welch and Satterthwaite's degrees of freedom; what is assumed to lie between runs has none to lose."""
+    """Welch-Satterthwaite degrees of freedom; the assumed variance between runs does not reduce them."""
     lost = sum(error**2 / freedom for error, freedom in zip(errors, each, strict=True))
     return min(error**4 / lost, _MOST_FREEDOM) if lost else _MOST_FREEDOM
 
@@ -92,7 +92,7 @@ def _p_value(difference: float, error: float, freedom: float) -> float:
 
 
 def _z_of(t: float, freedom: float) -> float:
-    """The normal value that is as unlikely as ``t``, by Wallace's approximation: good to a few thousandths."""
+    """The normal quantile as unlikely as ``t``, by Wallace's approximation (exact to a few thousandths)."""
     return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom)) if t < inf else inf
 
 
@@ -103,7 +103,7 @@ def _t_of(z: float, freedom: float) -> float:
 
 
 def inflation(*samples: Sequence[float]) -> float:
-    """How much more the sum of neighbours varies than that of strangers would: 1, or more."""
+    """The variance inflation factor from the correlation of neighbouring values: 1 or more."""
     products = squares = 0.0
     for sample in samples:
         middle = fmean(sample)

@@ -1,4 +1,4 @@
-"""Two runs' figures side by side that decide nothing: latency by kind of operation, and cost. Pure."""
+"""Figures of two runs side by side that do not count for the verdict: latency by kind of operation, and cost. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from drumbeat.bench.results.cost import Cost, Method, cost_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One figure of both runs; None: it is not known."""
+    """One figure of both runs; None: not known."""
 
-    subject: str  #: a kind of operation, or what a cost is of
+    subject: str  #: a kind of operation, or "cost"
     figure: str
     unit: str
     before: float | None
     after: float | None
-    comparable: bool = True  #: False: they are in different currencies
+    comparable: bool = True  #: False: the amounts are in different currencies
 
     @property
     def relative(self) -> float | None:
-        """The change as a share of the first; None where it has no meaning."""
+        """The change as a share of the first value; None if it cannot be computed."""
         if self.before is None or self.after is None or not self.before or not self.comparable:
             return None
         return self.after / self.before - 1
 
 
 def by_kind(before: RunRecord, after: RunRecord) -> tuple[Pair, ...]:
-    """Throughput, latency and errors of each kind; of a search at the level it found."""
+    """Throughput, latency and errors of each kind of operation; for a search, at the level it found."""
     old, new = _kinds(before), _kinds(after)
     return tuple(pair for kind in sorted({*old, *new}) for pair in _kind(kind, old.get(kind), new.get(kind)))
 
@@ -60,7 +60,7 @@ def _figures(measured: Measured | None) -> Mapping[str, float | None]:
 
 
 def costs(before: RunRecord, after: RunRecord) -> tuple[Pair, ...]:
-    """What both runs cost, and what was got for it; nothing where neither has a price."""
+    """The costs of both runs, in total, per operation and per throughput; empty when neither has a price."""
     old, new = cost_of(before), cost_of(after)
     if Method.ACTUAL not in (old.method, new.method):
         return ()
@@ -77,5 +77,5 @@ def _cost(cost: Cost) -> list[tuple[str, float | None]]:
         ("total", cost.total),
         ("per hour", cost.per_hour),
         ("per 1,000 operations", cost.per_1000_operations),
-        ("operations/s for 1 an hour", cost.qps_per_money),
+        ("operations/s for an hourly cost of 1", cost.qps_per_money),
     ]

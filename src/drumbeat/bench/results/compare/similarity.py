@@ -1,4 +1,4 @@
-"""Whether two runs are alike enough to be compared: gates, then a weighted score. Pure."""
+"""Whether two runs are similar enough to be compared: exclusion gates, then a weighted score. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.compare.batches import quality
 
-LEAST_ALIKE = 0.55  #: below it nothing is compared
-STEADY = 0.5  #: the least quality of a run that can be compared, as ``quality`` tells it
+LEAST_ALIKE = 0.55  #: the lowest similarity at which runs are compared
+STEADY = 0.5  #: the lowest ``quality`` of a run that can be compared
 _UNKNOWN = 0.5
 _ADJACENT = 0.5
 _SIZES = ("XSMALL", "SMALL", "MEDIUM", "LARGE", "XLARGE", "2XLARGE", "3XLARGE", "4XLARGE", "5XLARGE", "6XLARGE")
@@ -26,16 +26,16 @@ class Confidence(StrEnum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
-    EXCLUDED = "excluded"  #: the runs are not alike
+    EXCLUDED = "excluded"  #: the runs are too different to compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity:
-    """How alike two runs are, from 0 to 1, and what keeps them apart."""
+    """How similar two runs are, from 0 to 1, and what excludes a comparison."""
 
     score: float
     parts: Mapping[str, float]
-    gates: Sequence[str] = ()  #: what excludes a comparison at once
+    gates: Sequence[str] = ()  #: reasons that exclude a comparison whatever the score
 
     @property
     def confidence(self) -> Confidence:
@@ -71,13 +71,13 @@ def _gates(before: RunRecord, after: RunRecord) -> list[str]:
 
 
 def _own_gate(record: RunRecord) -> str | None:
-    """What makes a run no measure for any other: a search that found nothing stable, a throughput that was never steady."""
+    """Why a run cannot be compared with any other: a search without a stable level, or an unsteady throughput."""
     if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
         return None if best_of(record) else f"{record.run.run_id} found no stable level"
     steady = quality(record)
     if steady is None or steady >= STEADY:
         return None
-    return f"{record.run.run_id} was not steady: quality {steady:.2f}, {STEADY} at least is comparable"
+    return f"{record.run.run_id} was not steady: quality {steady:.2f}, expected at least {STEADY}"
 
 
 def target_kind(record: RunRecord) -> str:

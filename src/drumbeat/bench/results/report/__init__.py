@@ -1,4 +1,4 @@
-"""Runs and comparisons written down: HTML, Markdown, CSV, JSON, JUnit, Prometheus. Pure: values in, text out."""
+"""Reports of runs and comparisons: HTML, Markdown, CSV, JSON, JUnit, Prometheus. Pure: values in, text out."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""The pictures of a run."""
+"""The charts of a run's report."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -16,7 +16,7 @@ _MOST_EVENTS = 5
 
 
 def bands(record: RunRecord) -> list[Band]:
-    """The phases, as the seconds tell them."""
+    """The phases as bands, from the seconds of the run."""
     found = []
     for phase, group in groupby(record.timeline, key=lambda second: second.phase):
         seconds = list(group)
@@ -75,7 +75,7 @@ def histogram(record: RunRecord) -> Chart:
 
 
 def _bars(whole: Histogram) -> list[Point]:
-    """Bars of equal width on a logarithmic axis, each with what lies in it."""
+    """Bars of equal width on a logarithmic axis, with the number of operations in each."""
     if whole.least is None or whole.greatest is None:
         return []
     low, high = max(whole.least, 1) / 1e6, max(whole.greatest, 2) / 1e6 * 1.02
@@ -93,14 +93,14 @@ def _bars(whole: Histogram) -> list[Point]:
 
 def connections(record: RunRecord) -> Chart:
     series = [
-        _over_time(record, "held", lambda second: second.held, 1, shape=SeriesShape.AREA),
+        _over_time(record, "open", lambda second: second.held, 1, shape=SeriesShape.AREA),
         _over_time(record, "target", lambda second: second.target, 2, dashed=True),
     ]
     return Chart(title="Connections, all workers", unit="connections", whole=True, series=series, bands=bands(record))
 
 
 def worker_count(record: RunRecord) -> Chart:
-    series = [_over_time(record, "workers that measured", lambda second: second.workers, 4)]
+    series = [_over_time(record, "measuring workers", lambda second: second.workers, 4)]
     return Chart(title="Workers", unit="workers", whole=True, series=series, bands=bands(record))
 
 
@@ -116,18 +116,18 @@ def resources(record: RunRecord) -> Chart:
         Mark(label=f"memory guardrail {memory:g} %", y=memory, colour=6, below=memory < cpu),
     ]
     return Chart(
-        title="Workers' hosts, on average (upright lines: guardrails at work)", unit="%", series=series,
+        title="CPU and memory of the workers' hosts, mean (vertical lines: guardrail actions)", unit="%", series=series,
         marks=[*(limits if rails.enabled else ()), *guardrail_marks(record)], bands=bands(record),
     )  # fmt: skip
 
 
 def outage_marks(record: RunRecord) -> list[Mark]:
-    """Where service was missing, and where it was back."""
+    """The start and the end of each outage."""
     found = availability_of(record)
     edges = [(began, ended) for began, ended in found.stretches[:25]] if found else []
     return [
         Mark(
-            label=f"no service for {ended - began} s" if x == began else "service again",
+            label=f"no service for {ended - began} s" if x == began else "service restored",
             x=x,
             drawn="no service" if x == began else "",
         )
@@ -137,26 +137,26 @@ def outage_marks(record: RunRecord) -> list[Mark]:
 
 
 def guardrail_marks(record: RunRecord) -> list[Mark]:
-    acts = [each for each in record.decisions if each.what.startswith(_GUARDRAILS)]
-    return [Mark(label=f"{each.what}: {each.reason}", x=each.offset) for each in acts[:50]]
+    actions = [each for each in record.decisions if each.what.startswith(_GUARDRAILS)]
+    return [Mark(label=f"{each.what}: {each.reason}", x=each.offset) for each in actions[:50]]
 
 
 def server(record: RunRecord) -> Chart:
-    def told(of: Callable[[ServerSecond], float | None]) -> list[Point]:
+    def points(of: Callable[[ServerSecond], float | None]) -> list[Point]:
         return [(round(second.offset, 1), of(second)) for second in record.server]
 
     series = [
-        ChartSeries(name="sessions", points=told(lambda second: second.sessions), colour=6),
-        ChartSeries(name="active", points=told(lambda second: second.active), colour=1),
-        ChartSeries(name="waiting", points=told(lambda second: second.waiting), colour=2),
-        ChartSeries(name="lock waits", points=told(lambda second: second.lock_waits), colour=5),
+        ChartSeries(name="sessions", points=points(lambda second: second.sessions), colour=6),
+        ChartSeries(name="active", points=points(lambda second: second.active), colour=1),
+        ChartSeries(name="waiting", points=points(lambda second: second.waiting), colour=2),
+        ChartSeries(name="lock waits", points=points(lambda second: second.lock_waits), colour=5),
     ]
     known = [each for each in series if any(y is not None for _, y in each.points)]
-    return Chart(title="Sessions, as the database tells", unit="sessions", whole=True, series=known)
+    return Chart(title="Database sessions", unit="sessions", whole=True, series=known)
 
 
 def wait_events(record: RunRecord) -> Chart:
-    """The commonest things sessions waited for."""
+    """The most common wait events of sessions."""
     totals: dict[str, int] = {}
     for second in record.server:
         for event, count in second.wait_events.items():
@@ -168,7 +168,7 @@ def wait_events(record: RunRecord) -> Chart:
         )
         for n, event in enumerate(commonest)
     ]
-    return Chart(title="What sessions waited for", unit="sessions", whole=True, series=series)
+    return Chart(title="Wait events of sessions", unit="sessions", whole=True, series=series)
 
 
 def steps(record: RunRecord) -> Chart:
@@ -180,7 +180,7 @@ def steps(record: RunRecord) -> Chart:
         ChartSeries(name="not stable", points=failed, colour=5, shape=SeriesShape.POINTS),
     ]
     if curve := _law(record):
-        series.append(ChartSeries(name="scalability law, fitted", points=curve, colour=6, dashed=True))
+        series.append(ChartSeries(name="fitted scalability law (USL)", points=curve, colour=6, dashed=True))
     return Chart(
         title="Throughput by level, and the knee", unit="operations/s", series=[each for each in series if each.points],
         across="connections", axis=Axis.EVEN, marks=_knees(record),
@@ -203,12 +203,12 @@ def _knees(record: RunRecord) -> list[Mark]:
         else []
     )
     if knee and knee <= 1.5 * highest:
-        marks.append(Mark(label=f"the law's peak: {knee:.1f} connections", x=knee, colour=6, drawn=f"law's peak {knee:.3g}"))
+        marks.append(Mark(label=f"USL peak: {knee:.1f} connections", x=knee, colour=6, drawn=f"USL peak {knee:.3g}"))
     return marks
 
 
 def _law(record: RunRecord) -> Sequence[Point]:
-    """X(N) = λN / (1 + σ(N−1) + κN(N−1)), over the levels that were tried."""
+    """The Universal Scalability Law X(N) = λN / (1 + σ(N−1) + κN(N−1)), over the levels that were tried."""
     usl = record.find_max_result.get("usl") or {}
     if not all(isinstance(usl.get(name), int | float) for name in ("lambda", "sigma", "kappa")):
         return []
@@ -231,7 +231,7 @@ def step_latency(record: RunRecord) -> Chart:
 
 
 def per_worker(record: RunRecord) -> Chart:
-    """Each worker's throughput, where there are few enough to tell apart."""
+    """Each worker's throughput, if there are few enough workers to distinguish their lines."""
     few = record.workers if len(record.workers) <= 8 else ()
     series = [
         ChartSeries(name=str(worker.worker_id), points=[(round(s.offset, 1), s.qps) for s in worker.series], colour=n + 1)

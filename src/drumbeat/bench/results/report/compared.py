@@ -1,4 +1,4 @@
-"""A comparison as Markdown, HTML and JSON."""
+"""Comparison reports in Markdown, HTML and JSON."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ _COLOURS = {
 
 
 def figures(comparison: Comparison) -> ReportTable:
-    head = ("figure", "before", "after", "Δ", "shift by the test", "p", "change")
+    head = ("figure", "before", "after", "Δ", "shift (99 % interval)", "p", "change")
     rows = [_figure(delta) for delta in comparison.deltas]
     note = (
-        "Shift with its 99 % interval, and p: Welch's t-test of the logarithms of batches of seconds, widened by what "
-        "neighbouring batches have in common and by what two equal runs differ by. A change must be shown and be large enough; "
-        "errors are counted, not tested."
+        "Shift with its 99 % confidence interval, and p-value: Welch's t-test on the logarithms of batches of seconds, widened "
+        "for the correlation of neighbouring batches and for the usual difference between two equal runs. A change must be "
+        "significant and large enough; errors are counted, not tested."
     )
     return ReportTable(head=head, rows=rows, prose=frozenset({"change"}), note=note)
 
@@ -53,7 +53,7 @@ def _interval(delta: Delta) -> str:
 
 
 def kinds(comparison: Comparison) -> ReportTable | None:
-    """Latency, throughput and errors of each kind; they decide nothing."""
+    """Latency, throughput and errors of each kind of operation; they do not count for the verdict."""
     rows = [(pair.subject, *_pair(pair)) for pair in comparison.kinds]
     return ReportTable(head=("kind", "figure", "before", "after", "Δ"), rows=rows, texts=2) if rows else None
 
@@ -68,8 +68,8 @@ def _pair(pair: Pair) -> tuple[str, ...]:
     return (f"{pair.figure}{unit}", words.number(pair.before), words.number(pair.after), words.signed(pair.relative))
 
 
-def _asides(comparison: Comparison) -> dict[str, ReportTable]:
-    """Tables beside the figures that are tested, by their headings; those with nothing in them are left out."""
+def _further_tables(comparison: Comparison) -> dict[str, ReportTable]:
+    """The further tables, by heading; empty ones are left out."""
     tables = {"By kind": kinds(comparison), "Cost": costs(comparison), "Configuration": settings(comparison)}
     return {heading: table for heading, table in tables.items() if table is not None}
 
@@ -80,27 +80,27 @@ def settings(comparison: Comparison) -> ReportTable | None:
 
 
 def named(record: RunRecord) -> str:
-    """A run by its name and id: runs of one template share their name."""
+    """A run's name and id, as runs of one template share their name."""
     title, run_id = content.title(record), str(record.run.run_id)
     return title if title == run_id else f"{title}, {run_id}"
 
 
 def side(record: RunRecord) -> str:
-    """One of the two runs, so that nobody takes it for another."""
+    """One of the two runs, with its template and start."""
     template = f", template {record.run.template_id}" if record.run.template_id else ", without a template"
     return f"{named(record)}{template}, {words.when(record.origin)}"
 
 
 def notes(comparison: Comparison) -> list[str]:
     alike = comparison.similarity
-    told = [f"before: {side(comparison.before)}", f"after: {side(comparison.after)}"]
+    lines = [f"before: {side(comparison.before)}", f"after: {side(comparison.after)}"]
     if comparison.reason is not None:
-        told.append(f"{comparison.change}: {comparison.reason}")
-    told += [f"similarity {alike.score:.2f}: confidence {alike.confidence}", *alike.gates, *comparison.warnings]
+        lines.append(f"{comparison.change}: {comparison.reason}")
+    lines += [f"similarity {alike.score:.2f}: confidence {alike.confidence}", *alike.gates, *comparison.warnings]
     if comparison.divergence is not None:
         differ = "differ" if comparison.latencies_differ else "do not differ"
-        told.append(f"the latencies' distributions {differ} (Kullback–Leibler divergence {comparison.divergence:.3f})")
-    return told
+        lines.append(f"the latency distributions {differ} (Kullback–Leibler divergence {comparison.divergence:.3f})")
+    return lines
 
 
 def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
@@ -109,12 +109,12 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
         parts.append(f"## {plain(named(each.before))} → {plain(named(each.after))}: {each.change}")
         parts.append(figures(each).as_markdown())
         parts.append("\n".join(f"- {plain(note)}" for note in notes(each)))
-        parts += [f"### {heading}\n\n{table.as_markdown()}" for heading, table in _asides(each).items()]
+        parts += [f"### {heading}\n\n{table.as_markdown()}" for heading, table in _further_tables(each).items()]
     return "\n\n".join(parts) + "\n"
 
 
 def comparison_html(comparisons: Sequence[Comparison]) -> str:
-    """All runs in one picture each, then every comparison with the reference."""
+    """Charts with all runs overlaid, then every comparison with the reference."""
     records = [comparisons[0].before, *(each.after for each in comparisons)]
     pictures = charts(
         _overlay(records, "Throughput", "/s", lambda s: s.qps), _overlay(records, "p95", "ms", lambda s: s.p95_ms)
@@ -129,12 +129,12 @@ def _heading(comparison: Comparison) -> str:
 
 def _body(comparison: Comparison) -> list[str]:
     colour = _COLOURS.get(comparison.change, "warn")
-    told = "".join(f'<p class="warning">{markup(note)}</p>' for note in notes(comparison))
+    paragraphs = "".join(f'<p class="warning">{markup(note)}</p>' for note in notes(comparison))
     return [
         f'<p class="verdict {colour}">{comparison.change}</p>',
         figures(comparison).as_html(),
-        told,
-        *(f"<h3>{heading}</h3>{table.as_html()}" for heading, table in _asides(comparison).items()),
+        paragraphs,
+        *(f"<h3>{heading}</h3>{table.as_html()}" for heading, table in _further_tables(comparison).items()),
     ]
 
 
@@ -173,8 +173,8 @@ def _plain(comparison: Comparison) -> Mapping[str, Any]:
 
 
 def _plain_delta(delta: Delta) -> Mapping[str, Any]:
-    told = {"before": delta.before, "after": delta.after, "difference": delta.difference, "relative": delta.relative}
-    return told | {
+    values = {"before": delta.before, "after": delta.after, "difference": delta.difference, "relative": delta.relative}
+    return values | {
         "change": delta.change,
         "words": delta.words,
         "shown": delta.shown,

@@ -1,4 +1,4 @@
-"""What a report tells of a run, in tables of words: the same facts in every format."""
+"""The content of a run's report as tables of text, the same for every format."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MOST_DECISIONS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTile:
-    """One figure that matters."""
+    """One key figure of a run."""
 
     label: str
     value: str
@@ -34,14 +34,14 @@ def title(record: RunRecord) -> str:
 
 
 def verdict(record: RunRecord) -> str:
-    """One word for the whole run, and why it is no success."""
+    """The verdict on the whole run, with the reason."""
     return judge_run(record).headline
 
 
 def header(record: RunRecord) -> Mapping[str, str]:
     run = record.run
     length = record.ended - record.origin if record.ended and record.origin else None
-    told = {
+    fields = {
         "run": str(run.run_id),
         "status": str(run.status),
         "reason": reason(record),
@@ -50,13 +50,13 @@ def header(record: RunRecord) -> Mapping[str, str]:
         "template": run.template_id or "",
         "started": words.when(record.origin),
         "ended": words.when(run.ended_at),
-        "lasted": words.lasting(length),
+        "duration": words.lasting(length),
     }
-    return {name: text for name, text in told.items() if text not in ("", words.NOTHING)}
+    return {name: text for name, text in fields.items() if text not in ("", words.NOTHING)}
 
 
 def reason(record: RunRecord) -> str:
-    """Why it ended as it did."""
+    """Why the run ended."""
     failure = record.result.failure_reason if record.result else None
     why = record.run.custom_metrics.get("failure_reason") or failure
     return ": ".join(str(part) for part in (record.run.completion_reason, why) if part)
@@ -100,7 +100,7 @@ def _best_tile(record: RunRecord) -> Iterable[ReportTile]:
     best, found = best_of(record), record.find_max_result
     value = f"{best.connections:g}" if best else "no stable level"
     knee = knee_of(record)
-    note = str(found.get("max_type") or "") + (f", law's peak {words.number(knee)}" if knee else "")
+    note = str(found.get("max_type") or "") + (f", USL peak {words.number(knee)}" if knee else "")
     yield ReportTile(label="best connections", value=value, note=note.strip(", "))
 
 
@@ -109,14 +109,14 @@ def _most_held(record: RunRecord) -> float:
 
 
 def slowest(record: RunRecord) -> tuple[float | None, float | None]:
-    """p95 and p99 of the slowest worker, as the seeds reckon a run's."""
+    """The p95 and p99 of the slowest worker."""
     p95 = [p for worker in record.workers if (p := worker.measured.latency.p95_ms) is not None]
     p99 = [p for worker in record.workers if (p := worker.measured.latency.p99_ms) is not None]
     return max(p95, default=None), max(p99, default=None)
 
 
 def warnings(record: RunRecord) -> list[str]:
-    """What a reader must know before believing the figures."""
+    """The caveats to read before trusting the figures."""
     found = list(record.notes)
     if not record.whole.operations:
         found.append("nothing was measured")
@@ -124,7 +124,7 @@ def warnings(record: RunRecord) -> list[str]:
         found.append(error.words)
     found += caveats(record)
     if record.run.status not in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
-        found.append(f"the run is {record.run.status}: this is how it looked when it was read")
+        found.append(f"the run is {record.run.status}: the figures are those of when this report was made")
     return found
 
 
@@ -185,11 +185,11 @@ def kinds(record: RunRecord) -> ReportTable | None:
         return None
     rows = [("all kinds", *_figures(record.whole)), *_corrected(record)]
     rows += [(kind, *_figures(measured)) for kind, measured in record.kinds.items()]
-    note = "Latencies in milliseconds, of operations that went well, from the exact merged histograms of all workers."
+    note = "Latencies in milliseconds, of successful operations, from the exact merged histograms of all workers."
     if len(rows) > 1 and rows[1][0] == _CORRECTED:
         note += (
-            " Corrected for coordinated omission: with the operations that connections did not send while they waited for the "
-            "database or could not reach it."
+            " Corrected for coordinated omission: includes the operations that connections did not send while they waited for "
+            "the database or could not reach it."
         )
     return ReportTable(head=("kind", *_FIGURES), rows=rows, note=note)
 
@@ -219,8 +219,8 @@ def phases(record: RunRecord) -> ReportTable | None:
         rows += [(phase.name, kind, "", "", *_figures(measured)) for kind, measured in phase.kinds.items()]
     head = ("phase", "kind", "from", "to", *_FIGURES)
     note = (
-        "MEASUREMENT: the operations that began in it, as in the totals. Other phases are by samples: an interval belongs to "
-        "the phase it ended in, so their edges are a second wide."
+        "MEASUREMENT counts the operations that began in it, as in the totals. Other phases are counted from samples: an "
+        "interval belongs to the phase in which it ended, so their limits are accurate to about a second."
     )
     return ReportTable(head=head, rows=rows, texts=2, note=note) if rows else None
 
@@ -241,7 +241,7 @@ def workers(record: RunRecord) -> ReportTable | None:
         "memory",
         "client-limited",
     )
-    note = "Latencies in milliseconds. CPU and memory: the highest of the worker's host."
+    note = "Latencies in milliseconds. CPU and memory: the highest values of the worker's host."
     rows = [_worker(worker) for worker in record.workers]
     return ReportTable(head=head, rows=rows, texts=3, note=note) if rows else None
 
@@ -273,7 +273,7 @@ def _highest(values: Iterable[float | None]) -> str:
 def steps(record: RunRecord) -> ReportTable | None:
     head = ("step", "connections", "QPS", "Δ QPS", "p95", "Δ p95", "p99", "error", "outcome", "reason")
     rows = [_step(step) for step in (find_max_steps(record) or record.steps)]
-    note = "Δ QPS against the last stable step, Δ p95 against the first. * a verification or a bisection, not a regular step."
+    note = "Δ QPS: against the last stable step; Δ p95: against the first step. *: verification or bisection, no regular step."
     return ReportTable(head=head, rows=rows, prose=frozenset({"outcome", "reason"}), note=note) if rows else None
 
 
@@ -293,13 +293,13 @@ def _step(step: Step) -> tuple[str, ...]:
 
 
 def server_totals(record: RunRecord) -> ReportTable | None:
-    """What the database's own counters rose by, where it told them at both ends."""
-    told = record.result.custom_metrics.get("server") if record.result else None
-    parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
+    """The increase of the database's own counters, if they were read at both ends of the measurement."""
+    stored = record.result.custom_metrics.get("server") if record.result else None
+    parts = {name: rise for name, rise in stored.items() if isinstance(rise, Mapping)} if isinstance(stored, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
     rows = [(name, *(words.number(rise.get(name), 9) for rise in parts.values())) for name in names]
-    note = str(told.get("note") or "") if isinstance(told, Mapping) else ""
-    return ReportTable(head=("server's counter", *parts), rows=rows, note=note) if rows else None
+    note = str(stored.get("note") or "") if isinstance(stored, Mapping) else ""
+    return ReportTable(head=("server counter", *parts), rows=rows, note=note) if rows else None
 
 
 def errors(record: RunRecord) -> ReportTable | None:
@@ -321,7 +321,7 @@ def decisions(record: RunRecord) -> ReportTable | None:
         (words.at(each.offset), each.what, each.reason + (f" (not done: {each.error})" if each.error else "")) for each in shown
     ]
     more = len(record.decisions) - len(shown)
-    note = f"{more} later ones are left out; drumbeat bench show tells all." if more else ""
+    note = f"{more} later decisions are left out; drumbeat bench show lists all of them." if more else ""
     return ReportTable(head=("at", "what", "why"), rows=rows, texts=3, note=note) if rows else None
 
 
@@ -337,8 +337,8 @@ def _cost_rows(found: Cost) -> list[tuple[str, str]]:
         ("total", words.number(found.total, 4)),
         ("per hour", words.number(found.per_hour, 4)),
         ("per 1,000 operations", words.number(found.per_1000_operations, 4)),
-        ("per 1,000 operations/s, an hour", words.number(found.per_1000_qps, 4)),
-        (f"operations/s for 1 {found.currency} an hour", words.number(found.qps_per_money, 4)),
+        ("per 1,000 operations/s, per hour", words.number(found.per_1000_qps, 4)),
+        (f"operations/s for 1 {found.currency} per hour", words.number(found.qps_per_money, 4)),
     ]
 
 

@@ -11,7 +11,7 @@ _HEAD = (
 
 
 def csv(record: RunRecord) -> str:
-    """One line a second, under a head."""
+    """A header, and one line per second."""
     found = availability_of(record)
     missing = {offset for began, ended in found.stretches for offset in range(began, ended)} if found else set()
     lines = [_HEAD, *((*_line(second), int(second.offset in missing)) for second in record.timeline)]

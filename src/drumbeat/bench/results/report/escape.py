@@ -1,14 +1,14 @@
-"""Text made safe for the format it goes into. Names of runs, kinds and workers are anybody's."""
+"""Escapes text for each output format. Names of runs, kinds and workers are untrusted input."""
 
 import re
 
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  #: characters XML 1.0 cannot hold
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  #: characters that XML 1.0 does not allow
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def markup(text: object) -> str:
-    """For HTML and XML, between tags and inside quoted attributes."""
+    """Escape for HTML and XML, between tags and inside quoted attributes."""
     clean = _ILLEGAL.sub("�", str(text))
     for plain, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         clean = clean.replace(plain, entity)
@@ -16,17 +16,17 @@ def markup(text: object) -> str:
 
 
 def markdown(text: object) -> str:
-    """For one line of Markdown, also inside a table."""
+    """Escape for one line of Markdown, also inside a table."""
     return _MARKDOWN.sub(r"\\\1", " ".join(_ILLEGAL.sub("�", str(text)).split()))
 
 
 def label(text: object) -> str:
-    """For a label's value in Prometheus text."""
+    """Escape for the value of a Prometheus label."""
     return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def cell(text: object) -> str:
-    """For a field of CSV. A text a spreadsheet would take for a formula gets an apostrophe."""
+    """Escape for a CSV field. A text that a spreadsheet would take for a formula gets an apostrophe."""
     plain = str(text)
     if isinstance(text, str) and plain.startswith(_FORMULA):
         plain = f"'{plain}"

@@ -1,4 +1,4 @@
-"""A run as one HTML file: no script, no outside host, light and dark."""
+"""A run's report as one HTML file: no scripts, no external resources, light and dark mode."""
 
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
@@ -47,8 +47,8 @@ _COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.P
 def _verdict(record: RunRecord) -> str:
     colour = _COLOURS.get(judge_run(record).verdict, "bad")
     badge = f'<p class="verdict {colour}">{markup(content.verdict(record))}</p>'
-    told = "".join(f'<p class="warning">{markup(warning)}</p>' for warning in content.warnings(record))
-    return section("verdict", "Verdict", badge, told, _tiles(record), table(content.objectives(record)))
+    warnings = "".join(f'<p class="warning">{markup(warning)}</p>' for warning in content.warnings(record))
+    return section("verdict", "Verdict", badge, warnings, _tiles(record), table(content.objectives(record)))
 
 
 def _tiles(record: RunRecord) -> str:
@@ -56,7 +56,7 @@ def _tiles(record: RunRecord) -> str:
         f'<div class="tile"><span>{markup(tile.label)}</span><b>{markup(tile.value)}</b><span>{markup(tile.note)}</span></div>'
         for tile in content.tiles(record)
     )
-    note = "p50, p95 and p99 are exact, of all workers' operations merged; beside them stands the slowest worker's own."
+    note = "p50, p95 and p99 are exact, from the merged histograms of all workers; below them is the slowest worker's value."
     return f'<div class="tiles">{tiles}</div><p class="note">{note}</p>'
 
 
@@ -67,7 +67,7 @@ def _steps(record: RunRecord) -> str:
 
 
 def _server(record: RunRecord) -> tuple[str, str]:
-    return drawn(charts.server(record), charts.wait_events(record)), folded("its own counters", content.server_totals(record))
+    return drawn(charts.server(record), charts.wait_events(record)), folded("server counters", content.server_totals(record))
 
 
 def _found(record: RunRecord) -> str:
@@ -82,6 +82,6 @@ def _law(record: RunRecord) -> str:
     if not usl.get("fitted", True):
         return f'<p class="note">Universal Scalability Law: {markup(usl.get("reason", "not fitted"))}</p>'
     names = ("lambda", "sigma", "kappa", "r_squared")
-    told = ", ".join(f"{name} {usl[name]:.4g}" for name in names if isinstance(usl.get(name), int | float))
-    sure = markup(usl.get("confidence", "?"))
-    return f'<p class="note">Universal Scalability Law, a second opinion: {markup(told)}; confidence {sure}.</p>'
+    values = ", ".join(f"{name} {usl[name]:.4g}" for name in names if isinstance(usl.get(name), int | float))
+    confidence = markup(usl.get("confidence", "?"))
+    return f'<p class="note">Universal Scalability Law (USL), as a cross-check: {markup(values)}; confidence {confidence}.</p>'

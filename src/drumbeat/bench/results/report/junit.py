@@ -1,4 +1,4 @@
-"""A run as JUnit XML, for whatever gates a build: one case for its completion, one for each objective."""
+"""A run as JUnit XML for CI: one test case for its completion, one for each objective."""
 
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.report import content

@@ -1,4 +1,4 @@
-"""A run as Markdown, for a pull request or a wiki."""
+"""A run's report as Markdown, for a pull request or a wiki."""
 
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.report import content

@@ -1,4 +1,4 @@
-"""The frame of every HTML report: a whole page that asks nothing of any other host."""
+"""The frame of every HTML report: one page that loads nothing from any host."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def section(name: str, heading: str, *parts: str) -> str:
-    """A section, or nothing when it has nothing to say."""
+    """A section, or an empty text if it has no content."""
     body = "".join(parts)
     return f'<section id="{name}"><h2>{markup(heading)}</h2>{body}</section>' if body else ""
 

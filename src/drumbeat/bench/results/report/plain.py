@@ -1,4 +1,4 @@
-"""A run as JSON: everything a report tells, for programs."""
+"""A run's report as JSON, for programs."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def as_json(record: RunRecord) -> str:
 
 
 def as_dict(record: RunRecord) -> Mapping[str, Any]:
-    """The report as plain values; histograms are left to the store."""
+    """The report as plain values, without histograms, which stay in the store."""
     slowest95, slowest99 = content.slowest(record)
     judgement = judge_run(record)
     return {
@@ -90,6 +90,6 @@ def _worker(worker: WorkerRecord) -> Mapping[str, Any]:
 
 
 def _second(second: Second) -> Mapping[str, Any]:
-    told = asdict(second) | {"qps": second.qps}
-    del told["histogram"]
-    return told
+    values = asdict(second) | {"qps": second.qps}
+    del values["histogram"]
+    return values

@@ -1,4 +1,4 @@
-"""A run as Prometheus text, for a push gateway or a textfile collector."""
+"""A run's figures as Prometheus text, for a push gateway or a textfile collector."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -20,32 +20,32 @@ def _families(record: RunRecord) -> Iterator[Iterator[str]]:
     verdict = judge_run(record).verdict
     info = about | {"status": record.run.status, "load_mode": record.plan.load_mode, "verdict": verdict}
     kinds = {"all": record.whole, **record.kinds}
-    yield _family("drumbeat_run_info", "gauge", "What the run was.", [(info, 1)])
+    yield _family("drumbeat_run_info", "gauge", "Status, load mode and verdict of the run, as labels.", [(info, 1)])
     yield _family(
         "drumbeat_run_passed",
         "gauge",
-        "1: it completed and kept its objectives. Absent where none was set.",
+        "1 if the run completed and met its objectives, else 0. Absent if none was set.",
         [(about, _passed(record))],
     )
     yield _by_kind("drumbeat_run_operations_total", "counter", "Measured operations.", about, kinds, "operations")
     yield _by_kind("drumbeat_run_errors_total", "counter", "Measured operations that failed.", about, kinds, "errors")
     yield _by_kind("drumbeat_run_operations_per_second", "gauge", "Throughput of the measurement.", about, kinds, "qps")
     yield _latency(about, kinds)
-    yield _family("drumbeat_run_objective_limit", "gauge", "What was to be kept.", _limits(record, about))
-    yield _family("drumbeat_run_objective_kept", "gauge", "1: it was kept.", _kept(record, about))
+    yield _family("drumbeat_run_objective_limit", "gauge", "Limit of the objective.", _limits(record, about))
+    yield _family("drumbeat_run_objective_kept", "gauge", "1 if the objective was met, else 0.", _met(record, about))
     yield _family(
         "drumbeat_run_cost",
         "gauge",
-        "What the run cost.",
+        "Cost of the run.",
         [(about | {"currency": cost_of(record).currency}, cost_of(record).total)],
     )
 
 
-def _family(name: str, kind: str, told: str, samples: Iterable[Sample]) -> Iterator[str]:
-    """A metric with its samples; nothing when it has none."""
+def _family(name: str, kind: str, description: str, samples: Iterable[Sample]) -> Iterator[str]:
+    """A metric with its samples; nothing if it has none."""
     known = [(labels, value) for labels, value in samples if value is not None]
     if known:
-        yield f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
+        yield f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
     for labels, value in known:
         yield _line(name, labels, value)
 
@@ -56,16 +56,16 @@ def _line(name: str, labels: Mapping[str, object], value: float) -> str:
 
 
 def _by_kind(
-    name: str, kind: str, told: str, about: Mapping[str, object], kinds: Mapping[str, Measured], field: str
+    name: str, kind: str, description: str, about: Mapping[str, object], kinds: Mapping[str, Measured], field: str
 ) -> Iterator[str]:
     samples = [({**about, "kind": each}, getattr(measured, field)) for each, measured in kinds.items()]
-    return _family(name, kind, told, samples)
+    return _family(name, kind, description, samples)
 
 
 def _latency(about: Mapping[str, object], kinds: Mapping[str, Measured]) -> Iterator[str]:
-    """A summary in seconds, as Prometheus would have it."""
+    """A summary in seconds, the base unit of Prometheus."""
     name = "drumbeat_run_latency_seconds"
-    yield f"# HELP {name} Latency of operations that went well.\n# TYPE {name} summary\n"
+    yield f"# HELP {name} Latency of successful operations.\n# TYPE {name} summary\n"
     for kind, measured in kinds.items():
         found, labels = measured.latency, {**about, "kind": kind}
         quantiles = {
@@ -86,7 +86,7 @@ def _limits(record: RunRecord, about: Mapping[str, object]) -> Iterable[Sample]:
     return [({**about, "kind": each.kind or "all", "measure": each.measure}, each.limit) for each in verdicts_of(record)]
 
 
-def _kept(record: RunRecord, about: Mapping[str, object]) -> Iterable[Sample]:
+def _met(record: RunRecord, about: Mapping[str, object]) -> Iterable[Sample]:
     return [({**about, "kind": each.kind or "all", "measure": each.measure}, int(each.kept)) for each in verdicts_of(record)]
 
 

@@ -1,4 +1,4 @@
-"""From values to places on a picture, and which values to write beside the axis."""
+"""Maps values to positions in a chart, and chooses the ticks of its axes."""
 
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -9,7 +9,7 @@ _SIXTIES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A straight or logarithmic way from ``low`` … ``high`` to ``begin`` … ``end``."""
+    """A linear or logarithmic mapping from ``low`` … ``high`` to ``begin`` … ``end``."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Scale:
 def upwards(
     values: list[float], begin: float, end: float, *, log: bool = False, whole: bool = False
 ) -> tuple[Scale, list[float]]:
-    """A scale that holds all values, from zero unless logarithmic, and its ticks."""
+    """A scale that covers all values, from zero unless logarithmic, and its ticks."""
     positive = [value for value in values if value > 0]
     if log and positive:
         ticks = log_ticks(min(positive), max(positive))
@@ -51,7 +51,7 @@ def _round_step(least: float) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10 … around the values; powers of ten alone where there are many."""
+    """1, 2, 5, 10 … around the values; only powers of ten if there are many."""
     first, last = floor(log10(low)), ceil(log10(high) + 1e-9)
     steps = (1, 2, 5) if last - first <= 2 else (1, 3) if last - first <= 3 else (1,)
     ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
@@ -69,6 +69,6 @@ def time_ticks(low: float, high: float, about: int = 8) -> list[float]:
 
 
 def is_wide(values: list[float]) -> bool:
-    """Whether values span so much that only a logarithmic scale shows them all."""
+    """Whether the values span so much that only a logarithmic scale shows them all."""
     positive = [value for value in values if value > 0]
     return bool(positive) and max(positive) / min(positive) > 20

@@ -1,4 +1,4 @@
-"""How a report looks: one style sheet, light and dark, nothing from elsewhere."""
+"""The style sheet of reports, for light and dark mode, without external resources."""
 
 CSS = """
 :root{color-scheme:light dark;--bg:#fff;--panel:#f6f7f9;--ink:#1b1f24;--soft:#5b6470;--line:#dfe3e8;

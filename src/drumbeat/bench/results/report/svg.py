@@ -1,4 +1,4 @@
-"""Charts as SVG: lines, areas, bars and points over axes with units; what lies under the pointer is told by a title."""
+"""Charts as SVG: lines, areas, bars and points over axes with units, with values as tooltips."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from drumbeat.bench.results.report.scale import Scale, even_ticks, log_ticks, ti
 
 WIDTH, HEIGHT = 520, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 24, 38
-_COLUMNS = 300  #: of points, at most; each keeps its lowest and its highest
+_COLUMNS = 300  #: at most so many columns of points; each keeps its lowest and its highest point
 _HOVERS = 120
 
 Point = tuple[float, float | None]
@@ -27,16 +27,16 @@ class SeriesShape(StrEnum):
 
 
 class Axis(StrEnum):
-    """What runs from left to right."""
+    """The kind of the horizontal axis."""
 
     TIME = "time"  #: seconds since the run's start
-    EVEN = "even"  #: a number, from zero
-    LOG = "log"  #: a number, by its logarithm
+    EVEN = "even"  #: linear, from zero
+    LOG = "log"  #: logarithmic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """One thing measured. ``colour`` is one of the style's, from 1."""
+    """One series of values. ``colour`` is the number of a colour of the style sheet, from 1."""
 
     name: str
     points: Sequence[Point]
@@ -47,14 +47,14 @@ class ChartSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A line across the picture: upright at ``x``, or level at ``y``."""
+    """A line across the chart: vertical at ``x``, or horizontal at ``y``."""
 
     label: str
     x: float | None = None
     y: float | None = None
     colour: int = 5
-    drawn: str = ""  #: what is written beside it; the label shows under the pointer
-    below: bool = False  #: written under a level line, not above it
+    drawn: str = ""  #: text beside the line; the label is its tooltip
+    below: bool = False  #: text under a horizontal line, not above it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +68,15 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What is to be drawn."""
+    """The description of a chart."""
 
     title: str
-    unit: str  #: of the upright axis
+    unit: str  #: of the vertical axis
     series: Sequence[ChartSeries]
     across: str = "time since start (min:s)"
     axis: Axis = Axis.TIME
     log: bool = False
-    whole: bool = False  #: only whole numbers make sense
+    whole: bool = False  #: ticks are whole numbers only
     marks: Sequence[Mark] = ()
     bands: Sequence[Band] = ()
 
@@ -151,7 +151,7 @@ def _clock(seconds: float) -> str:
 
 
 def _short(value: float) -> str:
-    """A tick: 1.5k, 20M."""
+    """A tick label: 1.5k, 20M."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if suffix == 'k' else size):g}{suffix}"
@@ -171,7 +171,7 @@ def _shape(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _lines(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
-    """One line for each stretch without a gap; a stretch of one point is a dot."""
+    """One line for each stretch without a gap; a dot for a stretch of one point."""
     dash = ' stroke-dasharray="5 4"' if series.dashed else ""
     for stretch in _stretches(series.points):
         places = [(across.at(x), up.at(y)) for x, y in stretch]
@@ -192,32 +192,32 @@ def _stretches(points: Sequence[Point]) -> Iterator[list[tuple[float, float]]]:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most so many columns, of each its lowest and its highest, so that no spike is lost."""
+    """At most ``_COLUMNS`` columns, with the lowest and the highest point of each, so that no spike is lost."""
     if len(points) <= 2 * _COLUMNS:
         return points
     size = -(-len(points) // _COLUMNS)
-    kept: list[tuple[float, float]] = []
+    thinned: list[tuple[float, float]] = []
     for start in range(0, len(points), size):
         column = points[start : start + size]
-        kept += sorted({min(column, key=lambda point: point[1]), max(column, key=lambda point: point[1])})
-    return kept
+        thinned += sorted({min(column, key=lambda point: point[1]), max(column, key=lambda point: point[1])})
+    return thinned
 
 
 def _points(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
     for x, y in series.points:
         if y is not None:
-            told = f"<title>{markup(f'{series.name}: {words.number(x)} → {words.number(y)}')}</title>"
-            yield f'<circle class="c{series.colour} dot" cx="{across.at(x):.1f}" cy="{up.at(y):.1f}" r="4">{told}</circle>'
+            title = f"<title>{markup(f'{series.name}: {words.number(x)} → {words.number(y)}')}</title>"
+            yield f'<circle class="c{series.colour} dot" cx="{across.at(x):.1f}" cy="{up.at(y):.1f}" r="4">{title}</circle>'
 
 
 def _bars(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
-    """Each from its x to the next point's x; the last point only ends the one before."""
+    """Each bar reaches from its x to the next point's x; the last point only ends the last bar."""
     for (x, y), (after, _) in zip(series.points, series.points[1:], strict=False):
         if y:
             left, right, top = across.at(x), across.at(after), up.at(y)
-            told = f"<title>{markup(f'{words.number(x)} – {words.number(after)}: {words.number(y)}')}</title>"
+            title = f"<title>{markup(f'{words.number(x)} – {words.number(after)}: {words.number(y)}')}</title>"
             size = f'width="{max(right - left - 0.5, 0.5):.1f}" height="{max(up.begin - top, 0.5):.1f}"'
-            yield f'<rect class="c{series.colour} bar" x="{left:.1f}" y="{top:.1f}" {size}>{told}</rect>'
+            yield f'<rect class="c{series.colour} bar" x="{left:.1f}" y="{top:.1f}" {size}>{title}</rect>'
 
 
 def _band(band: Band, across: Scale) -> str:
@@ -230,16 +230,16 @@ def _band(band: Band, across: Scale) -> str:
 
 
 def _mark(mark: Mark, across: Scale, up: Scale, row: int) -> str:
-    told = f"<title>{markup(mark.label)}</title>"
+    title = f"<title>{markup(mark.label)}</title>"
     if mark.x is not None:
         x, high = across.at(mark.x), _TOP + 11 + 13 * (row % 4)
         side, text_x = ("end", x - 4) if x > WIDTH / 2 else ("start", x + 4)
         place = f'x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"'
-        return f'<line class="c{mark.colour} mark" {place}>{told}</line>{_written(mark.drawn, text_x, high, side)}'
+        return f'<line class="c{mark.colour} mark" {place}>{title}</line>{_written(mark.drawn, text_x, high, side)}'
     y = up.at(mark.y or 0.0)
     place = f'x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
     text = _written(mark.label, WIDTH - _RIGHT - 4, y + 12 if mark.below else y - 4, "end")
-    return f'<line class="c{mark.colour} mark" {place}>{told}</line>{text}'
+    return f'<line class="c{mark.colour} mark" {place}>{title}</line>{text}'
 
 
 def _written(text: str, x: float, y: float, side: str) -> str:
@@ -247,7 +247,7 @@ def _written(text: str, x: float, y: float, side: str) -> str:
 
 
 def _hovers(chart: Chart, across: Scale) -> Iterator[str]:
-    """Clear columns that tell every series' value under the pointer."""
+    """Transparent columns with the value of every series as a tooltip."""
     lines = [series for series in chart.series if series.shape in (SeriesShape.LINE, SeriesShape.AREA)]
     xs = sorted({x for series in lines for x, _ in series.points})
     if chart.axis is not Axis.TIME or not xs:
@@ -256,6 +256,6 @@ def _hovers(chart: Chart, across: Scale) -> Iterator[str]:
     step = -(-len(xs) // _HOVERS)
     width = (across.end - across.begin) / max(len(xs[::step]), 1)
     for x in xs[::step]:
-        told = "\n".join(f"{each.name}: {words.number(v.get(x))}" for each, v in zip(lines, values, strict=True))
+        values_text = "\n".join(f"{each.name}: {words.number(v.get(x))}" for each, v in zip(lines, values, strict=True))
         place = f'x="{across.at(x) - width / 2:.1f}" y="{_TOP}" width="{width:.1f}" height="{HEIGHT - _BOTTOM - _TOP}"'
-        yield f'<rect class="hover" {place}><title>{_clock(x)}\n{markup(told)}</title></rect>'
+        yield f'<rect class="hover" {place}><title>{_clock(x)}\n{markup(values_text)}</title></rect>'

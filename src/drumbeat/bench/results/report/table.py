@@ -1,4 +1,4 @@
-"""A table of words, to be written in any format."""
+"""A table of text for any report format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from drumbeat.bench.results.report.escape import markdown, markup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
-    """Rows under a head. The first ``texts`` columns and those in ``prose`` are text, the rest figures."""
+    """Rows under a header. The first ``texts`` columns and those named in ``prose`` are text, the others numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]

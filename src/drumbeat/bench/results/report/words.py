@@ -1,4 +1,4 @@
-"""Figures in words: short, with their units, the same in every format."""
+"""Formats figures as short texts with units, the same in every report format."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ def signed(share: float | None) -> str:
 
 
 def points(value: float | None) -> str:
-    """A change that is in percent already."""
+    """A change that is given in percent."""
     return NOTHING if value is None else f"{value:+.1f} %"
 
 
@@ -39,7 +39,7 @@ def lasting(length: timedelta | None) -> str:
 
 
 def at(offset: float) -> str:
-    """Since the run's start: +1:05."""
+    """Time since the start of the run: +1:05."""
     seconds = round(abs(offset))
     return f"{'-' if offset < -0.5 else '+'}{seconds // 60}:{seconds % 60:02d}"
 

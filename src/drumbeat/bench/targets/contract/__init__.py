@@ -1,7 +1,7 @@
-"""What every target and its engine must do, as tests. A target's test file is a subclass and a fixture or two.
+"""Contract tests for every target and its engine. A target's test file is a subclass with a fixture or two.
 
-``target``: an open target, on a database that has no table of the names used here.
-``slow_sql``: a class attribute, a query without values that runs for a minute unless it is stopped.
+``target``: an open target, on a database without tables of the names used here.
+``slow_sql``: a class attribute, a query without values that runs for a minute unless it is cancelled.
 """
 
 from drumbeat.bench.targets.contract.database import DatabaseContract
@@ -12,4 +12,4 @@ __all__ = ["LOOKUPS", "Running", "TargetContract", "draw", "load", "operation", 
 
 
 class TargetContract(DatabaseContract, EngineContract):
-    """Every sentence of ``Target`` and ``Engine``."""
+    """Tests of ``Target`` and ``Engine``."""

@@ -1,4 +1,4 @@
-"""What every target must do: describe, check, load, fetch, and say how its server is."""
+"""Contract tests of ``Target``: describe, check, load rows, fetch, and server statistics."""
 
 import asyncio
 import subprocess
@@ -47,7 +47,7 @@ asyncio.run(main())
 
 
 class DatabaseContract(GivenTarget):
-    """Every sentence of ``Target``."""
+    """Tests of ``Target``."""
 
     @pytest.mark.parametrize("name", ["contract_absent", "nowhere.contract_absent", "no.where.", "#\x01."])
     async def test_a_table_that_is_not_there_is_said_to_be_missing(self, target: Target, name: str) -> None:
@@ -164,10 +164,10 @@ class DatabaseContract(GivenTarget):
         async with self.running(target, LOOKUPS) as running:
             await running.recorded(20)
             command = [sys.executable, "-c", _COUNT_ROWS, target.location]
-            said = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
-        assert (said.returncode == 0) is target.traits.processes, said.stderr
-        assert said.stdout.strip() == (str(ROWS) if target.traits.processes else "")
+        assert (done.returncode == 0) is target.traits.processes, done.stderr
+        assert done.stdout.strip() == (str(ROWS) if target.traits.processes else "")
 
     async def test_signals_are_there_where_they_are_declared(self, target: Target, table: str) -> None:
         before = await target.counters()

@@ -1,4 +1,4 @@
-"""What every target's engine must do: hold connections, keep a mix and a rate, record everything once, drain."""
+"""Contract tests of ``Engine``: hold connections, keep the mix and the rate, record every operation once, drain."""
 
 from datetime import timedelta
 
@@ -35,7 +35,7 @@ from drumbeat.bench.values.draw import Draw
 
 
 class EngineContract(GivenTarget):
-    """Every sentence of ``Engine``."""
+    """Tests of ``Engine``."""
 
     async def test_every_operation_is_recorded_once_and_inserts_never_collide(self, target: Target, table: str) -> None:
         async with self.running(target, MIXED) as running:

@@ -1,4 +1,4 @@
-"""What the contracts of targets begin with: a table with rows, statements on it, and an engine at work."""
+"""Fixtures for the contract tests: a table with rows, statements on it, and a running engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -27,7 +27,7 @@ from drumbeat.bench.values.draw import Draw
 
 TABLE = "contract_items"
 ROWS = 500
-NEW = 1_000_000  #: where new keys begin
+NEW = 1_000_000  #: the first new key
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 DDL = (
     "DROP TABLE IF EXISTS contract_items",
@@ -79,7 +79,7 @@ def draw() -> Draw:
 
 @dataclass(slots=True)
 class Running:
-    """An engine at work, and what it has recorded."""
+    """A running engine and its records."""
 
     engine: Engine
     patience: timedelta
@@ -91,7 +91,7 @@ class Running:
         return np.concatenate(self.taken)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for something to be so."""
+        """Wait until a condition holds."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while not holds():
                 assert self.engine.failure is None, self.engine.failure
@@ -107,7 +107,7 @@ class Running:
 
 
 class GivenTarget:
-    """The fixtures that no target need know of."""
+    """Fixtures shared by the contract tests."""
 
     slow_sql: ClassVar[str]
     patience = timedelta(seconds=30)  #: how long anything may take
@@ -135,7 +135,7 @@ class GivenTarget:
             await engine.close()
 
     async def signals_when(self, target: Target, holds: Callable[[ServerSignals], bool]) -> ServerSignals:
-        """What the server says of its sessions, once that is so."""
+        """The server's signals, once the condition holds."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while True:
                 signals = await target.signals()

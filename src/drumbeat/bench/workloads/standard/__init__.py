@@ -1,9 +1,9 @@
-"""Workloads everybody knows, ready to be prepared and run at any scale."""
+"""Standard workloads (pgbench, YCSB, TPC-C, presets) at any scale."""
 
 from collections.abc import Mapping
 
 from drumbeat.bench.workloads.standard.consistency import Violation, check_consistency
-from drumbeat.bench.workloads.standard.presets import SEEDS_PRESETS
+from drumbeat.bench.workloads.standard.presets import PRESET_WORKLOADS
 from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
 from drumbeat.bench.workloads.standard.table import StandardTable
 from drumbeat.bench.workloads.standard.tpcb import TPCB
@@ -13,11 +13,11 @@ from drumbeat.core.errors import InvalidInput
 
 __all__ = ["STANDARD", "Condition", "Scaled", "Standard", "StandardTable", "Violation", "check_consistency", "standard"]
 
-STANDARD: Mapping[str, Standard] = {each.name: each for each in (*TPCB, *YCSB, *SEEDS_PRESETS, TPCC)}
+STANDARD: Mapping[str, Standard] = {each.name: each for each in (*TPCB, *YCSB, *PRESET_WORKLOADS, TPCC)}
 
 
 def standard(name: str, scale: float = 1) -> Scaled:
-    """A standard workload at a scale. Raises InvalidInput for a name there is none of."""
+    """A standard workload at a scale. Raises InvalidInput for an unknown name."""
     if name not in STANDARD:
-        raise InvalidInput(f"expected a standard workload, got {name!r}; there are {', '.join(STANDARD)}")
+        raise InvalidInput(f"expected a standard workload, got {name!r}; choose one of {', '.join(STANDARD)}")
     return STANDARD[name].at(scale)

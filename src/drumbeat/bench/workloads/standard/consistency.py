@@ -1,4 +1,4 @@
-"""Whether a standard workload's conditions hold."""
+"""Checks the consistency conditions of a standard workload."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ class Violation:
 
     condition: str
     count: int
-    examples: tuple[tuple[object, ...], ...]  #: the first rows that break it
+    examples: tuple[tuple[object, ...], ...]  #: the first rows that violate it
 
 
 async def check_consistency(target: Target, standard: Scaled) -> tuple[Violation, ...]:
-    """Ask for all conditions; the answer is empty when all is well."""
+    """Check all conditions; returns the violations."""
     found = [(condition, await target.fetch(condition.sql)) for condition in standard.conditions]
     return tuple(
         Violation(condition=condition.name, count=len(rows), examples=tuple(tuple(row) for row in rows[:_SHOWN]))

@@ -1,4 +1,4 @@
-"""The seeds' presets on one table of our own: the four canonical statements in five mixes."""
+"""Preset workloads on a table of their own: the four standard statements in five mixes."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,7 +23,7 @@ from drumbeat.bench.workloads.standard.table import StandardTable, table
 
 ROWS = 100_000  #: at scale 1
 _NAME = "bench_items"
-_PLAIN = Words(quote="")  #: its names need no quotes, which not all databases write alike
+_PLAIN = Words(quote="")  #: names without quotes, because databases quote differently
 _COLUMNS = {
     "item_id": ("BIGINT NOT NULL", ValueType.BIGINT),
     "created_at": ("TIMESTAMP", ValueType.TIMESTAMP),
@@ -64,4 +64,4 @@ def _preset(name: str, weights: Mapping[Kind, int]) -> Standard:
     return Standard(name=name, summary=f"{mix}; scale 1 is 100,000 rows", at=at)
 
 
-SEEDS_PRESETS = tuple(_preset(name, weights) for name, weights in PRESETS.items())
+PRESET_WORKLOADS = tuple(_preset(name, weights) for name, weights in PRESETS.items())

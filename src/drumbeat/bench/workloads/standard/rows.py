@@ -1,4 +1,4 @@
-"""Rows made up from their numbers: the same row whenever and with whichever others it is asked for."""
+"""Generates rows from row numbers: a row number always gives the same row."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,16 +13,16 @@ from drumbeat.bench.values.draw import letters
 from drumbeat.bench.workloads.standard.table import Rows
 from drumbeat.core.errors import InvalidInput
 
-Numbers = NDArray[np.int64]  #: of rows, from 0
+Numbers = NDArray[np.int64]  #: row numbers, from 0
 Chance = np.random.Generator
-Made = Sequence[Sequence[Any]]  #: columns, each with a value per row
+Made = Sequence[Sequence[Any]]  #: columns, each with one value per row
 
-BLOCK = 1_000  #: rows drawn together, always whole, so that it does not matter where a chunk begins
+BLOCK = 1_000  #: rows drawn together; always a complete block, so that rows do not depend on chunk boundaries
 LOADED_AT = datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
 def made_up(table: str, make: Callable[[Chance, Numbers], Made]) -> Rows:
-    """Rows by a function from chance and row numbers to columns."""
+    """Rows from a function that makes columns from a random generator and row numbers."""
 
     def rows(begin: int, end: int) -> Iterator[Sequence[Any]]:
         for first in range(begin // BLOCK * BLOCK, end, BLOCK):
@@ -40,7 +40,7 @@ def same(value: object) -> list[Any]:
 
 
 def texts(chance: Chance, low: int, high: int) -> list[str]:
-    """A column of letters and digits, between two lengths."""
+    """A column of random letters and digits, between two lengths."""
     full = [each.decode() for each in letters(chance, high, BLOCK)]
     if low == high:
         return full
@@ -53,12 +53,12 @@ def numbers(chance: Chance, low: int, high: int) -> list[int]:
 
 
 def hundredths(chance: Chance, low: int, high: int) -> list[float]:
-    """A column of amounts with two digits after the point; the bounds are in hundredths."""
+    """A column of amounts with two decimal places; the bounds are in hundredths."""
     return [float(each) for each in chance.integers(low, high + 1, BLOCK) / 100]
 
 
 def scaled_count(name: str, scale: float, each: int) -> int:
-    """How many rows a scale makes, at least one."""
+    """How many rows there are at a scale; at least one."""
     if not 0 < scale < inf:
         raise InvalidInput(f"expected a scale above 0 for {name}, got {scale}")
     return max(1, round(each * scale))

@@ -1,4 +1,4 @@
-"""A standard workload: its tables, its load and what must hold of it, all functions of one scale factor."""
+"""A standard workload: its tables, load and consistency conditions for a scale factor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from drumbeat.bench.workloads.standard.table import StandardTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """Something that holds before, during and after the load, as a query for what breaks it."""
+    """A consistency condition that holds at any time, as a query for violations."""
 
     name: str
-    sql: str  #: its rows are the violations; none, when all is well
+    sql: str  #: returns the violations; no rows if the condition holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """A standard workload at one scale: ready to be prepared and run."""
+    """A standard workload at one scale."""
 
     name: str
     scale: float
-    tables: tuple[StandardTable, ...]  #: in the order they are filled; the last one is never changed in its number of rows
+    tables: tuple[StandardTable, ...]  #: in fill order; the load never adds rows to or deletes rows from the last
     load: Load
     conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standard:
-    """A workload everybody knows."""
+    """A standard workload for any scale."""
 
     name: str
-    summary: str  #: one line, with what a scale of 1 means
+    summary: str  #: one line; says what scale 1 means
     at: Callable[[float], Scaled]

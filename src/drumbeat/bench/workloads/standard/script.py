@@ -1,4 +1,4 @@
-"""Operations written as people write them: values by name, drawn once, used in as many statements as say them."""
+"""Operations with named values: ``:name`` in several statements is one value, drawn once."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from drumbeat.bench.model import Operation, SameAs, Statement, Value
 from drumbeat.core.errors import InvalidInput
 
-Places = Mapping[str, int]  #: where in the operation a name's value was drawn
-Named = Mapping[str, Value | Callable[[Places], Value]]  #: a function, for a value made of another one
+Places = Mapping[str, int]  #: the index of each name's value in the operation
+Named = Mapping[str, Value | Callable[[Places], Value]]  #: a function for a value that depends on another one
 
 _NAME = re.compile(r":([a-z]\w*)")
 
 
 def operation(kind: str, weight: int, values: Named, *sql: str, reads: bool = False) -> Operation:
-    """An operation of statements with ``:name`` where a value shall be. A name means the same value in all of them."""
+    """An operation of statements with ``:name`` placeholders. A name is the same value in all statements."""
     places: dict[str, int] = {}
     count = 0
     statements = []
@@ -35,7 +35,7 @@ def transaction(kind: str, weight: int, values: Named, *sql: str, reads: bool = 
 
 def _value(kind: str, name: str, values: Named, places: Places) -> Value:
     if name not in values:
-        raise InvalidInput(f"{kind}: :{name} has no value; there are {', '.join(values)}")
+        raise InvalidInput(f"{kind}: :{name} has no value; expected one of {', '.join(values)}")
     given = values[name]
     value = given(places) if callable(given) else given
     return SameAs(index=places[name], type=value.type) if name in places else value

@@ -1,4 +1,4 @@
-"""A table of a standard workload: how it is defined, and every row of it as a function of the row's number."""
+"""A table of a standard workload: its DDL, and its rows as a function of the row number."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ Rows = Callable[[int, int], Iterable[Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardTable:
-    """What ``bench prepare`` creates and fills.
+    """A table that ``bench prepare`` creates and fills.
 
     Portable types: the DDL uses BIGINT, INTEGER, DOUBLE PRECISION, TEXT, VARCHAR(n), CHAR(n), TIMESTAMP and NUMERIC(p,s),
-    CREATE TABLE, CREATE INDEX and PRIMARY KEY, and nothing else; a target puts them into its own words. Rows hold int, float,
-    str, naive datetime (which means UTC) and None.
+    CREATE TABLE, CREATE INDEX and PRIMARY KEY, and nothing else; a target translates them to its own types. Rows contain int,
+    float, str, naive datetime (in UTC) and None.
     """
 
     name: str
     ddl: tuple[str, ...]
     columns: tuple[str, ...]
-    key: tuple[str, ...]  #: whole numbers that tell rows apart, and in whose order the rows come
-    rows: Rows  #: those from the first number up to, but without, the second; the same each time they are asked for
+    key: tuple[str, ...]  #: whole numbers that identify rows; rows come in key order
+    rows: Rows  #: rows from the first number up to, but without, the second; always the same
     count: int
-    changes: bool = False  #: whether the load adds rows among these, or takes some away
+    changes: bool = False  #: whether the load adds or deletes rows
 
     @property
     def key_places(self) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ def table(
     indexes: tuple[tuple[str, ...], ...] = (),
     changes: bool = False,
 ) -> StandardTable:
-    """A table from its columns' types; its key is the primary key unless rows may share it."""
+    """A table from its columns' types; its key is the primary key if it is unique."""
     primary = [f"PRIMARY KEY ({', '.join(key)})"] if unique else []
     body = ", ".join([*(f"{column} {kind}" for column, kind in columns.items()), *primary])
     ddl = [f"CREATE TABLE {name} ({body})", *(_index(name, index) for index in indexes)]

@@ -1,4 +1,4 @@
-"""pgbench's workloads, on tables of the same names and columns, so that those of ``pgbench -i`` serve as well."""
+"""pgbench's workloads, with its table names and columns, so that tables made by ``pgbench -i`` work as well."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
 from drumbeat.bench.workloads.standard.script import Named, operation, transaction
 from drumbeat.bench.workloads.standard.table import Rows, StandardTable, table
 
-ACCOUNTS, TELLERS = 100_000, 10  #: for each branch
+ACCOUNTS, TELLERS = 100_000, 10  #: per branch
 
 _UPDATE_ACCOUNT = "UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid"
 _SELECT_ACCOUNT = "SELECT abalance FROM pgbench_accounts WHERE aid = :aid"
@@ -34,7 +34,7 @@ _HISTORY = {
 
 
 def tables(scale: float) -> tuple[StandardTable, ...]:
-    """Branches, tellers, an empty history, and 100,000 accounts for each branch."""
+    """Branches, tellers, an empty history, and 100,000 accounts per branch."""
     accounts = scaled_count("tpcb", scale, ACCOUNTS)
     branches = branches_for(accounts)
     branch, teller = _rows(lambda row: (row + 1, 0, None)), _rows(lambda row: (row + 1, row // TELLERS + 1, 0, None))
@@ -102,12 +102,12 @@ def _scaled(name: str, scale: float, transaction: Operation, *conditions: Condit
 TPCB = (
     Standard(
         name="tpcb",
-        summary="pgbench's own: three updates, a select and an insert in a transaction; scale 1 is 100,000 accounts",
+        summary="pgbench default: three updates, a select and an insert in a transaction; scale 1 is 100,000 accounts",
         at=lambda scale: _scaled("tpcb", scale, tpcb_like(scale), _ACCOUNTS_ADD_UP, _BRANCHES_ADD_UP),
     ),
     Standard(
         name="simple-update",
-        summary="pgbench -N: as tpcb, without the tellers and branches everybody waits for; scale 1 is 100,000 accounts",
+        summary="pgbench -N: like tpcb, without the contended tellers and branches; scale 1 is 100,000 accounts",
         at=lambda scale: _scaled("simple-update", scale, simple_update(scale), _ACCOUNTS_ADD_UP),
     ),
     Standard(

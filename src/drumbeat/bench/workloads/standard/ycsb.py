@@ -1,6 +1,6 @@
 """YCSB's six core workloads.
 
-As YCSB has them, but for three things: keys are numbers, an update writes the first field and not any of ten, and a
+They differ from YCSB in three ways: keys are numbers, an update always writes the first of the ten fields, and a
 read-modify-write is one transaction.
 """
 
@@ -59,7 +59,7 @@ def _kinds(scale: float, distribution: Distribution) -> dict[str, Operation]:
     }
 
 
-def _workload(letter: str, says: str, distribution: Distribution, weights: dict[str, int]) -> Standard:
+def _workload(letter: str, summary: str, distribution: Distribution, weights: dict[str, int]) -> Standard:
     name = f"ycsb-{letter}"
 
     def at(scale: float) -> Scaled:
@@ -67,7 +67,7 @@ def _workload(letter: str, says: str, distribution: Distribution, weights: dict[
         load = Load(name=name, operations=tuple(replace(kinds[kind], weight=weight) for kind, weight in weights.items()))
         return Scaled(name=name, scale=scale, tables=(usertable(scale),), load=load)
 
-    return Standard(name=name, summary=f"{says}; scale 1 is 100,000 records of 1,000 bytes", at=at)
+    return Standard(name=name, summary=f"{summary}; scale 1 is 100,000 records of 1,000 bytes", at=at)
 
 
 _ZIPFIAN, _LATEST = Distribution.ZIPFIAN, Distribution.LATEST

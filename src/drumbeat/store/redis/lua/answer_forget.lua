@@ -1,2 +1,2 @@
--- Harmless when it is gone.
+-- Delete a stored answer, if there is one.
 call('DEL', key(ARGV[1], 'answer'))

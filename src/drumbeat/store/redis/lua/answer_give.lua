@@ -1,4 +1,4 @@
--- Only under a key that is still held.
+-- Store the answer only if the key is still held.
 local name, status, body, location, kept_for = unpack(ARGV)
 local row = key(name, 'answer')
 if call('EXISTS', row) == 0 then return end

@@ -1,4 +1,4 @@
--- One script looks and takes, so of many that ask with one key, one gets it. Redis drops what has expired by itself.
+-- Check and take in one script, so of several requests with the same key only one gets it. Redis drops expired keys itself.
 local name, fingerprint, within = unpack(ARGV)
 local row, at = key(name, 'answer'), now()
 local kept = call('HMGET', row, 'fingerprint', 'expires_at', 'status', 'body', 'location')

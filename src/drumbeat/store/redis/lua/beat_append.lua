@@ -1,5 +1,5 @@
 -- needs: fence
--- Number and entry are one write; of a pool only the newest beats stay.
+-- Number and store a beat in one script, and drop the pool's oldest beats.
 local name, epoch, pool, body, most = unpack(ARGV)
 admit(name, epoch)
 expect_pool(pool)

@@ -1,5 +1,5 @@
 -- needs: beats
--- The newest beat, or the newest not later than a time; where it is asked for, the newest of them that holds what it saw.
+-- The newest beat, or the newest at or before a time; on request only beats with a view count.
 local pool, before, seen = unpack(ARGV)
 local beats = key(pool, 'beats')
 local entry

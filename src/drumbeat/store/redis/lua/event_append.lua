@@ -1,5 +1,5 @@
 -- needs: fence, tell
--- Events written together stay together: nothing runs between the lines of a script.
+-- Events of one call get consecutive numbers, since a script runs without interruption.
 local name, epoch, pool = unpack(ARGV, 1, 3)
 admit(name, epoch)
 expect_pool(pool)

@@ -1,5 +1,5 @@
 -- needs: jobs, lanes
--- How many ready jobs would be claimed before this one: in each lane the place at which it would stand, found by halves.
+-- How many ready jobs would be claimed before this one: the sum of its positions in every lane, found by binary search.
 local pool, priority, most, at = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), now()
 local number, ahead = number_of(ARGV[3]), 0
 promote(pool, at)

@@ -1,5 +1,5 @@
 -- needs: jobs
--- The attempts that were closed, and the job, whose open or successful last attempt is told by its own row.
+-- The job and its closed attempts. An open or successful last attempt is in the job's row.
 local number = number_of(ARGV[1])
 local row = load(number)
 if not row then return false end

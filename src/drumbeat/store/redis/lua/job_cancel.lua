@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, verdicts
--- A pending job ends at once; a claimed one is marked, and its worker hears of it when it renews.
+-- A pending job ends at once; a claimed job is marked, and its worker learns of it at the next lease renewal.
 local at, changed = now(), {}
 for _, id in ipairs(ARGV) do
   local number = number_of(id)

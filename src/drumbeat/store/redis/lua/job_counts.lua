@@ -1,5 +1,5 @@
 -- needs: jobs, lanes
--- How a queue stands, from the sizes of its sets; what ended is counted exactly.
+-- Counts of a pool's jobs by state, from the sizes of its sets: ended jobs exactly, the others up to a limit.
 local pool, at = ARGV[1], now()
 promote(pool, at)
 local ready, delayed, most = key(pool, 'ready'), key(pool, 'delayed'), tonumber(ARGV[2])

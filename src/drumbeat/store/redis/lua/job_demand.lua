@@ -1,6 +1,6 @@
 -- needs: jobs, lanes, claim
--- Ready jobs by the capability they need; a lane's jobs need the same one. Of a group, whichever lanes its jobs lie in, no more
--- than there is room for.
+-- Count ready jobs by the capability they need, which is the same for all jobs of a lane. Of a group, over all its lanes, only
+-- as many jobs count as its limits allow.
 local pool, most, at, demand, counted, answer = ARGV[1], tonumber(ARGV[2]), now(), {}, {}, {}
 local types = {unpack(ARGV, 3)}
 promote(pool, at)

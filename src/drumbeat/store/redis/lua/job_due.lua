@@ -1,6 +1,5 @@
 -- needs: jobs, lanes, claim
--- Whether a pending job is due that this worker could have, and how long until the next comes due. Delayed jobs lie in the
--- order in which they come due.
+-- Whether a pending job that this worker can run is due, and how long until the next is. Delayed jobs are sorted by due time.
 local pool, at = ARGV[1], now()
 local claiming = {capabilities = cmsgpack.unpack(ARGV[5]), types = cmsgpack.unpack(ARGV[6])}
 local ready = 0

@@ -1,6 +1,6 @@
 -- needs: jobs, lanes, claim
--- How long until the first claim that has run out can be taken back, of jobs this worker could have. Claims lie in the order
--- in which they run out, so the first that was not renewed tells.
+-- How long until the first claim that was not renewed can be taken back, among the jobs that this worker can run. Claims are
+-- sorted by the time they expire.
 local pool, at = ARGV[1], now()
 local claiming = {capabilities = cmsgpack.unpack(ARGV[5]), types = cmsgpack.unpack(ARGV[6])}
 local claims = call('ZRANGE', key(pool, 'leases'), 0, -1, 'WITHSCORES')

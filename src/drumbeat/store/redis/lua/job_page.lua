@@ -1,5 +1,5 @@
 -- needs: jobs
--- One page of a pool's jobs in the order of their pushing: what fits, and the number to go on from. Pages keep the server free.
+-- One page of a pool's jobs in push order: the jobs that match, and the number to continue after. Pages keep scripts short.
 local pool, after, page, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local statuses, kind, group = ',' .. ARGV[5] .. ',', given(ARGV[6]), given(ARGV[7])
 local worker, holder = given(ARGV[8]), given(ARGV[9])
@@ -16,7 +16,7 @@ local function fits(row)
   return (not kind or needs[2] == kind) and (not group or needs[3] == group)
 end
 
--- Where each status is found; few jobs are sorted by their numbers, many are read from a set that lies by number.
+-- The sets of each status. Few jobs are sorted by number here; many are read from a set that is sorted by number already.
 local PLACES = {pending = {'ready', 'delayed'}, claimed = {'leases'}, done = {'done'}, poisoned = {'poisoned'}, cancelled = {'cancelled'}}
 local FEW = 10000
 

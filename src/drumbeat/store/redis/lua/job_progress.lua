@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, verdicts
--- Only the present claim may note how far it is.
+-- Only the current claim may write the job's progress.
 local holder, id, epoch, share, note = unpack(ARGV)
 local number = number_of(id)
 local row = peek(number)

@@ -1,5 +1,5 @@
 -- needs: jobs
--- Some of a pool's jobs that ended in a state long enough ago, with their attempts; the caller comes back until there are none.
+-- Delete one page of a pool's old jobs of one status, with their attempts. The caller repeats this until none is left.
 local pool, ended, page = ARGV[1], key(ARGV[1], ARGV[2]), ARGV[4]
 local numbers = call('ZRANGEBYSCORE', ended, '-inf', '(' .. int(now() - ARGV[3]), 'LIMIT', 0, page)
 for _, number in ipairs(numbers) do

@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, verdicts
--- Poisoned and cancelled jobs begin anew, unless another unfinished job has their key by now. No ids: every poisoned one.
+-- Requeue poisoned and cancelled jobs, unless another unfinished job has their unique key. Without ids: every poisoned job.
 local pool, at, wanted, requeued = ARGV[1], now(), {}, {}
 if ARGV[2] == 'every' then
   wanted = call('ZRANGE', key(pool, 'poisoned'), 0, -1)

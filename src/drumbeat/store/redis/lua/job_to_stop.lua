@@ -1,5 +1,5 @@
 -- needs: jobs
--- What a worker holds that somebody has asked to be stopped; each as its number, its own id and its epoch. A look, no more.
+-- The jobs of a worker that are to be cancelled, each as number, id or nil, and epoch. Writes nothing.
 local found = {}
 for _, number in ipairs(call('SMEMBERS', held_key(ARGV[1]))) do
   local row = call('HMGET', job_key(number), 'cancel', 'id', 'epoch')

@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, claim
--- Ready jobs by type: a lane's jobs are of one.
+-- Count ready jobs by type, which is the same for all jobs of a lane.
 local pool, most, counted, answer = ARGV[1], tonumber(ARGV[2]), {}, {}
 promote(pool, now())
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do

@@ -1,4 +1,4 @@
--- Expiry is judged by this server's clock in the script that takes the lease; the epoch only rises.
+-- The script that takes the lease also checks its expiry, by this server's clock. The epoch only rises.
 local name, owner, ttl = unpack(ARGV)
 local row, at = key(name, 'lease'), now()
 local kept = call('HMGET', row, 'expires_at', 'released')

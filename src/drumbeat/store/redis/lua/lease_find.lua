@@ -1,2 +1,2 @@
--- The last known holder.
+-- A lease's last holder.
 return call('HMGET', key(ARGV[1], 'lease'), 'owner', 'epoch', 'expires_at')

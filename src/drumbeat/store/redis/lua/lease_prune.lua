@@ -1,5 +1,5 @@
--- Leases of an occasion (a name with a slash, and no pool's) that ran out longer ago. A pool's stays: its epochs must never be
--- used twice. One script, so none is taken between the look and the end.
+-- Delete old one-time leases: their name has a slash and is not a pool's. A pool's lease stays, since an epoch must never be
+-- used twice. In one script, so no lease is acquired between the check and the deletion.
 local before, gone = now() - ARGV[1], 0
 for _, name in ipairs(call('SMEMBERS', prefix .. 'leases')) do
   local row = key(name, 'lease')

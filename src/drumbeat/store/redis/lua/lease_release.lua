@@ -1,4 +1,4 @@
--- Whoever no longer holds it changes nothing.
+-- Does nothing if the caller no longer holds the lease.
 local name, owner, epoch = unpack(ARGV)
 local row = key(name, 'lease')
 local kept = call('HMGET', row, 'owner', 'epoch', 'released')

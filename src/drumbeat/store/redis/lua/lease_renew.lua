@@ -1,4 +1,4 @@
--- One that ran out is renewed if nobody took it: the epoch tells.
+-- An expired lease can still be renewed if no other owner took it, which the epoch shows.
 local name, owner, epoch, ttl = unpack(ARGV)
 local row = key(name, 'lease')
 local kept = call('HMGET', row, 'owner', 'epoch', 'released')

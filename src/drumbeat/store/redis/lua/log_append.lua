@@ -1,4 +1,4 @@
--- Lines are numbered in their order; of a pool only the newest stay.
+-- Number and store log lines in order, and drop the pool's oldest lines.
 local pool, most = ARGV[1], ARGV[2]
 expect_pool(pool)
 local at = now()

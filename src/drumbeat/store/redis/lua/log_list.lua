@@ -1,4 +1,4 @@
--- Lines above a number, of a worker if one is named, of a rank or graver.
+-- Log lines above a number, of a worker if one is named, at or above a level.
 local pool, after, worker, least, limit = unpack(ARGV)
 local rows, last = {}, '(' .. after .. '-0'
 worker, least, limit = given(worker), tonumber(least), tonumber(limit)

@@ -1,5 +1,5 @@
 -- needs: tell, moves, own, sample
--- Heartbeat, sample and news in one round trip; a worker whose row is closed writes none of them.
+-- Write a worker's heartbeat and sample and read its events in one round trip. Refused if the worker has ended.
 local pool, worker, instance, read_to, batch, facts, most = unpack(ARGV)
 own(pool, worker, instance)
 local NAMES = {'phase', 'applied_target', 'active', 'operations', 'errors', 'error', 'cpu_percent', 'memory_percent', 'gpu'}

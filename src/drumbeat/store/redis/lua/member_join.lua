@@ -1,5 +1,5 @@
 -- needs: tell, moves, own
--- Of many processes that join under one name, the script of the first has written before the next one's looks.
+-- Check and write in one script, so of several processes that join under one name only the first succeeds.
 local pool, worker, instance, slot, host, pid, provider, reference, capabilities = unpack(ARGV)
 expect_pool(pool)
 local row, at, found = worker_key(pool, worker), int(now()), standing(pool, worker)

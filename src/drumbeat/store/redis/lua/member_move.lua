@@ -1,5 +1,5 @@
 -- needs: tell, moves, own
--- ``allowed`` are the states from which the diagram has an arrow to this one.
+-- ``allowed`` lists the statuses from which a worker may move to this one.
 local pool, worker, instance, to, allowed, reason = unpack(ARGV)
 local found = standing(pool, worker)
 if found[1] == to and found[2] == instance then return call('HGETALL', worker_key(pool, worker)) end

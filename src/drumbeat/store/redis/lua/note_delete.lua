@@ -1,2 +1,2 @@
--- Harmless when it is gone.
+-- Delete a note, if there is one.
 call('HDEL', prefix .. 'notes', ARGV[1])

@@ -1,4 +1,4 @@
--- A note in place of an earlier one of its name, with the time it was written before it.
+-- Store a note, prefixed with the current time; it replaces an earlier note of the same name.
 local name, body = unpack(ARGV)
 local at = int(now())
 call('HSET', prefix .. 'notes', name, at .. ' ' .. body)

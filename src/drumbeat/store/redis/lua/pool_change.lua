@@ -1,6 +1,6 @@
 -- needs: fence
--- Only what is given is written. A policy that is another than the one that was read is left, and all else with it: nothing is
--- answered, and whoever asked reads it again.
+-- Write only the given fields. If the policy has changed since the caller read it, write nothing and return nothing: the caller
+-- reads the pool again.
 local name, epoch, pool, thresholds, resumed, paused, was, policy = unpack(ARGV)
 admit(name, epoch)
 expect_pool(pool)

@@ -1,4 +1,4 @@
--- A pool is made once: looking and making are one script.
+-- Check and create in one script, so a pool is created once.
 local pool, kind, thresholds, policy, paused = unpack(ARGV)
 local row = key(pool, 'pool')
 if call('EXISTS', row) == 1 then

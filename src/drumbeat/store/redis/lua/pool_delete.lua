@@ -1,5 +1,5 @@
 -- needs: tell, moves, jobs, lanes
--- Nobody joins between the look for live workers and the removal. Leases stay: an epoch is never used twice.
+-- In one script, so no worker joins between the check for live workers and the deletion. Leases stay: an epoch is never reused.
 local pool = ARGV[1]
 local live = call('ZRANGE', key(pool, 'live'), 0, 4)
 if #live > 0 then

@@ -1,7 +1,7 @@
 -- needs: tell, moves, beats
--- Some of a pool's samples, log lines, beats or ended workers of an age; the caller comes back until there are none. The last beat
--- stays, and the last that saw something; of a fleet's workers those that may still cost money, and those that count for the
--- running month.
+-- Delete one page of a pool's old samples, log lines, beats or ended workers. The caller repeats this until none is left. The
+-- newest beat and the newest beat with a view stay. Of a fleet, workers that may still cost money or count for the current
+-- month stay.
 local pool, what, before, billed, page = ARGV[1], ARGV[2], now() - ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local prune = {}
 
@@ -31,7 +31,7 @@ function prune.beats()
   return drop_entries(beats, kept)
 end
 
--- Who is known to be gone had ended before that.
+-- A worker is reaped after it has ended, so the reaped set holds only ended workers.
 function prune.workers()
   local kind, policy = unpack(call('HMGET', key(pool, 'pool'), 'kind', 'policy'))
   local is_scaled = kind == 'fleet' or (kind == 'jobs' and cjson.decode(policy).policy ~= nil)

@@ -1,5 +1,5 @@
 -- needs: fence
--- The fence is judged in the script that writes, so nobody takes the lease in between.
+-- The script that writes also checks the fence, so the lease cannot change hands in between.
 local name, epoch, pool, thresholds, policy, paused = unpack(ARGV)
 admit(name, epoch)
 expect_pool(pool)

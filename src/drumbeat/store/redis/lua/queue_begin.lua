@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, verdicts
--- An attempt is counted once, however often it is said to begin. A claim that is no longer this worker's is told.
+-- Count an attempt once, even if ``begin`` is repeated. Returns the claims that this worker no longer holds.
 local holder, tokens, at, stale = ARGV[1], cmsgpack.unpack(ARGV[2]), int(now()), {}
 for n, token in ipairs(tokens) do
   local number = number_of(token[1])

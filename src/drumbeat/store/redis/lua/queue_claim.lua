@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, claim
--- The jobs are off their lanes before the script ends, so no other claim sees them.
+-- The script removes the claimed jobs from their lanes, so no other claim sees them.
 local pool, holder, lease, limit, capabilities, types, ahead, alone = unpack(ARGV)
 expect_pool(pool)
 local claiming = {holder = holder, lease = tonumber(lease), limit = tonumber(limit), ahead = ahead == '1', alone = alone == '1'}

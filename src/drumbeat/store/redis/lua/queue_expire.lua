@@ -1,6 +1,6 @@
 -- needs: jobs, lanes, verdicts
--- Leases that have run out by this server's clock, whoever held them. The first time one is extended by its own length: the
--- store may have been out of reach. One that runs out again is taken back.
+-- Take back the jobs whose leases have expired by this server's clock. A lease that expires for the first time is extended by
+-- its length instead, because the store may have been unreachable.
 local left, at, expired, begun = tonumber(ARGV[1]), now(), {}, {}
 for _, pool in ipairs(call('ZRANGE', prefix .. 'pools', 0, -1)) do
   if left <= 0 then break end

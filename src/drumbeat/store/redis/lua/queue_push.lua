@@ -1,6 +1,6 @@
 -- needs: jobs, lanes
--- All ids are looked at before the first job is kept; ids, keys and queue are written together, so a key is one job's.
--- A row: document, lane, priority, moment or nil, delay, max_attempts, max_crashes, unique key or nil, id or nil.
+-- Check all ids before storing the first job. Ids, unique keys and queue are written in one script, so a key has one job.
+-- A row: document, lane, priority, run_at or nil, delay, max_attempts, max_crashes, unique key or nil, id or nil.
 local pool, rows = ARGV[1], cmsgpack.unpack(ARGV[2])
 expect_pool(pool)
 for _, row in ipairs(rows) do

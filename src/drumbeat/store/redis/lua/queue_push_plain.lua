@@ -1,5 +1,5 @@
--- Jobs of one lane and one priority, with no id, key or delay: kept as queue_push keeps them, in as few commands as there can be.
--- Numbers rise, so of jobs with the same priority the first that was there stays the lane's head.
+-- Push jobs of one lane and one priority, without id, key or delay. Stores the same as queue_push, with fewer commands.
+-- Numbers rise, so a new job never replaces a lane's head of the same priority.
 local pool, lane, priority, home = ARGV[1], ARGV[2], tonumber(ARGV[3]), key(ARGV[1], '')
 local standing = call('HMGET', home .. 'pool', 'kind', 'waiting')
 if not standing[1] then expect_pool(pool) end

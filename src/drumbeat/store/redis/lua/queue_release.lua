@@ -1,5 +1,5 @@
 -- needs: fence, jobs, lanes, verdicts
--- Everything a holder held, in whichever pool's queue; who comes second finds nothing held.
+-- Release every job of a holder, in all pools' queues. A second call finds nothing to release.
 local name, epoch, holder, failure = unpack(ARGV)
 admit(name, epoch)
 local at, released, numbers = now(), {}, call('SMEMBERS', held_key(holder))

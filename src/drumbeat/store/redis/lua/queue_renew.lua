@@ -1,5 +1,5 @@
 -- needs: jobs, lanes, verdicts
--- A claim that is no longer this worker's is told, and left alone.
+-- Renew claims. Claims that this worker no longer holds are returned and not changed.
 local holder, tokens, lease = ARGV[1], cmsgpack.unpack(ARGV[2]), ARGV[3]
 local till, stale, cancelled = int(now() + lease), {}, {}
 for n, token in ipairs(tokens) do

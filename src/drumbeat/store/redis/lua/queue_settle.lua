@@ -1,6 +1,6 @@
 -- needs: jobs, lanes, claim, verdicts
--- Each verdict is compared with the job's present claim in the script that writes it; then more is claimed.
--- A verdict: id, epoch, outcome, result or nil, error or nil, wait, fatal.
+-- Apply each outcome if the job's current claim is still the same, then claim more jobs.
+-- An outcome: job id, epoch, outcome, result or nil, error or nil, retry delay, fatal.
 local holder, verdicts, pool = ARGV[1], cmsgpack.unpack(ARGV[2]), given(ARGV[3])
 if pool then expect_pool(pool) end
 local at, stale = now(), {}

@@ -1,5 +1,5 @@
 -- needs: tell, moves, own, sample
--- One whose number is there already is passed over; a worker whose row is closed keeps none.
+-- Store samples and skip those that are stored already. Refused if the worker has ended.
 local pool, worker, instance, most = unpack(ARGV, 1, 4)
 own(pool, worker, instance)
 local at = now()

@@ -1,5 +1,5 @@
--- Samples of an interval of time, oldest first, of a worker if one is named, or only those that count errors.
--- cmsgpack knows no bytes and cannot read a body; its count of errors stands before all that workers name themselves.
+-- Samples of a time interval, oldest first, of a worker if one is named, on request only samples with errors.
+-- cmsgpack cannot decode a body, which has bytes, so the error count is found by its name; it comes before user-chosen names.
 local function counts_errors(body)
   local _, last = string.find(body, '\166errors', 1, true)
   return last and string.byte(body, last + 1) ~= 0

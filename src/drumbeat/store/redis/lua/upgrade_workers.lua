@@ -1,5 +1,5 @@
 -- needs: tell, moves
--- For a store of before ended workers were found by their end: some of a pool's, from a place on; answers with how many there were.
+-- Migrate from layout 1: index one page of a pool's ended workers by end time. Returns how many workers the page had.
 local pool, first, page = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local workers = call('ZRANGE', key(pool, 'workers'), first, first + page - 1)
 for _, worker in ipairs(workers) do

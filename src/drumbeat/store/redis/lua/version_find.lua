@@ -1,2 +1,2 @@
--- The version of the keys' layout; 0 where there is none of ours.
+-- The version of the key layout; 0 if the store has no keys of Drumbeat.
 return tonumber(call('GET', prefix .. 'version') or '0')

@@ -1,5 +1,5 @@
 -- needs: fence, tell, moves
--- Every row is looked at before the first is made: all, or none.
+-- Check all rows before the first write, so that either all workers are added or none.
 local WIDTH, made, at = 8, {}, now()
 admit(ARGV[1], ARGV[2])
 for i = 3, #ARGV, WIDTH do

@@ -1,5 +1,5 @@
 -- needs: fence, tell, moves
--- Whoever has a deadline already is passed over in the same script, so that asking twice is asking once.
+-- Skip workers that have a drain deadline already, so that repeating the request changes nothing.
 local name, epoch, pool, within, payload = unpack(ARGV, 1, 5)
 local at, asked = now(), {}
 admit(name, epoch)

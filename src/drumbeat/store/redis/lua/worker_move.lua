@@ -1,5 +1,5 @@
 -- needs: fence, tell, moves
--- Compare and set in one script: a worker that has moved or beaten since it was read is left as it is.
+-- Compare and set in one script: a worker that has moved or sent a heartbeat since it was read is not changed.
 local name, epoch, pool, worker, status, beats, to, legal, reason = unpack(ARGV)
 admit(name, epoch)
 local row = call('HMGET', worker_key(pool, worker), 'status', 'heartbeat_count')

@@ -1,5 +1,5 @@
 -- needs: fence, tell, moves
--- Notes are joined within the script, so none is lost.
+-- The new metadata is merged within the script, so no concurrent change is lost.
 local name, epoch, pool, worker, reference, meta = unpack(ARGV)
 admit(name, epoch)
 local row = worker_key(pool, worker)

@@ -1,5 +1,5 @@
 -- needs: fence, tell, moves
--- The first time stays.
+-- Record when a worker was reaped; a second call keeps the first time.
 local name, epoch, pool, worker = unpack(ARGV)
 admit(name, epoch)
 local row = worker_key(pool, worker)

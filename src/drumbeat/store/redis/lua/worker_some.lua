@@ -1,6 +1,6 @@
 -- needs: tell, moves
--- The rows of the live workers, of the ended ones that are not known to be gone (those that ended first), of those known to be
--- gone since a time, and of those that are named; each once, in the order of their making.
+-- The rows of live workers, of unreaped workers (the earliest ended first, up to a limit), of workers reaped since a time, and
+-- of named workers; each once, in the order of their creation.
 local pool, most, since = ARGV[1], tonumber(ARGV[2]), given(ARGV[3])
 local found, names, rows = {}, {}, {}
 local function add(worker)

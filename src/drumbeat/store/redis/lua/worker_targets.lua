@@ -1,5 +1,5 @@
 -- needs: fence, tell, moves
--- Row and event are written together, once every worker was seen to be live.
+-- Check that every worker is live, then write rows and events together.
 local name, epoch, pool = unpack(ARGV, 1, 3)
 local at, told = now(), {}
 admit(name, epoch)

@@ -1,4 +1,4 @@
--- Every table of the one data model. Times are whole microseconds since 1970, UTC, by the database's clock.
+-- The first tables. Times are whole microseconds since 1970, UTC, by the database's clock.
 
 CREATE TABLE drumbeat.pools (
     pool_id      TEXT PRIMARY KEY,

@@ -1,4 +1,4 @@
--- Where each worker left its Parquet files: the executions themselves stay out of the database unless asked for.
+-- The Parquet files that workers wrote. Their executions are in the database only if they were loaded into it.
 
 CREATE TABLE drumbeat.execution_files (
     run_id     TEXT NOT NULL,

@@ -1,3 +1,3 @@
--- No two templates have one name, however many are made at once.
+-- Names of templates are unique, also if several are created at the same time.
 
 CREATE UNIQUE INDEX templates_by_name ON drumbeat.templates (name);

@@ -1,4 +1,4 @@
--- Jobs, for speed: a number for order, an index for each state a job can be in, and nothing that changes with every attempt in any other.
+-- Jobs, built for speed: a number for the order, one index per state of a job, and attempts in their own table.
 
 DROP TABLE drumbeat.job_attempts;
 DROP TABLE drumbeat.jobs;

@@ -1,4 +1,4 @@
--- Connections to databases under test, their secrets sealed; and answers that are given once, by idempotency key.
+-- Connections to databases under test, with encrypted secrets; and answers to requests by idempotency key.
 
 CREATE TABLE drumbeat.connections (
     name        TEXT PRIMARY KEY,

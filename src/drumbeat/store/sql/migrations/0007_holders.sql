@@ -1,4 +1,4 @@
--- A job's holder is a pool, a worker's id and its process: two pools of one store may both have a worker-0.
+-- A job's holder is a pool, a worker id and a process, since two pools of one store may both have a worker-0.
 
 ALTER TABLE drumbeat.jobs ADD COLUMN lease_pool TEXT;
 ALTER TABLE drumbeat.jobs ADD COLUMN lease_instance TEXT;

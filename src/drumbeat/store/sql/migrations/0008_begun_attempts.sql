@@ -1,5 +1,5 @@
--- Only attempts that had begun are charged with the death of their worker, and of several that had begun none is poisoned before
--- it was tried alone. A lease that runs out is extended once: the store may have been away.
+-- When a worker is lost, only jobs that had begun are charged; if several had begun, none is poisoned before it has run alone.
+-- An expired lease is extended once, since the store may have been unavailable.
 
 ALTER TABLE drumbeat.jobs ADD COLUMN begun_at BIGINT;
 ALTER TABLE drumbeat.jobs ADD COLUMN suspicions INTEGER NOT NULL DEFAULT 0;

@@ -1,4 +1,4 @@
--- Costs that do not grow with history: finished jobs are counted as they finish, and workers that ended are found by index.
+-- Costs that do not grow with history: finished jobs are counted when they finish, and ended workers are found by index.
 
 ALTER TABLE drumbeat.pools ADD COLUMN last_worker BIGINT NOT NULL DEFAULT -1;
 UPDATE drumbeat.pools SET last_worker = COALESCE(

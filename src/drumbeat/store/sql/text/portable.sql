@@ -1,4 +1,4 @@
--- Named queries every SQL database understands. ``drumbeat.`` is our schema; ``@`` words are the dialect's own.
+-- Named queries for every SQL database. ``drumbeat.`` is the schema; words with ``@`` come from the dialect.
 
 -- name: now
 SELECT @now AS now;
@@ -13,7 +13,7 @@ SELECT COALESCE(MAX(version), 0) AS version FROM drumbeat.schema_version;
 INSERT INTO drumbeat.schema_version (version, applied_at) VALUES (:version, @now);
 
 -- name: check_fence
--- Held until the end of the transaction, so the lease cannot change hands between this look and the write it guards.
+-- Locks the lease until commit, so that no other controller can take it between this check and the write it guards.
 SELECT epoch FROM drumbeat.leases WHERE name = :name AND epoch = :epoch AND released = 0 @for_share;
 
 -- name: add_pool
@@ -35,7 +35,7 @@ UPDATE drumbeat.pools
 RETURNING *;
 
 -- name: lock_pool
--- Whoever changes the members of a pool holds its row, so that two changes see each other.
+-- A change of a pool's workers locks the pool's row, so that two changes run one after the other.
 SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
 
 -- name: count_live_workers
@@ -63,7 +63,7 @@ SELECT * FROM drumbeat.events
  WHERE pool_id = :pool_id AND sequence_id > CAST(:after AS BIGINT) ORDER BY sequence_id LIMIT CAST(:limit AS INTEGER);
 
 -- name: add_worker
--- A name can be taken once; a second row under it is refused by the primary key.
+-- An id can be used once; the primary key refuses a second row.
 INSERT INTO drumbeat.workers (pool_id, worker_id, slot, status, provider, provider_ref, capabilities, target, meta, created_at)
 VALUES (:pool_id, :worker_id, :slot, 'spawning', :provider, :provider_ref, CAST(:capabilities AS @json), :target,
         CAST(:meta AS @json), @now)
@@ -74,7 +74,7 @@ RETURNING worker_id;
 SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_id;
 
 -- name: lock_worker
--- What is decided on this row holds until commit.
+-- Locks the row until commit, so that a decision based on it stays valid.
 SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_id @for_update;
 
 -- name: list_workers
@@ -84,7 +84,7 @@ SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id ORDER BY slot, created_a
 SELECT * FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL ORDER BY slot, created_at, worker_id;
 
 -- name: list_workers_since
--- Three indexes, one for each part: the live, the ended that are not known to be gone, and those gone since then.
+-- Three parts, each with its own index: live workers, ended but unreaped ones, and those reaped since then.
 SELECT * FROM (
     SELECT * FROM drumbeat.workers w @by(workers_live) WHERE w.pool_id = :pool_id AND w.ended_at IS NULL
     UNION ALL
@@ -99,7 +99,7 @@ SELECT * FROM drumbeat.workers @by(workers_ended) WHERE pool_id = :pool_id AND e
  ORDER BY ended_at DESC LIMIT CAST(:limit AS INTEGER);
 
 -- name: note_worker_number
--- Names are used once, also after the rows of those who had them are pruned.
+-- The highest number in a worker id, so that an id is never used again, even after its worker's row was pruned.
 UPDATE drumbeat.pools SET last_worker = CAST(:number AS BIGINT) WHERE pool_id = :pool_id AND last_worker < CAST(:number AS BIGINT);
 
 -- name: move_worker
@@ -123,7 +123,7 @@ UPDATE drumbeat.workers SET drain_deadline = @now + CAST(:within AS BIGINT)
 RETURNING worker_id;
 
 -- name: note_instance
--- The row was locked when its notes were read, so none is lost.
+-- The row was locked when its meta was read, so no concurrent change is lost.
 UPDATE drumbeat.workers SET provider_ref = :provider_ref, meta = CAST(:meta AS @json)
  WHERE pool_id = :pool_id AND worker_id = :worker_id;
 
@@ -133,7 +133,7 @@ UPDATE drumbeat.workers SET reaped_at = COALESCE(reaped_at, @now)
 RETURNING worker_id;
 
 -- name: join_worker
--- Takes a row that waits for its process, or makes one. A row that another process holds, or that is closed, is left alone.
+-- Takes a row in state spawning, or inserts one. A row of another process or of an ended worker is not changed.
 INSERT INTO drumbeat.workers (pool_id, worker_id, slot, status, instance, host, pid, provider, provider_ref, capabilities, meta,
                               created_at, started_at, heartbeat_at, heartbeat_count)
 SELECT pool_id, :worker_id, CAST(:slot AS INTEGER), 'starting', :instance, :host, CAST(:pid AS BIGINT), :provider, :provider_ref,
@@ -151,7 +151,7 @@ RETURNING *;
 SELECT * FROM drumbeat.leases WHERE name = :name;
 
 -- name: acquire_lease
--- One statement: the conflicting row is locked before its expiry is judged, so one of many askers wins.
+-- One statement: the existing row is locked before its expiry is checked, so exactly one of several callers gets the lease.
 INSERT INTO drumbeat.leases (name, owner, epoch, expires_at) VALUES (:name, :owner, 1, @now + CAST(:ttl AS BIGINT))
 ON CONFLICT (name) DO UPDATE
    SET owner = excluded.owner, epoch = leases.epoch + 1, expires_at = excluded.expires_at, released = 0
@@ -182,7 +182,7 @@ SELECT * FROM drumbeat.beats
  ORDER BY n LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_deeds
--- Without what was seen, which is most of a row and is never read.
+-- Without the view, which is most of a row and is not needed.
 SELECT pool_id, n, owner, epoch, at, NULL AS view, actions, why_not, error, duration_us, summary FROM drumbeat.beats
  WHERE pool_id = :pool_id AND n > CAST(:after AS BIGINT) AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
    AND CAST(actions AS TEXT) <> '[]'
@@ -195,7 +195,7 @@ SELECT * FROM drumbeat.beats
  ORDER BY n DESC LIMIT 1;
 
 -- name: add_sample
--- Only for a live row of this very process; a number that is there already changes nothing.
+-- A sample whose number exists already changes nothing.
 INSERT INTO drumbeat.samples (pool_id, worker_id, n, at, interval_us, phase, operations, reads, writes, errors, latency,
                               p50_ms, p95_ms, p99_ms, avg_ms, min_ms, max_ms, active, target, cpu_percent, memory_percent, gpu, extra)
 VALUES (:pool_id, :worker_id, :n, @now - CAST(:age_us AS BIGINT), :interval_us, :sample_phase, :sample_operations, :reads, :writes,
@@ -226,7 +226,7 @@ SELECT * FROM drumbeat.runs WHERE run_id = :run_id;
 SELECT * FROM drumbeat.runs WHERE run_id = :run_id @for_update;
 
 -- name: keep_run
--- Held until the end of the transaction, so that nothing is added to a run while it is deleted.
+-- Locks the run until commit, so that nothing is added to a run while it is deleted.
 SELECT run_id FROM drumbeat.runs WHERE run_id = :run_id @for_share;
 
 -- name: list_runs
@@ -256,7 +256,7 @@ UPDATE drumbeat.runs
 RETURNING *;
 
 -- name: save_result
--- One row for each run, worker and kind: a later result takes the place of an earlier one.
+-- One row per run, worker and kind: a later result replaces an earlier one.
 INSERT INTO drumbeat.results (run_id, worker_id, kind, status, connections, operations, reads, writes, errors, qps, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms,
                               min_ms, max_ms, latency, find_max_result, failure_reason, enrichment_status, enrichment_error, custom_metrics, started_at, ended_at, created_at)
 SELECT run_id, CAST(:worker_id AS TEXT), CAST(:kind AS TEXT), CAST(:status AS TEXT), CAST(:connections AS INTEGER),
@@ -285,7 +285,7 @@ ON CONFLICT (run_id, worker_id, path) DO NOTHING;
 SELECT * FROM drumbeat.execution_files WHERE run_id = :run_id ORDER BY worker_id, path;
 
 -- name: save_step
--- One row for each run, type and number: a step that is measured further takes the place of what was known of it.
+-- One row per run, type and number: a later measurement of a step replaces an earlier one.
 INSERT INTO drumbeat.steps (run_id, n, type, from_target, to_target, direction, started_at, ended_at, operations, qps, target_qps,
                             p50_ms, p95_ms, p99_ms, errors, error_rate, qps_vs_prior, p95_vs_baseline, queue_detected, outcome, reason,
                             is_probe, created_at)
@@ -326,7 +326,7 @@ SELECT * FROM drumbeat.executions
 SELECT COUNT(*) AS rows FROM drumbeat.executions WHERE run_id = :run_id;
 
 -- name: add_template
--- An id or a name that is taken, even this very moment, changes nothing: both are unique.
+-- If the id or the name exists, also if it is added concurrently, nothing changes: both are unique.
 INSERT INTO drumbeat.templates (template_id, name, description, config, tags, created_at, updated_at)
 VALUES (:template_id, :name, :description, CAST(:config AS @json), CAST(:tags AS @json), @now, @now)
 ON CONFLICT DO NOTHING
@@ -343,7 +343,7 @@ SELECT * FROM drumbeat.templates
  ORDER BY name;
 
 -- name: lock_template
--- Held until commit, so that it is not used between this look and the change.
+-- Locks the template until commit, so that it is not used between this check and the change.
 SELECT * FROM drumbeat.templates WHERE template_id = :template_id @for_update;
 
 -- name: find_other_of_name
@@ -363,7 +363,7 @@ UPDATE drumbeat.templates SET usage_count = usage_count + 1, last_used_at = @now
 RETURNING *;
 
 -- name: add_connection
--- A name that is taken, even this very moment, changes nothing: it is unique.
+-- If the name exists, also if it is added concurrently, nothing changes: it is unique.
 INSERT INTO drumbeat.connections (name, url, description, key_id, secret, created_at, updated_at)
 VALUES (:name, :url, :description, :key_id, :secret, @now, @now)
 ON CONFLICT DO NOTHING
@@ -381,7 +381,7 @@ UPDATE drumbeat.connections SET url = :url, description = :description, key_id =
 RETURNING *;
 
 -- name: lock_connections
--- All of them, in one order, until commit: of two that choose a default at once the later one's stays, alone.
+-- Locks all connections until commit, in one order: of two concurrent calls the later one sets the only default.
 SELECT name FROM drumbeat.connections ORDER BY name @for_update;
 
 -- name: set_default_connection
@@ -394,7 +394,7 @@ DELETE FROM drumbeat.connections WHERE name = :name;
 DELETE FROM drumbeat.answers WHERE expires_at <= @now;
 
 -- name: hold_answer
--- The key is unique: of many that ask with it at once, one gets a row.
+-- The key is unique: of several concurrent requests with it, one gets a row.
 INSERT INTO drumbeat.answers (request_key, fingerprint, expires_at, created_at)
 VALUES (:key, :fingerprint, @now + CAST(:within AS BIGINT), @now)
 ON CONFLICT DO NOTHING
@@ -412,7 +412,7 @@ UPDATE drumbeat.answers SET status = CAST(:status AS INTEGER), body = :body, loc
 DELETE FROM drumbeat.answers WHERE request_key = :key;
 
 -- name: put_note
--- The name is unique: of many that write it at once the last one's stays, whole.
+-- The name is unique: of several concurrent writes the last one stays.
 INSERT INTO drumbeat.notes (name, value, updated_at) VALUES (:name, CAST(:value AS @json), @now)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
 RETURNING *;
@@ -438,21 +438,21 @@ SELECT * FROM drumbeat.logs
  ORDER BY log_id LIMIT CAST(:limit AS INTEGER);
 
 -- name: prune_samples
--- Some of the oldest, by time.
+-- Deletes some of the oldest samples, by time.
 DELETE FROM drumbeat.samples WHERE pool_id = :pool_id AND at <= (
     SELECT MAX(first.at) FROM (SELECT s.at FROM drumbeat.samples s WHERE s.pool_id = :pool_id AND s.at < @now - CAST(:age AS BIGINT)
                                 ORDER BY s.at LIMIT CAST(:limit AS INTEGER)) first)
 RETURNING 1;
 
 -- name: prune_logs
--- Of the first lines those that are old: lines are numbered as they come.
+-- Deletes the old ones among the first lines; lines are numbered in the order they were added.
 DELETE FROM drumbeat.logs WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT) AND log_id <= (
     SELECT MAX(first.log_id) FROM (SELECT l.log_id FROM drumbeat.logs l WHERE l.pool_id = :pool_id
                                     ORDER BY l.log_id LIMIT CAST(:limit AS INTEGER)) first)
 RETURNING 1;
 
 -- name: prune_beats
--- Of the first beats those that are old. The last beat stays, and the last that saw something: it says what its controller knew.
+-- Deletes the old ones among the first beats. The last beat stays, and the last one with a view: it has the controller's state.
 DELETE FROM drumbeat.beats WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT)
    AND n <= (SELECT MAX(first.n) FROM (SELECT b.n FROM drumbeat.beats b WHERE b.pool_id = :pool_id
                                         ORDER BY b.n LIMIT CAST(:limit AS INTEGER)) first)
@@ -462,7 +462,7 @@ DELETE FROM drumbeat.beats WHERE pool_id = :pool_id AND at < @now - CAST(:age AS
 RETURNING 1;
 
 -- name: prune_events
--- Of the first events those that are old, where their run has ended.
+-- Deletes the old ones among the first events, if their run has ended.
 DELETE FROM drumbeat.events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id <= (
     SELECT MAX(first.sequence_id) FROM (SELECT e.sequence_id FROM drumbeat.events e WHERE e.pool_id = :pool_id
                                          ORDER BY e.sequence_id LIMIT CAST(:limit AS INTEGER)) first)
@@ -470,8 +470,8 @@ DELETE FROM drumbeat.events WHERE pool_id = :pool_id AND created_at < @now - CAS
 RETURNING 1;
 
 -- name: prune_leases
--- Those of an occasion: a name with a slash, and no pool's. A pool's lease stays, for its epochs must never be used twice. One
--- that was taken meanwhile is not old any more: the row is locked before it is judged.
+-- Deletes one-time leases: names with a slash that are not a pool's. A pool's lease stays, since its epochs must never be used
+-- twice. A lease that was taken meanwhile stays: the row is locked before its age is checked.
 DELETE FROM drumbeat.leases WHERE expires_at < @now - CAST(:age AS BIGINT) AND name LIKE '%/%'
    AND NOT EXISTS (SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = leases.name) RETURNING 1;
 
@@ -530,7 +530,7 @@ SELECT COUNT(*) AS rows FROM drumbeat.logs;
 SELECT COUNT(*) AS rows FROM drumbeat.execution_files;
 
 -- name: claim_gate
--- What stands between a worker and a pool's jobs, and whether some wait for their time or for their group.
+-- Whether the worker may claim jobs of the pool, and whether the pool has due delayed jobs or limited groups.
 SELECT @now AS now,
        CASE WHEN p.paused_until > @now OR EXISTS (
                 SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -544,7 +544,7 @@ SELECT @now AS now,
   FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
 
 -- name: queue_standing
--- The first word of a wait: whether there is work now, and when the next job comes due.
+-- For waiting: whether there are ready jobs now, and when the next job is due.
 SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 0) AS ready,
        (SELECT MIN(j.not_before) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 1) AS next_due
@@ -554,7 +554,7 @@ SELECT @now AS now,
 SELECT 1 AS expired FROM drumbeat.jobs @by(jobs_claimed) WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
 
 -- name: find_next_due
--- Whether a job is due that a worker with these types and capabilities could claim, and when the next such comes due.
+-- Whether a job that a worker with these types and capabilities could claim is due, and when the next one is.
 SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                   AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
@@ -570,7 +570,7 @@ SELECT @now AS now,
          ORDER BY j.not_before LIMIT 1) AS next_due;
 
 -- name: list_overdue
--- Claims that have run out and were not renewed since: when the first of each kind of job can be taken back.
+-- Claims that expired and were not renewed since: when the first job of each type and capability can be taken back.
 SELECT type, capability, MIN(lease_until) AS lease_until, @now AS now FROM drumbeat.jobs
  WHERE pool_id = :pool_id AND status = 'claimed' AND (lease_until <= @now OR lease_extended = 1)
  GROUP BY type, capability;
@@ -584,7 +584,7 @@ SELECT COUNT(*) AS jobs, COALESCE(MAX(in_company), 0) AS in_company FROM drumbea
    AND begun_at IS NOT NULL;
 
 -- name: note_company
--- What a lost worker's other jobs are charged later must not depend on which lease runs out last.
+-- Stored, so that what each job of a lost worker is charged does not depend on the order in which the leases expire.
 UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
    AND begun_at IS NOT NULL;
@@ -603,14 +603,14 @@ SELECT seq, given_id FROM drumbeat.jobs
 SELECT * FROM drumbeat.job_attempts WHERE seq = CAST(:seq AS BIGINT) ORDER BY n;
 
 -- name: count_ready
--- Those that came due count as ready before anybody has promoted them.
+-- Delayed jobs that are due count as ready.
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                                  LIMIT CAST(:most AS INTEGER)) a)
      + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                                  AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS ready;
 
 -- name: count_ahead
--- Those of a higher priority, those of the same one with a lower number, and such as came due before anybody has promoted them.
+-- Ready jobs of higher priority, those of the same priority with a lower number, and such delayed jobs that are due.
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                                  AND j.priority > CAST(:priority AS INTEGER) LIMIT CAST(:most AS INTEGER)) a)
      + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
@@ -626,8 +626,8 @@ SELECT COUNT(*) AS claims FROM drumbeat.group_claims
  WHERE pool_id = :pool_id AND group_key = :group AND at > @now - CAST(:per AS BIGINT);
 
 -- name: count_queue
--- All in one statement, so that it is one moment. What ended is counted as it ends (see note_ended), so that it is exact and costs
--- nothing that grows; the rest is counted by index, up to so many. Those that came due count as ready before anybody has promoted them.
+-- One statement, so that all counts are of the same moment. Jobs that end are counted when they end (see note_ended), so that
+-- the count is exact and cheap; the others are counted by index, up to a limit. Delayed jobs that are due count as ready.
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                                  LIMIT CAST(:most AS INTEGER)) a) AS ready,
        (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
@@ -647,7 +647,7 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
        (SELECT COUNT(*) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id) AS parts;
 
 -- name: count_demand
--- Of so many ready jobs, and of as many that came due before anybody has promoted them.
+-- Counts up to a limit of ready jobs, and up to the same limit of delayed jobs that are due.
 SELECT capability, limited, due, COUNT(*) AS jobs
   FROM (SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 0 AS due,
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
@@ -663,7 +663,7 @@ SELECT capability, limited, due, COUNT(*) AS jobs
  GROUP BY capability, limited, due;
 
 -- name: count_types
--- Of so many jobs at the head of the queue, and of as many that came due before anybody has promoted them.
+-- Counts up to a limit of the first ready jobs, and up to the same limit of delayed jobs that are due.
 SELECT type, COUNT(*) AS jobs
   FROM (SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                         ORDER BY j.priority DESC, j.seq LIMIT CAST(:most AS INTEGER)) a
@@ -679,7 +679,7 @@ UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note
 RETURNING seq;
 
 -- name: cancel_job
--- A pending job ends; a claimed one is marked for its worker to hear. Anything else stays as it is.
+-- A pending job ends; a claimed job is marked, so that its worker stops it. Others stay as they are.
 UPDATE drumbeat.jobs
    SET cancel_requested = CASE status WHEN 'claimed' THEN 1 ELSE cancel_requested END,
        finished_at = CASE status WHEN 'pending' THEN @now ELSE finished_at END,
@@ -696,9 +696,8 @@ SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
 SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;
 
 -- name: requeue_job
--- One whose key another unfinished job has is left: the index of unfinished keys would refuse it. So is one whose state is no
--- longer as it was read: by that state it is counted. A delay it was pushed with is kept; a wait after a failure is forgotten
--- with the failure.
+-- Skips a job whose unique key another unfinished job has (the unique index would refuse it), and a job whose status has
+-- changed since it was read (the counts depend on it). A delay from the push is kept; a retry delay is dropped.
 UPDATE drumbeat.jobs
    SET status = 'pending', failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL,
        delayed = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN 1 ELSE 0 END,
@@ -716,8 +715,8 @@ SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
  WHERE j.status IN ('done', 'poisoned', 'cancelled') GROUP BY j.pool_id, j.status;
 
 -- name: list_prunable
--- Ended jobs in the order of their pushing: whether each ended long enough ago, and whether it was pushed after that, as were all
--- that follow it.
+-- Ended jobs in the order of pushing: whether each is old enough to prune, and whether it was pushed too recently to be; then
+-- so were all later ones.
 SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
   FROM drumbeat.jobs j @by(jobs_ended)
@@ -726,7 +725,7 @@ SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 
  ORDER BY j.status, j.seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: prune_jobs
--- Each is looked at again: one that was requeued since it was listed stays.
+-- Checks each job again: a job that was requeued since it was listed stays.
 DELETE FROM drumbeat.jobs
  WHERE @listed(seq, :numbers) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
 RETURNING seq;

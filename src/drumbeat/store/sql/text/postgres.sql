@@ -1,7 +1,7 @@
--- What PostgreSQL says in its own way.
+-- Queries that are specific to PostgreSQL.
 
 -- name: lock_migrations
--- Held until commit: whoever comes second finds the work done. The number spells "drumbeat".
+-- Locked until commit: a second process waits and then finds the migrations applied. The number spells "drumbeat".
 SELECT pg_advisory_xact_lock(7238255498022478196);
 
 -- name: find_version_table
@@ -12,7 +12,7 @@ CREATE SCHEMA IF NOT EXISTS "@schema";
 CREATE TABLE IF NOT EXISTS drumbeat.schema_version (version integer PRIMARY KEY, applied_at bigint NOT NULL);
 
 -- name: worker_beat
--- One statement, one round trip: the row that was updated is the row the rest depends on.
+-- One statement and one round trip; the other parts depend on the row that was updated.
 WITH alive AS (
     UPDATE drumbeat.workers
        SET heartbeat_at = @now, heartbeat_count = heartbeat_count + 1, phase = :phase, applied_target = :applied_target,
@@ -48,7 +48,7 @@ SELECT alive.heartbeat_at AS now, alive.status, alive.target, alive.target_seq, 
   LEFT JOIN drumbeat.runs r ON r.run_id = alive.pool_id LEFT JOIN drumbeat.leases l ON l.name = alive.pool_id;
 
 -- name: append_events
--- The pool's row stays locked until commit: numbers are handed out in commit order, so a reader never sees 11 before 10.
+-- The pool's row stays locked until commit, so numbers rise in commit order: a reader never sees 11 before 10.
 WITH numbered AS (
     UPDATE drumbeat.pools SET next_event = next_event + CAST(:count AS bigint) WHERE pool_id = :pool_id
     RETURNING pool_id, next_event - CAST(:count AS bigint) AS first, @now AS now
@@ -67,13 +67,13 @@ SELECT :pool_id, CAST(:first AS bigint) + n - 1, @now - CAST(e ->> 'age_us' AS b
   FROM jsonb_array_elements(CAST(:entries AS jsonb)) WITH ORDINALITY AS listed (e, n);
 
 -- name: load_executions
--- For rows of which some are there already: they are copied between the two statements. COPY itself cannot pass over a row.
+-- For rows of which some exist: they are copied between the two statements, since COPY itself cannot skip rows.
 CREATE TEMPORARY TABLE incoming (LIKE drumbeat.executions INCLUDING DEFAULTS) ON COMMIT DROP;
 INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, worker_id, n) DO NOTHING;
 
 -- name: push_alike
--- Any number of jobs of one type and priority: numbers are drawn in the order of the list. Nobody is told before the commit.
--- What stands in brackets is done once, not for each.
+-- Jobs of one type and priority; numbers are drawn in the order of the list. The notification is sent at commit.
+-- The sub-selects run once, not for each row.
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), (SELECT @now)
   FROM drumbeat.pools p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
@@ -81,7 +81,7 @@ SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), (S
 RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END) AS told;
 
 -- name: push_plain
--- The same, each with a type and priority of its own.
+-- As push_alike, but each job has its own type and priority.
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
 SELECT p.pool_id, j.type, j.payload, j.priority, (SELECT @now)
   FROM drumbeat.pools p,
@@ -97,13 +97,12 @@ SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS i
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
 
 -- name: find_home
--- Which database of which server a connection is to: no two servers have started in the same microsecond.
+-- Identifies the database and the server of a connection; no two servers start in the same microsecond.
 SELECT current_database() AS database, CAST(extract(epoch FROM pg_postmaster_start_time()) AS text) AS started;
 
 -- name: push_jobs
--- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique. Numbers are drawn in
--- the order of the list, keys are taken in their own: two pushes of the same keys come one after the other, and never wait for
--- each other.
+-- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique. Numbers are drawn in the order of the
+-- list, rows are inserted in the order of their keys, so that two pushes of the same keys cannot deadlock.
 WITH moment AS MATERIALIZED (SELECT @now AS now), listed AS MATERIALIZED (
 SELECT j.*, due, now
   FROM moment, ROWS FROM (json_to_recordset(CAST(:jobs AS json)) AS (
@@ -136,8 +135,8 @@ UPDATE drumbeat.jobs SET delayed = 0
                 LIMIT 1000 FOR UPDATE SKIP LOCKED);
 
 -- name: claim_jobs
--- Rows are locked as they are chosen, and locked ones are skipped: no two claims get the same one, and none waits for another.
--- Where one of them is of a limited group, none is taken: that needs claim_limited.
+-- Rows are locked when they are chosen, and locked rows are skipped: no two claims get the same job, and no claim waits.
+-- If one of the jobs is of a limited group, none is claimed: that needs claim_limited.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -171,7 +170,7 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_and_claim
--- What claim_jobs does, with the end of finished jobs in the same statement: one round trip, one commit.
+-- Ends finished jobs and does what claim_jobs does, in one statement: one round trip, one commit.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
@@ -218,7 +217,7 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_done
--- Jobs are found by their numbers: CASE keeps away from jobs_claimed, in which a busy worker piles up dead entries.
+-- Finds jobs by their numbers. CASE keeps the planner from using jobs_claimed, which has many dead entries of a busy worker.
 WITH done AS (
     UPDATE drumbeat.jobs j
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
@@ -235,11 +234,11 @@ WITH done AS (
 SELECT seq FROM done;
 
 -- name: lock_groups
--- Claims of limited groups of one pool come one after the other, so that each sees what the one before it took.
+-- Claims of limited groups of one pool run one after the other, so that each sees what the one before it claimed.
 SELECT pg_advisory_xact_lock(hashtextextended('drumbeat groups ' || CAST(:pool_id AS text), 0));
 
 -- name: claim_limited
--- Jobs in order, without those of groups that are full; of each group no more than it has room for. Under lock_groups.
+-- Jobs in claim order, of each group no more than it has room for. Run it under lock_groups.
 WITH running AS MATERIALIZED (
     SELECT group_key, COUNT(*) AS jobs FROM drumbeat.jobs
      WHERE pool_id = :pool_id AND group_key IS NOT NULL AND status = 'claimed' GROUP BY group_key
@@ -277,8 +276,8 @@ UPDATE drumbeat.jobs j
 RETURNING j.*;
 
 -- name: list_limited
--- Groups with limits that have ready jobs: from one group's name straight to the next, however many jobs it has. Of each group
--- how many run, how many were claimed within its rate's time, and the first of its jobs.
+-- Limited groups with ready jobs. Skips from one group to the next by index, however many jobs a group has. For each group:
+-- how many jobs run, how many were claimed within the period of its rate, and its first jobs.
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM drumbeat.jobs j
      WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
@@ -311,13 +310,13 @@ VALUES (:pool_id, :group_key, :seq, :n, :at, :until)
 ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 
 -- name: lock_held
--- Here and below jobs are found by a list of their numbers: a join alone may be planned, while the table is empty, as a walk over it.
+-- Here and below jobs are found by a list of numbers: a join planned while the table is empty may scan the whole table later.
 SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
  WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance
    AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
 
 -- name: renew_held
--- No indexed column changes, so the row stays where it is.
+-- No indexed column changes, so no index entry is written.
 UPDATE drumbeat.jobs j
    SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
        in_company = 0
@@ -328,13 +327,13 @@ UPDATE drumbeat.jobs j
 RETURNING j.seq, j.cancel_requested;
 
 -- name: lock_jobs_of_worker
--- Whoever comes second waits here, and then finds them claimed no longer.
+-- A second process waits here, and then finds the jobs no longer claimed.
 SELECT * FROM drumbeat.jobs
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
  ORDER BY seq FOR UPDATE;
 
 -- name: begin_held
--- An attempt is counted once, however often it is said to begin.
+-- An attempt is counted once, also if this is repeated.
 UPDATE drumbeat.jobs j
    SET attempts = attempts + CASE WHEN begun_at IS NULL THEN 1 ELSE 0 END, begun_at = COALESCE(begun_at, @now)
   FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
@@ -344,7 +343,7 @@ UPDATE drumbeat.jobs j
 RETURNING j.seq;
 
 -- name: extend_leases
--- Those that ran out for the first time: the store may have been out of reach. One that is just renewed is skipped.
+-- Extends leases that expired for the first time: the store may have been unreachable. Skips a lease that is being renewed.
 UPDATE drumbeat.jobs SET lease_until = @now + lease_us, lease_extended = 1
  WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0
                 LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED);
@@ -371,25 +370,25 @@ SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS v (
        seq bigint, n bigint, worker_id text, worker_pool text, started_at bigint, ended_at bigint, outcome text, error text);
 
 -- name: free_space
--- Autovacuum looks after it.
+-- Autovacuum reuses the space.
 SELECT 0 AS free, 1 AS pages;
 
 -- name: give_back
 SELECT 1;
 
 -- name: note_ended
--- How many jobs of a pool ended in a state (fewer: they are pending again, or pruned). Each connection counts in a row of its own, so
--- that none waits for another; a count is the sum over them.
+-- Adds to the number of ended jobs of a pool in a state (negative: they were requeued or pruned). Each connection has its own
+-- row, so that no connection waits for another; the count is the sum of the rows.
 INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs) VALUES (:pool_id, :status, pg_backend_pid(), CAST(:jobs AS bigint))
 ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs;
 
 -- name: lock_counts
--- Held until commit: whoever has counted a job has committed it, and whoever has not counts it afterwards.
+-- Locked until commit: a transaction that has counted a job has committed, and any other counts it after the recount.
 LOCK TABLE drumbeat.job_counts IN EXCLUSIVE MODE;
 
 -- name: fold_counts
--- The rows of connections, most of which are closed by now, become one. A row that is just being written is left; who folds waits
--- for nobody but another that folds, and that one waits for nobody.
+-- Merges the rows of connections, most of which are closed by now, into one. Skips rows that are being written; so a merge
+-- waits only for another merge, and there is no deadlock.
 WITH others AS MATERIALIZED (
     SELECT c.status, c.part FROM drumbeat.job_counts c
      WHERE c.pool_id = :pool_id AND c.part <> 0 FOR UPDATE SKIP LOCKED
@@ -403,9 +402,9 @@ SELECT :pool_id, status, 0, SUM(jobs) FROM taken GROUP BY status
 ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs;
 
 -- name: list_jobs
--- Each state is read by its own index, so that a few jobs are found among any number of finished ones; a state that was not asked
--- for is not read at all. Ready jobs lie by priority: from one priority straight to the next, of each the first by number. Ended jobs
--- are compared by state and number together: by number alone the planner might walk over all jobs instead.
+-- Each state is read by its own index, so that a few jobs are found fast among many finished ones; other states are not read.
+-- The index of ready jobs is by priority: it is read from one priority to the next, of each the first by number. Ended jobs are
+-- compared by state and number together: by number alone the planner might scan all jobs.
 WITH RECURSIVE priorities (priority) AS (
     SELECT MAX(j.priority) FROM drumbeat.jobs j
      WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND CAST(:statuses AS jsonb) ? 'pending'
@@ -464,8 +463,8 @@ SELECT * FROM drumbeat.workers
  ORDER BY slot, created_at, worker_id;
 
 -- name: prune_workers
--- Some of those that ended first. Of a fleet's workers those stay that may still cost money, and those that count for the running
--- month: who was gone before it had ended before it.
+-- Deletes some of the workers that ended first. A fleet's workers stay while they may still cost money, or count for the
+-- current month; a worker that was reaped before the month also ended before it.
 WITH home AS (
     SELECT CASE WHEN p.kind = 'fleet' OR (p.kind = 'jobs' AND CAST(p.policy AS jsonb) ? 'policy')
                 THEN CAST(:billed_since AS BIGINT) END AS billed FROM drumbeat.pools p WHERE p.pool_id = :pool_id

@@ -1,14 +1,14 @@
--- What SQLite says in its own way. It has one writer at a time: a query of several statements is one transaction.
+-- Queries that are specific to SQLite. It has one writer at a time; a query of several statements is one transaction.
 
 -- name: lock_migrations
--- The writer's transaction has taken the file's lock already.
+-- The transaction of the writing thread holds the file's lock already.
 SELECT 1;
 
 -- name: find_version_table
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version';
 
 -- name: worker_beat
--- The write lock is held from the first statement to the last, so the row that beats is the row that is read back.
+-- The write lock is held from the first statement to the last, so the row that is updated is the row that is read.
 UPDATE workers
    SET heartbeat_at = @now, heartbeat_count = heartbeat_count + 1, phase = :phase, applied_target = :applied_target,
        active = :active, operations = :operations, errors = :errors, error = COALESCE(:error, error),
@@ -37,7 +37,7 @@ SELECT w.heartbeat_at AS now, w.status, w.target, w.target_seq, w.drain_deadline
  WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id AND w.instance = :instance AND w.ended_at IS NULL;
 
 -- name: append_events
--- One writer at a time: numbers are handed out in commit order, so a reader never sees 11 before 10.
+-- There is one writer at a time, so numbers rise in commit order: a reader never sees 11 before 10.
 UPDATE pools SET next_event = next_event + :count WHERE pool_id = :pool_id;
 INSERT INTO events (pool_id, sequence_id, type, scope, worker_id, slot, payload, created_at)
 SELECT p.pool_id, p.next_event - :count + e.key, json_extract(e.value, '$.type'), json_extract(e.value, '$.scope'),
@@ -53,7 +53,7 @@ SELECT :pool_id, :first + key, @now - json_extract(value, '$.age_us'), json_extr
   FROM json_each(:entries);
 
 -- name: load_executions
--- Run over many rows in one transaction; one that is there already is passed over.
+-- Runs for many rows in one transaction; skips rows that exist.
 INSERT INTO executions (run_id, worker_id, n, connection, kind, started_at, duration_ms, ok, error_class, error, rows_affected, warmup,
                         query_text)
 VALUES (:run_id, :worker_id, :n, :connection, :kind, :started_at, :duration_ms, :ok, :error_class, :error, :rows_affected, :warmup,
@@ -61,16 +61,16 @@ VALUES (:run_id, :worker_id, :n, :connection, :kind, :started_at, :duration_ms, 
 ON CONFLICT (run_id, worker_id, n) DO NOTHING;
 
 -- name: push_plain
--- Run over many rows in one transaction.
+-- Runs for many rows in one transaction.
 INSERT INTO jobs (seq, pool_id, type, payload, priority, created_at)
 VALUES (:seq, :pool_id, :type, :payload, :priority, :created_at);
 
 -- name: next_number
--- The time in microseconds, or the number after the last: it rises though jobs are pruned, and no number is used twice.
+-- The time in microseconds, or the number after the last: it rises even if jobs are pruned, so no number is used twice.
 SELECT MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0) + 1, @now) AS seq, @now AS now FROM pools WHERE pool_id = :pool_id;
 
 -- name: push_job
--- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique.
+-- A job whose id, or whose key in an unfinished job, exists is skipped: both are unique.
 INSERT INTO jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
                   unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
 SELECT :seq, :pool_id, :given_id, :type, :payload, CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN 1 ELSE 0 END,
@@ -97,7 +97,7 @@ UPDATE jobs
 RETURNING *;
 
 -- name: claim_limited
--- Jobs in order, without those of groups that are full; of each group no more than it has room for.
+-- Jobs in claim order, of each group no more than it has room for.
 UPDATE jobs
    SET status = 'claimed', attempts = attempts + CASE WHEN :ahead THEN 0 ELSE 1 END,
        begun_at = CASE WHEN :ahead THEN NULL ELSE :now END, in_company = 0, lease_owner = :worker_id, lease_pool = :holder_pool,
@@ -123,8 +123,8 @@ UPDATE jobs
 RETURNING *;
 
 -- name: list_limited
--- Groups with limits that have ready jobs: from one group's name straight to the next, however many jobs it has. Of each group
--- how many run, how many were claimed within its rate's time, and the first of its jobs.
+-- Limited groups with ready jobs. Skips from one group to the next by index, however many jobs a group has. For each group:
+-- how many jobs run, how many were claimed within the period of its rate, and its first jobs.
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM jobs j
      WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
@@ -157,7 +157,7 @@ VALUES (:pool_id, :group_key, :seq, :n, :at, :until)
 ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 
 -- name: settle_done
--- Each token is compared with the job's present claim in the statement that ends it.
+-- The statement that ends a job also compares the token with the job's present claim.
 UPDATE jobs SET status = 'done', result = v.result, lease_until = NULL, finished_at = @now
   FROM (SELECT json_extract(value, '$[0]') AS seq, json_extract(value, '$[1]') AS epoch, json_extract(value, '$[2]') AS result
           FROM json_each(:verdicts)) v
@@ -182,7 +182,7 @@ SELECT * FROM jobs
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed' ORDER BY seq;
 
 -- name: begin_held
--- An attempt is counted once, however often it is said to begin.
+-- An attempt is counted once, also if this is repeated.
 UPDATE jobs SET attempts = attempts + CASE WHEN begun_at IS NULL THEN 1 ELSE 0 END, begun_at = COALESCE(begun_at, @now)
   FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:tokens)) v
  WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
@@ -190,7 +190,7 @@ UPDATE jobs SET attempts = attempts + CASE WHEN begun_at IS NULL THEN 1 ELSE 0 E
 RETURNING jobs.seq;
 
 -- name: extend_leases
--- Those that ran out for the first time: the store may have been out of reach.
+-- Extends leases that expired for the first time: the store may have been unreachable.
 UPDATE jobs SET lease_until = @now + lease_us, lease_extended = 1
  WHERE seq IN (SELECT seq FROM jobs INDEXED BY jobs_claimed
                 WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0 LIMIT :limit);
@@ -222,7 +222,7 @@ SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(va
        json_extract(value, '$.error') FROM json_each(:rows);
 
 -- name: free_space
--- Of a file that was made before it could give pages back, none are.
+-- A file that was created without incremental vacuum cannot return pages: it reports none as free.
 SELECT CASE (SELECT auto_vacuum FROM pragma_auto_vacuum) WHEN 2 THEN (SELECT freelist_count FROM pragma_freelist_count) ELSE 0 END AS free,
        (SELECT page_count FROM pragma_page_count) AS pages;
 
@@ -230,21 +230,21 @@ SELECT CASE (SELECT auto_vacuum FROM pragma_auto_vacuum) WHEN 2 THEN (SELECT fre
 PRAGMA incremental_vacuum(200);
 
 -- name: note_ended
--- How many jobs of a pool ended in a state (fewer: they are pending again, or pruned). One writes at a time: one row is enough.
+-- Adds to the number of ended jobs of a pool in a state (negative: they were requeued or pruned). One writer needs one row.
 INSERT INTO job_counts (pool_id, status, part, jobs) VALUES (:pool_id, :status, 0, :jobs)
 ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = jobs + excluded.jobs;
 
 -- name: fold_counts
--- There is but one row.
+-- There is only one row.
 SELECT 1;
 
 -- name: lock_counts
--- The writer's transaction has taken the file's lock already.
+-- The transaction of the writing thread holds the file's lock already.
 SELECT 1;
 
 -- name: list_jobs
--- Each state is read by its own index, so that a few jobs are found among any number of finished ones; a state that was not asked
--- for is not read at all. Ready jobs lie by priority: from one priority straight to the next, of each the first by number.
+-- Each state is read by its own index, so that a few jobs are found fast among many finished ones; other states are not read.
+-- The index of ready jobs is by priority: it is read from one priority to the next, of each the first by number.
 WITH RECURSIVE priorities (priority) AS (
     SELECT MAX(j.priority) FROM jobs j INDEXED BY jobs_ready
      WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
@@ -296,7 +296,7 @@ SELECT j.* FROM jobs j
  ORDER BY j.seq;
 
 -- name: list_prunable
--- As the portable one; but (status, seq) > (…) would be no seek here: every page would pass all rows before it.
+-- As the portable query, but (status, seq) > (…) cannot seek in SQLite: every page would read all rows before it.
 SELECT j.seq, CASE WHEN j.finished_at < @now - :age THEN 1 ELSE 0 END AS is_old,
        CASE WHEN j.created_at >= @now - :age THEN 1 ELSE 0 END AS is_young
   FROM jobs j INDEXED BY jobs_ended
@@ -316,8 +316,8 @@ SELECT * FROM workers
  ORDER BY slot, created_at, worker_id;
 
 -- name: prune_workers
--- Some of those that ended first. Of a fleet's workers those stay that may still cost money, and those that count for the running
--- month: who was gone before it had ended before it.
+-- Deletes some of the workers that ended first. A fleet's workers stay while they may still cost money, or count for the
+-- current month; a worker that was reaped before the month also ended before it.
 WITH home AS (
     SELECT CASE WHEN p.kind = 'fleet' OR (p.kind = 'jobs' AND json_type(p.policy, '$.policy') IS NOT NULL)
                 THEN CAST(:billed_since AS BIGINT) END AS billed FROM drumbeat.pools p WHERE p.pool_id = :pool_id

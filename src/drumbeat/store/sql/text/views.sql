@@ -1,4 +1,4 @@
--- The seeds' own table names and columns, over our tables. Rebuilt by every migration.
+-- Views with the table and column names of the earlier tools. Every migration creates them again.
 
 -- name: view_run_status
 DROP VIEW IF EXISTS drumbeat.run_status;

@@ -1,4 +1,4 @@
-"""Two to five runs side by side: lines over each other, what differs, and whether the difference is shown or only noise."""
+"""The compare page: two to five runs side by side, with their differences and statistical significance."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,11 +9,11 @@ from nicegui import ui
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RUN_ENDED, RunId
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import told
+from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.compare.choosing import Choosing
 from drumbeat.web.pages.compare.overlays import overlays
 from drumbeat.web.pages.compare.verdicts import verdict
-from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
+from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import Comparison
@@ -22,40 +22,40 @@ FEWEST, MOST = 2, 5
 _LATEST = 200
 
 
-def add(house: AppState) -> None:
-    @page(house, "/compare", "Compare")
+def add(app: AppState) -> None:
+    @page(app, "/compare", "Compare")
     async def compare_page(runs: str = "") -> None:
         heading("Compare")
-        chosen = list(dict.fromkeys(each for each in runs.split(",") if each))[:MOST]
-        known = [run for run in await house.plane.store.runs.list(limit=_LATEST) if run.status in RUN_ENDED]
-        if not known:
-            empty("No run has ended yet; two are needed to compare.", FIRST_RUN)
+        run_ids = list(dict.fromkeys(each for each in runs.split(",") if each))[:MOST]
+        ended = [run for run in await app.plane.store.runs.list(limit=_LATEST) if run.status in RUN_ENDED]
+        if not ended:
+            empty_state("No finished runs yet. A comparison needs at least two:", FIRST_RUN)
             return
-        for run_id in chosen:
-            await house.plane.store.runs.get(RunId(run_id))
-        Choosing(known, chosen)
-        if len(chosen) < FEWEST:
-            ui.label(f"Choose {FEWEST} to {MOST} runs; the first is the reference.").classes("faint")
+        for run_id in run_ids:
+            await app.plane.store.runs.get(RunId(run_id))
+        Choosing(ended, run_ids)
+        if len(run_ids) < FEWEST:
+            ui.label(f"Select {FEWEST} to {MOST} runs. The first is the reference.").classes("faint")
             return
-        place = ui.column().classes("w-full")
-        with place:
-            ui.spinner(size="lg").props('aria-label="The runs are being read"')
-        ui.timer(0, lambda: told(partial(_fill, house, chosen, place)), once=True)
+        column = ui.column().classes("w-full")
+        with column:
+            ui.spinner(size="lg").props('aria-label="Loading runs"')
+        ui.timer(0, lambda: report_errors(partial(_fill, app, run_ids, column)), once=True)
 
 
-async def _fill(house: AppState, chosen: Sequence[str], place: ui.column) -> None:
-    """Reading whole runs may take a while; the page is there before."""
+async def _fill(app: AppState, run_ids: Sequence[str], column: ui.column) -> None:
+    """Compare the runs and show the result. Runs after the page is built, because reading runs may take a while."""
     try:
-        found = await house.plane.bench().compare([RunId(each) for each in chosen])
+        found = await app.plane.bench().compare([RunId(each) for each in run_ids])
     except InvalidInput:
-        place.clear()
+        column.clear()
         raise
-    place.clear()
-    with place:
-        _show(house, found)
+    column.clear()
+    with column:
+        _show(app, found)
 
 
-def _show(house: AppState, found: "Sequence[Comparison]") -> None:
-    overlays(house, found)
+def _show(app: AppState, found: "Sequence[Comparison]") -> None:
+    overlays(app, found)
     for comparison in found:
         verdict(comparison)

@@ -1,4 +1,4 @@
-"""Which runs are compared; the address keeps it."""
+"""The selection of runs to compare, kept in the URL."""
 
 from collections.abc import Sequence
 
@@ -10,22 +10,22 @@ FEWEST, MOST = 2, 5
 
 
 class Choosing:
-    """A field of many runs, and a button that goes there."""
+    """A field to select runs, and a button that compares them."""
 
-    def __init__(self, known: Sequence[Run], chosen: Sequence[str]) -> None:
-        names = {str(run.run_id): _name(run) for run in known}
-        names |= {run_id: run_id for run_id in chosen if run_id not in names}
+    def __init__(self, runs: Sequence[Run], selected: Sequence[str]) -> None:
+        names = {str(run.run_id): _name(run) for run in runs}
+        names |= {run_id: run_id for run_id in selected if run_id not in names}
         with ui.row().classes("items-center w-full gap-2"):
-            self._runs = ui.select(names, value=list(chosen), multiple=True, label="runs, the reference first", with_input=True)
+            self._runs = ui.select(names, value=list(selected), multiple=True, label="Runs (reference first)", with_input=True)
             self._runs.classes("grow").style("min-width: min(420px, 100%)").props("use-chips")
-            ui.button("Compare", icon="balance", on_click=self._go).props("no-caps unelevated")
+            ui.button("Compare", icon="balance", on_click=self._compare).props("no-caps unelevated")
 
-    def _go(self) -> None:
-        chosen = list(self._runs.value or ())
-        if not FEWEST <= len(chosen) <= MOST:
-            ui.notify(f"Choose {FEWEST} to {MOST} runs.", type="warning")
+    def _compare(self) -> None:
+        selected = list(self._runs.value or ())
+        if not FEWEST <= len(selected) <= MOST:
+            ui.notify(f"Select {FEWEST} to {MOST} runs.", type="warning")
             return
-        ui.navigate.to(f"/compare?runs={','.join(chosen)}")
+        ui.navigate.to(f"/compare?runs={','.join(selected)}")
 
 
 def _name(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""Several runs' measurements in one picture."""
+"""Charts that show the measurements of several runs together."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 if TYPE_CHECKING:
     from drumbeat.composition.plane import Comparison
 
-PICTURES: Mapping[str, tuple[str, str]] = {
+CHARTS: Mapping[str, tuple[str, str]] = {
     "Throughput": ("qps", "operations/s"),
     "p95": ("p95_ms", "ms"),
     "p99": ("p99_ms", "ms"),
@@ -21,12 +21,12 @@ PICTURES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def overlays(house: AppState, found: "Sequence[Comparison]") -> None:
-    """Time is counted from where each measurement began."""
+def overlays(app: AppState, found: "Sequence[Comparison]") -> None:
+    """Draw the charts; time starts at the beginning of each measurement."""
     records = [found[0].before, *(each.after for each in found)]
-    lines = {title(record): house.plane.bench().curves(record) for record in records}
+    lines = {title(record): app.plane.bench().curves(record) for record in records}
     with ui.element("div").classes("chart-grid w-full"):
-        for name, (key, unit) in PICTURES.items():
+        for name, (key, unit) in CHARTS.items():
             drawn = [ChartLine(name=run, points=measured(curves, key)) for run, curves in lines.items()]
             LiveChart(name, options(drawn, unit=unit))
 
@@ -36,7 +36,7 @@ def title(record: RunRecord) -> str:
 
 
 def measured(curves: Curves, key: str) -> list[Point]:
-    """The points of the measurement alone."""
+    """The points of the measurement phase only."""
     stretches = [each for each in curves.phases if each.name == Phase.MEASUREMENT]
     if not stretches:
         return []

@@ -1,4 +1,4 @@
-"""One run against the reference: figures with intervals, warnings, and where their configurations differ."""
+"""The comparison of one run with the reference: metrics with intervals, warnings, and configuration differences."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,19 +26,19 @@ def verdict(comparison: "Comparison") -> None:
             with ui.row().classes("items-center gap-1"):
                 ui.icon("warning").props("aria-hidden=true").classes("text-warning")
                 ui.label(warning)
-        _figures(comparison)
+        _metrics(comparison)
         ui.label(" · ".join(_notes(comparison))).classes("text-caption faint")
-        _pairs("By kind", "Figures by kind", comparison.kinds)
+        _pairs("Metrics by kind", "Metrics by kind", comparison.kinds)
         _pairs("Cost", "Cost of both runs", comparison.costs)
         _configuration(comparison)
 
 
-def _figures(comparison: "Comparison") -> None:
-    table = PageTable("Figures", _COLUMNS, lambda delta: delta.bounds.name)
+def _metrics(comparison: "Comparison") -> None:
+    table = PageTable("Metrics", _COLUMNS, lambda delta: delta.bounds.name)
     table.show(comparison.deltas)
     ui.label(
-        "Shift: Hodges–Lehmann's between batches of seconds, with its 99 % interval; p: Mann–Whitney's. A change must be shown "
-        "and be large enough; errors are counted, not tested."
+        "Shift: Hodges–Lehmann estimate over batches of seconds, with 99 % confidence interval. p: Mann–Whitney test. A change "
+        "counts if it is statistically significant and large enough. Errors are compared without a test."
     ).classes("text-caption faint")
 
 
@@ -61,29 +61,29 @@ def _interval(delta: Any) -> str:
 
 _COLUMNS = [
     TableColumn(
-        name="figure", read=lambda delta: delta.bounds.label + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")
+        name="metric", read=lambda delta: delta.bounds.label + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")
     ),
     TableColumn(name="before", read=lambda delta: _value(delta, delta.before), number=True),
     TableColumn(name="after", read=lambda delta: _value(delta, delta.after), number=True),
     TableColumn(name="delta", label="Δ", read=_change, number=True),
-    TableColumn(name="shift", label="shift by the test", read=_interval, number=True),
+    TableColumn(name="shift", label="shift (99 % interval)", read=_interval, number=True),
     TableColumn(name="p", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
     TableColumn(name="change", read=lambda delta: delta.words),
 ]
 
 
 def _notes(comparison: "Comparison") -> list[str]:
-    alike = comparison.similarity
-    told = [f"similarity {alike.score:.2f}: confidence {alike.confidence}", *alike.gates]
+    similarity = comparison.similarity
+    notes = [f"similarity {similarity.score:.2f}: confidence {similarity.confidence}", *similarity.gates]
     if comparison.divergence is not None:
         differ = "differ" if comparison.latencies_differ else "do not differ"
-        told.append(f"the latencies' distributions {differ} (divergence {comparison.divergence:.3f})")
-    return told
+        notes.append(f"the latency distributions {differ} (divergence {comparison.divergence:.3f})")
+    return notes
 
 
 _PAIRS = [
-    TableColumn(name="of", read=lambda pair: pair.subject),
-    TableColumn(name="figure", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
+    TableColumn(name="subject", read=lambda pair: pair.subject),
+    TableColumn(name="metric", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
     TableColumn(name="before", read=lambda pair: number(pair.before), number=True),
     TableColumn(name="after", read=lambda pair: number(pair.after), number=True),
     TableColumn(
@@ -96,7 +96,7 @@ _PAIRS = [
 
 
 def _pairs(title: str, name: str, pairs: Sequence[Any]) -> None:
-    """Figures side by side that decide nothing."""
+    """Metrics side by side that do not affect the verdict."""
     if pairs:
         heading(title, 3)
         PageTable(name, _PAIRS, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)
@@ -112,7 +112,7 @@ _SETTINGS = [
 def _configuration(comparison: "Comparison") -> None:
     heading("Configuration", 3)
     if not comparison.configuration:
-        ui.label("The same in both.").classes("faint")
+        ui.label("Same configuration").classes("faint")
         return
     table = PageTable("Configuration differences", _SETTINGS, lambda each: each.path)
     table.show(comparison.configuration)

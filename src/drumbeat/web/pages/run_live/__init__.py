@@ -1,4 +1,4 @@
-"""A run's page: live while it is under way, its result afterwards; everything on it comes from the store and the URL."""
+"""The page of a run: live while the run is active, its result afterwards. All its state is in the store and the URL."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +11,7 @@ from drumbeat.core.run import RUN_ENDED, RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.feeds import Frame, Line
 from drumbeat.web.feeds_run import RunSource, run_feed
-from drumbeat.web.pages.frame import page, trouble
+from drumbeat.web.pages.frame import error_card, page
 from drumbeat.web.pages.run_live.banner import Banner
 from drumbeat.web.pages.run_live.charts import RunCharts
 from drumbeat.web.pages.run_live.figures import FigureTiles, Objectives
@@ -24,29 +24,29 @@ from drumbeat.web.pages.run_live.workers import WorkerGrid
 from drumbeat.web.pages.run_result import RunResult
 
 
-def add(house: AppState) -> None:
+def add(app: AppState) -> None:
     ui.add_css(LOOK, shared=True)
     with suppress(MissingExtra):
-        house.plane.bench()  # imported now, not by whoever comes first
+        app.plane.bench()  # import the bench now, so that the first page does not wait for it
 
-    @page(house, "/runs/{run_id}", "Runs")
+    @page(app, "/runs/{run_id}", "Runs")
     async def run_page(run_id: str) -> None:
-        await house.plane.store.runs.get(RunId(run_id))
-        feed, source = run_feed(house.feeds, house.plane, RunId(run_id))
+        await app.plane.store.runs.get(RunId(run_id))
+        feed, source = run_feed(app.feeds, app.plane, RunId(run_id))
         listener = feed.subscribe()
         client = ui.context.client
         client.on_delete(listener.close)
         first = await listener.next()
         if first is None or first.told.seen is None:
-            trouble(str(first.told.data.get("message")) if first else "The server is leaving; load the page again.")
+            error_card(str(first.told.data.get("message")) if first else "The server is shutting down. Reload the page.")
             return
         ui.page_title(f"{first.told.seen.run.name or run_id} · Drumbeat")
-        view = RunPage(house, source, first.told.seen)
+        view = RunPage(app, source, first.told.seen)
         view.log(listener.lines(first))
 
         def tick() -> None:
             if not client.has_socket_connection:
-                return  # nobody looks now; whoever comes back is shown everything at once
+                return  # the browser is disconnected; it gets all updates when it reconnects
             while (frame := listener.take()) is not None:
                 view.take(frame)
                 view.log(listener.lines(frame))
@@ -58,53 +58,53 @@ def add(house: AppState) -> None:
 
 
 class RunPage:
-    """All parts of one page about a run."""
+    """All parts of the page of a run."""
 
-    def __init__(self, house: AppState, source: RunSource, seen: Watched) -> None:
+    def __init__(self, app: AppState, source: RunSource, watched: Watched) -> None:
         self._source = source
         self._ended = False
         self._banner = Banner()
-        self._heading = Heading(house, seen)
-        self._progress = Progress(house.clock)
-        self._panel = mode_panel(seen.plan)
+        self._heading = Heading(app, watched)
+        self._progress = Progress(app.clock)
+        self._panel = mode_panel(watched.plan)
         self._figures = FigureTiles()
         self._objectives = Objectives()
-        self._result = RunResult(house, seen.run.run_id)
-        self._charts = RunCharts(seen.plan)
-        self._workers = WorkerGrid(house, seen.run.run_id)
+        self._result = RunResult(app, watched.run.run_id)
+        self._charts = RunCharts(watched.plan)
+        self._workers = WorkerGrid(app, watched.run.run_id)
         self._decisions = RunDecisions()
         self._logs = LogPanel()
-        self._show(seen)
-        self._decisions.show(seen.decisions)
+        self._show(watched)
+        self._decisions.show(watched.decisions)
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more can come."""
+        """Whether the run has ended and all its data has been read."""
         return self._ended and self._source.course().complete
 
     def take(self, frame: Frame[Watched]) -> None:
-        """What is new; or that nothing can be known now."""
+        """Show an update, or a warning if the store could not be read."""
         if frame.told.seen is None:
-            self._banner.warn(f"This is what was last known. {frame.told.data.get('message', '')}")
+            self._banner.warn(f"Showing old data. {frame.told.data.get('message', '')}")
             return
         self._show(frame.told.seen)
 
     def log(self, lines: Sequence[Line]) -> None:
-        """Log lines that were not shown yet."""
+        """Add new log lines."""
         self._logs.add(lines)
 
-    def _show(self, seen: Watched) -> None:
+    def _show(self, watched: Watched) -> None:
         parts = (self._banner, self._heading, self._progress, self._figures, self._objectives, self._workers)
         for part in parts:
-            part.show(seen)
+            part.show(watched)
         if self._panel is not None:
-            self._panel.show(seen)
-        if seen.run.status in RUN_ENDED:
+            self._panel.show(watched)
+        if watched.run.status in RUN_ENDED:
             self._ended = True
-            self._result.show(seen)
+            self._result.show(watched)
 
     def tick(self) -> None:
-        """Once a second: timers go on, and lines that have been read are drawn."""
+        """Called once a second: advance the timers and draw new chart data."""
         self._progress.tick()
         course = self._source.course()
         self._charts.show(course.curves)

@@ -1,4 +1,4 @@
-"""What must be seen at once: guardrails with metric, value and limit, a run nobody leads, a store that does not answer."""
+"""The banner on a run's page: guardrails with metric, value and limit, a missing orchestrator, an unavailable store."""
 
 from typing import Any
 
@@ -9,34 +9,34 @@ from drumbeat.web.snapshot_sections import guardrails
 
 
 class Banner:
-    """One line above everything; not there while all is well."""
+    """A line at the top of the page, hidden while there is nothing to report."""
 
     def __init__(self) -> None:
         self._row = ui.element("div").classes("rail").props("role=status aria-live=polite")
         with self._row:
             self._icon = ui.icon("warning").props("aria-hidden=true")
-            self._words = ui.label()
+            self._text = ui.label()
         self._row.set_visibility(False)
 
-    def show(self, seen: Watched) -> None:
-        told = guardrails(seen)
-        if seen.judgement.is_orphan and told["message"] is None:
-            self._say(_sentence(seen.judgement.reason), "yellow", "person_off")
+    def show(self, watched: Watched) -> None:
+        state = guardrails(watched)
+        if watched.judgement.is_orphan and state["message"] is None:
+            self._show_text(_sentence(watched.judgement.reason), "yellow", "person_off")
             return
-        words = ": ".join(each for each in (told["message"], told["detail"]) if each)
-        self._say(words or None, told["color"], told["icon"] or "warning")
+        text = ": ".join(each for each in (state["message"], state["detail"]) if each)
+        self._show_text(text or None, state["color"], state["icon"] or "warning")
 
-    def warn(self, words: str) -> None:
-        """The page shows what was last known."""
-        self._say(words, "grey", "cloud_off")
+    def warn(self, text: str) -> None:
+        """Warn that the page shows old data."""
+        self._show_text(text, "grey", "cloud_off")
 
-    def _say(self, words: str | None, colour: Any, icon: str) -> None:
-        self._row.set_visibility(words is not None)
-        if words is not None:
-            self._words.text = words
+    def _show_text(self, text: str | None, colour: Any, icon: str) -> None:
+        self._row.set_visibility(text is not None)
+        if text is not None:
+            self._text.text = text
             self._icon.name = icon
             self._row.classes(replace=f"rail {colour}")
 
 
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

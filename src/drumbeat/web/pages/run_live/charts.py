@@ -1,4 +1,4 @@
-"""Lines of a run's course as charts: legible on light and dark, the same while it runs and afterwards."""
+"""The charts of a run, the same live and afterwards; readable on light and dark backgrounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from nicegui import ui
 
 from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
 from drumbeat.web.pages.components import COLOURS
-from drumbeat.web.pages.element_names import called, given
+from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.pages.incremental_charts import GrowingChart
 
 INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
 OUTAGE_BAND = "rgba(196,69,59,.22)"
-_LONG = 600.0  #: seconds from which on minutes are told
+_MINUTES_FROM = 600.0  #: seconds; longer charts are labelled in minutes
 _LABELS = ("insideStartTop", "insideEndTop")
-_WIDE = 50.0  #: how many times the least the greatest must be for a logarithmic axis
+_LOG_RATIO = 50.0  #: ratio of largest to smallest value above which the axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartLine:
-    """One line: its points by seconds."""
+    """One line of a chart; the x values of its points are seconds."""
 
     name: str
     points: Sequence[Point]
@@ -30,7 +30,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitLine:
-    """A level that is drawn across; ``upright``: a place on the lower axis."""
+    """A horizontal line at a level; ``upright``: a vertical line."""
 
     name: str
     level: float
@@ -47,19 +47,19 @@ def options(
     across: str | None = None,
     log: bool = False,
 ) -> dict[str, Any]:
-    """What a chart draws. ``across`` names the axis where it is not time."""
-    size, word = _time_scale(lines) if across is None else (1.0, across)
+    """The ECharts options of a chart. ``across``: name of the x axis if it is not time."""
+    scale, title = _time_scale(lines) if across is None else (1.0, across)
     axis = {"axisLabel": {"color": INK}, "splitLine": {"lineStyle": {"color": FAINT}}, "nameTextStyle": {"color": INK}}
-    series = [_series(line, size) for line in lines]
+    series = [_series(line, scale) for line in lines]
     if series:
-        series[0] |= {"markArea": _bands(phases, outages, size), "markLine": _limits(limits)}
+        series[0] |= {"markArea": _bands(phases, outages, scale), "markLine": _limits(limits)}
     return {
         "animation": False,
         "color": list(COLOURS),
         "grid": {"left": 58, "right": 16, "top": 36, "bottom": 40},
         "legend": {"textStyle": {"color": INK}, "top": 0, "type": "scroll"},
         "tooltip": {"trigger": "item" if across else "axis"},
-        "xAxis": {"type": "value", "name": word, "nameLocation": "middle", "nameGap": 24, "min": 0, "max": "dataMax", **axis},
+        "xAxis": {"type": "value", "name": title, "nameLocation": "middle", "nameGap": 24, "min": 0, "max": "dataMax", **axis},
         "yAxis": {"type": "log" if log else "value", "name": unit, **({} if log else {"min": 0}), **axis},
         "series": series,
     }
@@ -67,23 +67,23 @@ def options(
 
 def _time_scale(lines: Sequence[ChartLine]) -> tuple[float, str]:
     longest = max((line.points[-1][0] for line in lines if line.points), default=0.0)
-    return (60.0, "minutes") if longest > _LONG else (1.0, "seconds")
+    return (60.0, "minutes") if longest > _MINUTES_FROM else (1.0, "seconds")
 
 
-def _series(line: ChartLine, size: float) -> dict[str, Any]:
-    """Points are tuples: NiceGUI watches every list in a chart for changes, which takes longer than all the rest of a page."""
+def _series(line: ChartLine, scale: float) -> dict[str, Any]:
+    """One ECharts series. Points are tuples: NiceGUI observes every list for changes, which is slow for many points."""
     return {
         "name": line.name,
         "type": "scatter" if line.dots else "line",
         "showSymbol": line.dots or len(line.points) == 1,
         "lineStyle": {"width": 1.5, "type": "dashed" if line.dashed else "solid"},
-        "data": tuple((round(x / size, 3), y) for x, y in line.points),
+        "data": tuple((round(x / scale, 3), y) for x, y in line.points),
     }
 
 
-def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], size: float) -> dict[str, Any]:
-    """Every second phase is shaded; each says its name, where there is room. So do outages, in red."""
-    whole = max((each.ended for each in phases), default=0.0)
+def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], scale: float) -> dict[str, Any]:
+    """Phases as bands, every second one shaded, and outages as red bands; names are shown where there is room."""
+    total = max((each.ended for each in phases), default=0.0)
     drawn = [(each, BAND if n % 2 else "transparent", "insideTop") for n, each in enumerate(phases)]
     drawn += [(each, OUTAGE_BAND, "insideBottom") for each in outages]
     return {
@@ -92,12 +92,12 @@ def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], size: float) -
         "data": [
             [
                 {
-                    "name": each.name if each.ended - each.began > whole / 8 or colour == OUTAGE_BAND else "",
-                    "xAxis": each.began / size,
+                    "name": each.name if each.ended - each.began > total / 8 or colour == OUTAGE_BAND else "",
+                    "xAxis": each.began / scale,
                     "itemStyle": {"color": colour},
                     "label": {"position": position},
                 },
-                {"xAxis": each.ended / size},
+                {"xAxis": each.ended / scale},
             ]
             for each, colour, position in drawn
         ],
@@ -130,17 +130,17 @@ def throughput(curves: Curves, plan: RunPlan) -> dict[str, Any]:
 def latency(curves: Curves, plan: RunPlan) -> dict[str, Any]:
     lines = [_line(curves, f"p{percent}_ms", f"p{percent}") for percent in (50, 95, 99)]
     known = [y for line in lines for _, y in line.points if y]
-    log = bool(known) and max(known) > _WIDE * min(known)
+    log = bool(known) and max(known) > _LOG_RATIO * min(known)
     return options([_above_zero(line) for line in lines] if log else lines, unit="ms", phases=curves.phases, log=log)
 
 
 def _above_zero(line: ChartLine) -> ChartLine:
-    """A logarithmic axis has no place for nothing."""
+    """The line without zeros, which a logarithmic axis cannot show."""
     return ChartLine(name=line.name, points=[(x, y or None) for x, y in line.points])
 
 
 def connections(curves: Curves, plan: RunPlan) -> dict[str, Any]:
-    lines = [_line(curves, "held", "held"), ChartLine(name="target", points=curves.series.get("target", ()), dashed=True)]
+    lines = [_line(curves, "held", "open"), ChartLine(name="target", points=curves.series.get("target", ()), dashed=True)]
     return options(lines, unit="connections", phases=curves.phases)
 
 
@@ -151,7 +151,7 @@ def resources(curves: Curves, plan: RunPlan) -> dict[str, Any]:
         LimitLine(name=f"memory guardrail {rails.max_memory_percent:g} %", level=rails.max_memory_percent),
     ]
     lines = [_line(curves, "cpu_percent", "CPU"), _line(curves, "memory_percent", "memory")]
-    return options(lines, unit="% of the hosts", phases=curves.phases, limits=limits if rails.enabled else ())
+    return options(lines, unit="% of host", phases=curves.phases, limits=limits if rails.enabled else ())
 
 
 def _line(curves: Curves, key: str, name: str) -> ChartLine:
@@ -167,22 +167,22 @@ CHARTS: Mapping[str, Any] = {
 
 
 class LiveChart:
-    """A chart that may be drawn anew."""
+    """A chart with a title that can be redrawn."""
 
     def __init__(self, name: str, drawn: Mapping[str, Any] | None = None, *, height: int = 260) -> None:
         with ui.card().props("flat bordered").classes("chart-card q-pa-sm"):
             ui.label(name).classes("text-subtitle2").props("role=heading aria-level=3")
-            self.element = called(ui.echart(dict(drawn or options(()))).classes("w-full").props("role=img"), name)
+            self.element = set_label(ui.echart(dict(drawn or options(()))).classes("w-full").props("role=img"), name)
             self.element.style["height"] = f"{height}px"
         self._growing = GrowingChart(self.element)
 
     def show(self, drawn: Mapping[str, Any]) -> None:
-        """Draw it; only what is new is sent."""
+        """Draw the chart; only new points are sent."""
         self._growing.show(drawn)
 
 
 class RunCharts:
-    """A run's four charts."""
+    """The four charts of a run."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
@@ -192,10 +192,10 @@ class RunCharts:
             self._charts = {name: LiveChart(name) for name in CHARTS}
 
     def show(self, curves: Curves) -> None:
-        """Draw what is new."""
+        """Draw the charts, if the curves have changed."""
         if curves is self._drawn:
             return
         self._drawn = curves
         for name, chart in self._charts.items():
             chart.show(CHARTS[name](curves, self._plan))
-        given(self._grid, "data-drawn", len(curves.series))
+        set_attribute(self._grid, "data-drawn", len(curves.series))

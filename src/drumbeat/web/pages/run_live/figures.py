@@ -1,4 +1,4 @@
-"""The figures that matter now, as tiles; and the objectives beside what was found."""
+"""Current figures as tiles, and the table of objectives with their measured values."""
 
 from nicegui import ui
 
@@ -7,11 +7,11 @@ from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, ti
 from drumbeat.web.snapshot import aggregate_metrics
 
 SIGNS = {"ok": "✓ ok", "near": "! near", "over": "✗ over", "under": "✗ under", "not measured": "? not measured"}
-MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "errors", "availability_pct": "availability"}
+MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "error rate", "availability_pct": "availability"}
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits, never fewer than the whole part has."""
+    """A number with ``digits`` significant digits, or more if its integer part is longer."""
     if value is None:
         return "–"
     if abs(value) >= 10 ** (digits - 1):
@@ -28,27 +28,27 @@ def percent(share: float | None) -> str:
 
 
 class FigureTiles:
-    """Operations a second, latencies, errors, connections."""
+    """Throughput, latencies, errors and connections."""
 
     def __init__(self) -> None:
         names = ("operations/s", "p50", "p95", "p99", "errors", "operations", "connections")
         with tiles():
             self._tiles = {name: FigureTile(name) for name in names}
 
-    def show(self, seen: Watched) -> None:
-        found = aggregate_metrics(seen)
+    def show(self, watched: Watched) -> None:
+        found = aggregate_metrics(watched)
         self._tiles["operations/s"].show(number(found["qps"]))
         for name in ("p50", "p95", "p99"):
             self._tiles[name].show(ms(found[f"{name}_ms"]))
         self._tiles["errors"].show(f"{found['total_errors']:,} ({percent(found['error_rate'])})")
         self._tiles["operations"].show(found["total_ops"])
-        most = f"{found['target_connections']} at most"
-        now = f"{found['active_connections']} busy of {found['target_connections']}"
-        self._tiles["connections"].show(most if seen.figures is None else now)
+        target = found["target_connections"]
+        now = f"{found['active_connections']} busy of {target}"
+        self._tiles["connections"].show(f"max {target}" if watched.figures is None else now)
 
 
 class Objectives:
-    """The service levels a run shall keep; not there when it has none."""
+    """The service level objectives of a run; hidden if it has none."""
 
     def __init__(self) -> None:
         self._card = ui.card().props("flat bordered").classes("w-full")
@@ -57,17 +57,17 @@ class Objectives:
             self._table = PageTable("Objectives", _COLUMNS, lambda each: f"{each.kind} {each.measure}")
         self._card.set_visibility(False)
 
-    def show(self, seen: Watched) -> None:
-        self._card.set_visibility(bool(seen.objectives))
-        self._table.show(seen.objectives)
+    def show(self, watched: Watched) -> None:
+        self._card.set_visibility(bool(watched.objectives))
+        self._table.show(watched.objectives)
 
 
-def _limit_and_found(kept: ObjectiveStatus) -> tuple[str, str]:
-    if kept.measure not in ("error_pct", "availability_pct"):
-        return ms(kept.limit), ms(kept.found)
-    if kept.found is None:
-        return f"{number(kept.limit)} %", "–"
-    limit, found = told_apart(kept.limit, kept.found)
+def _limit_and_found(status: ObjectiveStatus) -> tuple[str, str]:
+    if status.measure not in ("error_pct", "availability_pct"):
+        return ms(status.limit), ms(status.found)
+    if status.found is None:
+        return f"{number(status.limit)} %", "–"
+    limit, found = told_apart(status.limit, status.found)
     return f"{limit} %", f"{found} %"
 
 
@@ -75,6 +75,6 @@ _COLUMNS: list[TableColumn] = [
     TableColumn(name="kind", read=lambda each: each.kind or "all kinds"),
     TableColumn(name="objective", read=lambda each: MEASURES.get(each.measure, each.measure)),
     TableColumn(name="limit", read=lambda each: _limit_and_found(each)[0], number=True),
-    TableColumn(name="found", read=lambda each: _limit_and_found(each)[1], number=True),
+    TableColumn(name="measured", read=lambda each: _limit_and_found(each)[1], number=True),
     TableColumn(name="verdict", read=lambda each: SIGNS.get(each.standing, each.standing)),
 ]

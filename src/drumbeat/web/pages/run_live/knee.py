@@ -1,4 +1,4 @@
-"""The answer of a search for the most connections, in a sentence and as charts by level: live and finished."""
+"""The result of a search for the maximum number of connections: one sentence, and charts by number of connections."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,61 +9,61 @@ from drumbeat.bench.model import STABLE, Point
 from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
-Told = Mapping[str, Any]
-_HELD = "HELD"  #: a level that was kept longer, not judged again
+Section = Mapping[str, Any]
+_HELD = "HELD"  #: outcome of a level that was held longer without a new judgement
 _LAW_POINTS = 60
 
 
-def answer(told: Told) -> str:
-    """What the search found; while it goes on, what it has found so far."""
-    found, best = told["result"], told["best"]
+def answer(section: Section) -> str:
+    """The result of the search, or its best level so far."""
+    found, best = section["result"], section["best"]
     if found and found.get("best_connections") is not None:
         level = _level(found["best_connections"], found.get("best_qps"), found.get("best_p95_ms"))
-        return f"{'Most within its bounds' if found.get('bounded') else 'Most that is stable'}: {level}"
+        return f"{'Max within bounds' if found.get('bounded') else 'Max stable'}: {level}"
     if found:
-        return str(told["message"] or "No stable level")
-    return f"So far: {_level(best['connections'], best['qps'], best.get('p95_ms'))}" if best else "No level is stable yet"
+        return str(section["message"] or "No stable level")
+    return f"Best so far: {_level(best['connections'], best['qps'], best.get('p95_ms'))}" if best else "No stable level yet"
 
 
 def _level(connections: float, qps: float | None, p95_ms: float | None) -> str:
     return f"{connections:g} connections at {number(qps)} operations/s, p95 {ms(p95_ms)}"
 
 
-def throughput_by_level(told: Told) -> dict[str, Any]:
-    """Every level that was measured, the best of them, and the fitted scalability law once there is one."""
-    judged = [step for step in told["steps"] if step["outcome"] not in (None, _HELD)]
+def throughput_by_level(section: Section) -> dict[str, Any]:
+    """Throughput of every measured level, the best level, and the fitted scalability law if there is one."""
+    judged = [step for step in section["steps"] if step["outcome"] not in (None, _HELD)]
     lines = [
         ChartLine(name="stable", points=_points(judged, "qps", stable=True), dots=True),
         ChartLine(name="not stable", points=_points(judged, "qps", stable=False), dots=True),
-        ChartLine(name="scalability law, fitted", points=_law(told, judged), dashed=True),
+        ChartLine(name="fitted scalability law (USL)", points=_law(section, judged), dashed=True),
     ]
-    return options(_known(lines), unit="operations/s", across="connections", limits=_best(told))
+    return options(_known(lines), unit="operations/s", across="connections", limits=_best(section))
 
 
-def latency_by_level(told: Told) -> dict[str, Any]:
-    judged = [step for step in told["steps"] if step["outcome"] not in (None, _HELD)]
+def latency_by_level(section: Section) -> dict[str, Any]:
+    judged = [step for step in section["steps"] if step["outcome"] not in (None, _HELD)]
     lines = [ChartLine(name=name, points=_points(judged, f"{name}_ms"), dots=True) for name in ("p95", "p99")]
-    return options(_known(lines), unit="ms", across="connections", limits=_best(told))
+    return options(_known(lines), unit="ms", across="connections", limits=_best(section))
 
 
-def _points(steps: Sequence[Told], field: str, *, stable: bool | None = None) -> list[Point]:
-    wanted = [step for step in steps if stable is None or (step["outcome"] == STABLE) is stable]
-    return sorted((float(step["to_target"]), step[field]) for step in wanted if step[field] is not None)
+def _points(steps: Sequence[Section], field: str, *, stable: bool | None = None) -> list[Point]:
+    selected = [step for step in steps if stable is None or (step["outcome"] == STABLE) is stable]
+    return sorted((float(step["to_target"]), step[field]) for step in selected if step[field] is not None)
 
 
 def _known(lines: Sequence[ChartLine]) -> list[ChartLine]:
-    """At least one line, so that the chart has its axes."""
+    """The lines with points; at least one line, so that the chart has axes."""
     return [line for line in lines if line.points] or [lines[0]]
 
 
-def _best(told: Told) -> list[LimitLine]:
-    best = (told["result"] or {}).get("best_connections") or (told["best"] or {}).get("connections")
+def _best(section: Section) -> list[LimitLine]:
+    best = (section["result"] or {}).get("best_connections") or (section["best"] or {}).get("connections")
     return [LimitLine(name=f"best {best:g}", level=best, upright=True)] if best else []
 
 
-def _law(told: Told, steps: Sequence[Told]) -> list[Point]:
-    """X(N) = λN / (1 + σ(N−1) + κN(N−1)), over the levels that were tried."""
-    usl = (told["result"] or {}).get("usl") or {}
+def _law(section: Section, steps: Sequence[Section]) -> list[Point]:
+    """Universal Scalability Law, X(N) = λN / (1 + σ(N−1) + κN(N−1)), over the measured levels."""
+    usl = (section["result"] or {}).get("usl") or {}
     if not all(isinstance(usl.get(name), int | float) for name in ("lambda", "sigma", "kappa")):
         return []
     highest = max((step["to_target"] for step in steps), default=0)
@@ -72,15 +72,15 @@ def _law(told: Told, steps: Sequence[Told]) -> list[Point]:
 
 
 class Knee:
-    """The answer and its charts."""
+    """The result of the search with its charts."""
 
     def __init__(self) -> None:
-        self._answer = ui.label().classes("text-h5").props('role=status aria-label="Answer"')
+        self._answer = ui.label().classes("text-h5").props('role=status aria-label="Search result"')
         with ui.element("div").classes("chart-grid w-full"):
             self._charts = {"Throughput by connections": throughput_by_level, "Latency by connections": latency_by_level}
             self._drawn = {name: LiveChart(name) for name in self._charts}
 
-    def show(self, told: Told) -> None:
-        self._answer.text = answer(told)
+    def show(self, section: Section) -> None:
+        self._answer.text = answer(section)
         for name, chart in self._drawn.items():
-            chart.show(self._charts[name](told))
+            chart.show(self._charts[name](section))

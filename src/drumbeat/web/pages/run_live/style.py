@@ -1,4 +1,4 @@
-"""What the pages about runs add to the style sheet: bubbles, banners, workers by health."""
+"""Styles of the run pages: bubbles, banners, workers by health."""
 
 LOOK = """
 .body--dark .bg-primary { --q-primary: #1f5fa6 !important; } .body--dark .bg-positive { --q-positive: #1b7a3d !important; }

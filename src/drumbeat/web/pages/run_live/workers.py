@@ -1,4 +1,4 @@
-"""A run's workers by health: a grid to see at a glance, and one worker closely."""
+"""The workers of a run: a grid coloured by health, and a dialog with the details of one worker."""
 
 from datetime import timedelta
 from functools import partial
@@ -9,80 +9,82 @@ from drumbeat.bench.model import Curves, Watched, WorkerSnapshot
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import Health
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import told
-from drumbeat.web.pages.components import lasting, words
-from drumbeat.web.pages.element_names import called, given
+from drumbeat.web.pages.actions import report_errors
+from drumbeat.web.pages.components import as_text, duration_text
+from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
 _JUST_NOW = timedelta(seconds=2)
 
 
-def state_of(seen: WorkerSnapshot) -> str:
-    """How a worker looks: healthy, stale, lost; gone when it left as it should."""
-    if not seen.worker.is_live and seen.health is not Health.LOST:
+def state_of(snapshot: WorkerSnapshot) -> str:
+    """The state of a worker in the grid: healthy, stale, lost, or gone if it ended normally."""
+    if not snapshot.worker.is_live and snapshot.health is not Health.LOST:
         return "gone"
-    return str(seen.health)
+    return str(snapshot.health)
 
 
-def sentence(seen: WorkerSnapshot) -> str:
-    worker = seen.worker
+def sentence(snapshot: WorkerSnapshot) -> str:
+    """The state of a worker in one line."""
+    worker = snapshot.worker
     if not worker.is_live:
         return f"{worker.status}" + (f": {worker.error}" if worker.error else "")
-    heard = "heard just now" if seen.silence < _JUST_NOW else f"heard {lasting(seen.silence)} ago"
-    return f"{worker.status}, {seen.health} · {number(seen.qps)}/s · {worker.applied_target}/{worker.target} · {heard}"
+    heartbeat = "just now" if snapshot.silence < _JUST_NOW else f"{duration_text(snapshot.silence)} ago"
+    connections = f"{worker.applied_target}/{worker.target} connections"
+    return f"{worker.status}, {snapshot.health} · {number(snapshot.qps)}/s · {connections} · heartbeat {heartbeat}"
 
 
 class WorkerGrid:
-    """Every worker as a field that opens when pressed."""
+    """A button for each worker, which opens its details."""
 
-    def __init__(self, house: AppState, run_id: RunId) -> None:
-        self._house, self._run_id = house, run_id
-        self._fields: dict[str, tuple[ui.element, ui.label]] = {}
-        self._seen: dict[str, WorkerSnapshot] = {}
+    def __init__(self, app: AppState, run_id: RunId) -> None:
+        self._app, self._run_id = app, run_id
+        self._buttons: dict[str, tuple[ui.element, ui.label]] = {}
+        self._snapshots: dict[str, WorkerSnapshot] = {}
         self._count = ui.label("Workers").classes("text-h6").props("role=heading aria-level=2")
         self._grid = ui.element("div").classes("worker-grid w-full")
-        self._none = ui.label("None has been started yet.").classes("faint")
+        self._none = ui.label("No workers yet").classes("faint")
 
-    def show(self, seen: Watched) -> None:
-        self._seen = {each.worker.worker_id: each for each in seen.workers}
-        live = sum(each.worker.is_live for each in seen.workers)
-        self._count.text = f"Workers ({live} of {len(seen.workers)} live)"
-        self._none.set_visibility(not seen.workers)
-        for each in seen.workers:
+    def show(self, watched: Watched) -> None:
+        self._snapshots = {each.worker.worker_id: each for each in watched.workers}
+        live = sum(each.worker.is_live for each in watched.workers)
+        self._count.text = f"Workers ({live} of {len(watched.workers)} live)"
+        self._none.set_visibility(not watched.workers)
+        for each in watched.workers:
             self._draw(each)
 
-    def _draw(self, seen: WorkerSnapshot) -> None:
-        name, state = seen.worker.worker_id, state_of(seen)
-        field, text = self._fields.get(name) or self._add(name)
-        text.text = sentence(seen)
-        field.classes(replace=f"worker {state}")
-        given(called(field, f"{name}: {state}"), "data-health", state)
+    def _draw(self, snapshot: WorkerSnapshot) -> None:
+        name, state = snapshot.worker.worker_id, state_of(snapshot)
+        button, text = self._buttons.get(name) or self._add(name)
+        text.text = sentence(snapshot)
+        button.classes(replace=f"worker {state}")
+        set_attribute(set_label(button, f"{name}: {state}"), "data-health", state)
 
     def _add(self, name: str) -> tuple[ui.element, ui.label]:
-        with self._grid, ui.element("button").props("type=button").on("click", partial(self._open, name)) as field:
+        with self._grid, ui.element("button").props("type=button").on("click", partial(self._open, name)) as button:
             ui.label(name).classes("name")
             text = ui.label().classes("text-caption number")
-        self._fields[name] = (field, text)
-        return field, text
+        self._buttons[name] = (button, text)
+        return button, text
 
     async def _open(self, name: str) -> None:
-        made = called(ui.dialog().props("transition-duration=0"), name)
+        made = set_label(ui.dialog().props("transition-duration=0"), name)
         with made as dialog, ui.card().classes("w-full max-w-3xl"):
             ui.label(name).classes("text-h6").props("role=heading aria-level=2")
-            seen = self._seen[name]
-            for what, value in facts(seen).items():
+            snapshot = self._snapshots[name]
+            for what, value in facts(snapshot).items():
                 with ui.row().classes("gap-2"):
                     ui.label(f"{what}:").classes("faint")
-                    ui.label(words(value))
-            chart, load = LiveChart("Throughput of this worker"), LiveChart("CPU and memory of its host", height=180)
+                    ui.label(as_text(value))
+            chart, load = LiveChart("Throughput of this worker"), LiveChart("Host CPU and memory", height=180)
             ui.button("Close", on_click=dialog.close).props("flat no-caps autofocus")
         dialog.on("hide", dialog.delete)
         dialog.open()
-        await told(partial(self._fill, name, chart, load))
+        await report_errors(partial(self._fill, name, chart, load))
 
     async def _fill(self, name: str, chart: LiveChart, load: LiveChart) -> None:
-        curves = await self._house.plane.bench().worker_curves(self._run_id, name)
+        curves = await self._app.plane.bench().worker_curves(self._run_id, name)
         chart.show(options([ChartLine(name="operations", points=curves.series.get("qps", ()))], unit="operations/s"))
         load.show(_load(curves))
 
@@ -95,21 +97,21 @@ def _load(curves: Curves) -> dict[str, object]:
 _LOAD = {"cpu_percent": "CPU", "memory_percent": "memory"}
 
 
-def facts(seen: WorkerSnapshot) -> dict[str, object]:
-    """What is known of one worker."""
-    worker = seen.worker
+def facts(snapshot: WorkerSnapshot) -> dict[str, object]:
+    """The details of one worker."""
+    worker = snapshot.worker
     return {
         "status": worker.status,
-        "health": seen.health,
-        "last heard": f"{lasting(seen.silence)} ago",
+        "health": snapshot.health,
+        "last heartbeat": f"{duration_text(snapshot.silence)} ago",
         "host": worker.host,
         "process": worker.pid,
         "phase": worker.phase,
-        "connections": f"{worker.active} active, {worker.applied_target} held, {worker.target} asked for",
+        "connections": f"{worker.active} busy, {worker.applied_target} open, {worker.target} target",
         "operations": worker.operations,
         "errors": worker.errors,
-        "p50 / p95 / p99": f"{ms(seen.p50_ms)} / {ms(seen.p95_ms)} / {ms(seen.p99_ms)}",
-        "reads / writes in the last second": f"{seen.reads:,} / {seen.writes:,}",
+        "p50 / p95 / p99": f"{ms(snapshot.p50_ms)} / {ms(snapshot.p95_ms)} / {ms(snapshot.p99_ms)}",
+        "reads / writes in the last second": f"{snapshot.reads:,} / {snapshot.writes:,}",
         "CPU / memory": f"{number(worker.cpu_percent)} % / {number(worker.memory_percent)} %",
         "started": worker.started_at,
         "ended": worker.ended_at,

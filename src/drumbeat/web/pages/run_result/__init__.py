@@ -1,11 +1,11 @@
-"""What a run came to: what there is to doubt, kinds, a histogram, errors down to single ones, the server's figures, cost."""
+"""The result of a run: data-quality warnings, cost, results by kind, errors, and statistics of the database."""
 
 from nicegui import ui
 
 from drumbeat.bench.model import RunSeries, Watched
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.run_result.caveats import doubts_card
+from drumbeat.web.pages.run_result.caveats import caveats_card
 from drumbeat.web.pages.run_result.closing import Closing
 from drumbeat.web.pages.run_result.errors import Errors
 from drumbeat.web.pages.run_result.kinds import kinds_table
@@ -14,32 +14,32 @@ from drumbeat.web.snapshot import whole_result
 
 
 class RunResult:
-    """The part of a run's page that is there once it has ended."""
+    """The part of a run's page that appears when the run has ended."""
 
-    def __init__(self, house: AppState, run_id: RunId) -> None:
-        self._house, self._run_id = house, run_id
+    def __init__(self, app: AppState, run_id: RunId) -> None:
+        self._app, self._run_id = app, run_id
         self._place = ui.column().classes("w-full")
         self._closing: Closing | None = None
         self._errors: Errors | None = None
         self._server: Server | None = None
 
-    def show(self, seen: Watched) -> None:
-        """Made once; what may still change is set anew."""
+    def show(self, watched: Watched) -> None:
+        """Build the result once; later calls update what may still change."""
         if self._closing is None:
             with self._place:
-                self._make(seen)
+                self._build(watched)
         if self._closing is not None:
-            self._closing.show(whole_result(seen))
+            self._closing.show(whole_result(watched))
 
-    def _make(self, seen: Watched) -> None:
-        doubts_card(whole_result(seen))
-        self._closing = Closing(self._house, self._run_id)
-        kinds_table(seen)
-        self._errors = Errors(self._house, seen)
-        self._server = Server(whole_result(seen))
+    def _build(self, watched: Watched) -> None:
+        caveats_card(whole_result(watched))
+        self._closing = Closing(self._app, self._run_id)
+        kinds_table(watched)
+        self._errors = Errors(self._app, watched)
+        self._server = Server(whole_result(watched))
 
     def show_course(self, course: RunSeries) -> None:
-        """What takes longer to read."""
+        """Show the parts that take longer to read."""
         if self._errors is not None and self._server is not None:
             self._errors.show(course.failures)
             self._server.show(course.server)

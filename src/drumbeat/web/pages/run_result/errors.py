@@ -1,4 +1,4 @@
-"""What went wrong: how often by kind and class, an example of each sort, and the single operations behind it."""
+"""The errors of a run: counts by kind and class, examples, and the operation log."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,39 +8,39 @@ from drumbeat.bench.model import FailureExample, Watched
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn
-from drumbeat.web.pages.element_names import given
+from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.run_live.figures import number, percent
 from drumbeat.web.pages.run_result.executions import Operations
-from drumbeat.web.pages.run_result.selection import ExecutionSelection, only_failed, read_chosen
+from drumbeat.web.pages.run_result.selection import ExecutionSelection, only_failed, read_selection
 from drumbeat.web.snapshot import whole_result
 
-_ID = "operations"  #: where a link to operations leads
-_SEEN = f"document.getElementById('{_ID}')?.scrollIntoView()"
+_ID = "operations"  #: anchor of the operation log
+_SCROLL = f"document.getElementById('{_ID}')?.scrollIntoView()"
 _COUNTS: list[TableColumn] = [
     TableColumn(name="kind", read=lambda row: row.kind),
     TableColumn(name="errors", read=lambda row: row.errors, number=True),
     TableColumn(name="share", read=lambda row: percent(row.errors / row.operations), number=True),
 ]
 COLUMNS: list[TableColumn] = [
-    TableColumn(name="at", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
+    TableColumn(name="time", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
     TableColumn(name="worker", read=lambda each: each.worker_id),
     TableColumn(name="connection", read=lambda each: each.connection, number=True),
     TableColumn(name="kind", read=lambda each: each.kind),
-    TableColumn(name="ms", read=lambda each: number(each.duration_ms), number=True),
+    TableColumn(name="ms", label="duration (ms)", read=lambda each: number(each.duration_ms), number=True),
     TableColumn(name="rows", read=lambda each: each.rows, number=True),
     TableColumn(name="error", read=lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None),
     TableColumn(name="phase", read=lambda each: "warmup" if each.warmup else ""),
 ]
 
 
-def _ways_in(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
-    """Classes and examples, each of which leads to the operations that failed so."""
+def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
+    """Columns for error classes and examples; each row links to its operations in the operation log."""
 
     def of_class(each: tuple[str, int]) -> str:
         return ExecutionSelection(error_class=each[0]).path(run_id)
 
-    def of_sort(each: FailureExample) -> str | None:
-        """None where no operation was begun."""
+    def of_example(each: FailureExample) -> str | None:
+        """None if the error happened while connecting, before any operation."""
         return (
             ExecutionSelection(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id)
             if each.kind
@@ -53,7 +53,7 @@ def _ways_in(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
     ]
     examples = [
         TableColumn(name="kind", read=lambda each: each.kind or "connecting"),
-        TableColumn(name="class", read=lambda each: each.error_class, href=of_sort),
+        TableColumn(name="class", read=lambda each: each.error_class, href=of_example),
         TableColumn(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
         TableColumn(name="example", read=lambda each: each.message),
         TableColumn(name="sql", label="SQL", read=lambda each: each.sql),
@@ -62,56 +62,56 @@ def _ways_in(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
 
 
 class Errors:
-    """Counts, examples, operations."""
+    """Error counts, examples and the operation log."""
 
-    def __init__(self, house: AppState, seen: Watched) -> None:
-        kinds = [row for row in seen.results if row.worker_id is None and row.kind is not None]
+    def __init__(self, app: AppState, watched: Watched) -> None:
+        kinds = [row for row in watched.results if row.worker_id is None and row.kind is not None]
         failed = [row for row in kinds if row.errors]
-        classes: Mapping[str, int] = _classes(seen)
-        by_class, by_sort = _ways_in(seen.run.run_id)
+        classes: Mapping[str, int] = _classes(watched)
+        class_columns, example_columns = _link_columns(watched.run.run_id)
         ui.label("Errors").classes("text-h6").props("role=heading aria-level=2")
         if failed:
             PageTable("Errors by kind", _COUNTS, lambda row: str(row.kind)).show(failed)
         else:
-            ui.label("No operation failed in the measurement.").classes("faint")
+            ui.label("No errors during the measurement").classes("faint")
         if classes:
-            PageTable("Errors by class", by_class, lambda each: str(each[0])).show(list(classes.items()))
-        self._examples = PageTable("Examples of errors", by_sort, lambda each: f"{each}")
+            PageTable("Errors by class", class_columns, lambda each: str(each[0])).show(list(classes.items()))
+        self._examples = PageTable("Error examples", example_columns, lambda each: f"{each}")
         self._examples.element.set_visibility(False)
         self._shown: Sequence[FailureExample] = ()
-        self._operations = _operations(house, seen, [str(row.kind) for row in kinds], classes, failed=bool(failed))
+        self._operations = _operations(app, watched, [str(row.kind) for row in kinds], classes, failed=bool(failed))
 
     def show(self, failures: Sequence[FailureExample]) -> None:
         if failures != self._shown:
             self._shown = failures
-            sorts = {(each.kind, each.error_class, each.sqlstate): each for each in failures}
-            self._examples.element.set_visibility(bool(sorts))
-            self._examples.show(list(sorts.values()))
-            self._operations.know(failures)
+            examples = {(each.kind, each.error_class, each.sqlstate): each for each in failures}
+            self._examples.element.set_visibility(bool(examples))
+            self._examples.show(list(examples.values()))
+            self._operations.add_errors(failures)
 
 
 def _operations(
-    house: AppState, seen: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool
+    app: AppState, watched: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool
 ) -> Operations:
-    """Folded away, unless the address asks for some of them."""
-    asked = read_chosen(ui.context.client.request.query_params)
-    chosen = asked or ExecutionSelection(failed=only_failed(failed))
-    folded = ui.expansion("Single operations", icon="list", value=asked is not None).classes("w-full")
-    with given(folded.props("header-class=text-primary"), "id", _ID):
-        operations = Operations(house, seen.run.run_id, COLUMNS, kinds, classes, chosen)
-    folded.on_value_change(operations.opened)
+    """The operation log, collapsed unless the URL selects operations."""
+    selected = read_selection(ui.context.client.request.query_params)
+    selection = selected or ExecutionSelection(failed=only_failed(failed))
+    panel = ui.expansion("Operation log", icon="list", value=selected is not None).classes("w-full")
+    with set_attribute(panel.props("header-class=text-primary"), "id", _ID):
+        operations = Operations(app, watched.run.run_id, COLUMNS, kinds, classes, selection)
+    panel.on_value_change(operations.load)
 
     async def show() -> None:
-        await operations.opened()
-        ui.run_javascript(_SEEN)
+        await operations.load()
+        ui.run_javascript(_SCROLL)
 
-    if asked is not None:
+    if selected is not None:
         ui.timer(0.0, show, once=True)
     return operations
 
 
-def _classes(seen: Watched) -> dict[str, int]:
-    """How many operations failed of each class in the measurement, as far as the result kept it."""
-    whole = whole_result(seen)
-    kept = whole.custom_metrics.get("error_classes") if whole else None
-    return {str(name): int(count) for name, count in kept.items()} if isinstance(kept, Mapping) else {}
+def _classes(watched: Watched) -> dict[str, int]:
+    """Failed operations by error class during the measurement, if the result has them."""
+    total = whole_result(watched)
+    classes = total.custom_metrics.get("error_classes") if total else None
+    return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}

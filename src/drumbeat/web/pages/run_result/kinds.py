@@ -1,4 +1,4 @@
-"""What was measured, by kind of operation, and how latencies were spread."""
+"""Results by kind of operation, and the latency histogram."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,16 +18,16 @@ BARS = 60
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
-def kinds_table(seen: Watched) -> None:
-    """All kinds together first; latencies of those that went well, merged exactly."""
-    rows = [row for row in seen.results if row.worker_id is None and row.operations]
-    ui.label("By kind").classes("text-h6").props("role=heading aria-level=2")
+def kinds_table(watched: Watched) -> None:
+    """The results: all kinds together first. Latencies are those of successful operations."""
+    rows = [row for row in watched.results if row.worker_id is None and row.operations]
+    ui.label("Results by kind").classes("text-h6").props("role=heading aria-level=2")
     if not rows:
-        ui.label("Nothing was measured.").classes("faint")
+        ui.label("No measurements").classes("faint")
         return
     table = PageTable("Results by kind", _COLUMNS, lambda row: row.kind or "all kinds")
     table.show(rows)
-    LiveChart("Latency histogram of the measurement", histogram_options(rows[0].latency), height=220)
+    LiveChart("Latency histogram", histogram_options(rows[0].latency), height=220)
 
 
 def _latency(percent: float, row: Result) -> str:
@@ -69,7 +69,7 @@ def histogram_options(latency: Histogram) -> dict[str, Any]:
 
 
 def histogram_bars(latency: Histogram) -> Sequence[tuple[float, int]]:
-    """Each bar's lower edge in milliseconds, and how many operations are in it."""
+    """The lower edge of each bar in milliseconds, and its number of operations."""
     if latency.least is None or latency.greatest is None:
         return []
     low, high = max(latency.least, 1) / 1e6, max(latency.greatest, 2) / 1e6 * 1.02

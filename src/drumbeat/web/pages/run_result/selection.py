@@ -1,4 +1,4 @@
-"""Which single operations are looked at, as a page's address keeps it: a link that is passed on shows the same."""
+"""The filters of the operation log, kept in the URL so that a shared link shows the same operations."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -9,17 +9,17 @@ from drumbeat.core.run import RunId
 from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
-ORDERS = {"duration_ms": "the longest first", "started_at": "the earliest first"}
+ORDERS = {"duration_ms": "longest first", "started_at": "earliest first"}
 _FAILED, _ANY = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSelection:
-    """All of it as texts, the way an address has them; an empty one asks for nothing."""
+    """The filters as text, as in the URL; empty means no filter."""
 
     kind: str = ""
     error_class: str = ""
-    error: str = ""  #: an SQLSTATE, or what else the database calls it
+    error: str = ""  #: SQLSTATE, or another error code of the database
     failed: str = _ANY
     order: str = "duration_ms"
     page: str = "1"
@@ -38,15 +38,15 @@ class ExecutionSelection:
 
     @property
     def query(self) -> str:
-        """What stands behind the ? of the address."""
-        usual = asdict(ExecutionSelection())
-        return urlencode({name: value for name, value in asdict(self).items() if value and value != usual[name]})
+        """The query string of the URL."""
+        defaults = asdict(ExecutionSelection())
+        return urlencode({name: value for name, value in asdict(self).items() if value and value != defaults[name]})
 
     def path(self, run_id: RunId) -> str:
         return f"/runs/{quote(run_id, safe='')}" + (f"?{self.query}" if self.query else "")
 
     def filters(self) -> dict[str, Any]:
-        """For the desk: one more than is shown is asked for, to know whether there are more."""
+        """Arguments for the bench service. The limit is one more than a page, to know whether there is a next page."""
         return {
             "kind": self.kind or None,
             "ok": False if self.failed_only else None,
@@ -59,14 +59,14 @@ class ExecutionSelection:
 
 
 def only_failed(failed: bool) -> str:
-    """As an address has it."""
+    """The value of ``failed`` in the URL."""
     return _FAILED if failed else _ANY
 
 
-def read_chosen(query: Mapping[str, str]) -> ExecutionSelection | None:
-    """What an address asks for; None: it does not ask for operations."""
+def read_selection(query: Mapping[str, str]) -> ExecutionSelection | None:
+    """The filters in a URL; None if it has none."""
     known = {each.name for each in fields(ExecutionSelection)}
-    given = {name: value[:200] for name, value in query.items() if name in known}
-    if given.get("order") not in ORDERS:
-        given.pop("order", None)
-    return ExecutionSelection(**given) if given else None
+    values = {name: value[:200] for name, value in query.items() if name in known}
+    if values.get("order") not in ORDERS:
+        values.pop("order", None)
+    return ExecutionSelection(**values) if values else None

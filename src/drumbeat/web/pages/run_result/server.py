@@ -1,4 +1,4 @@
-"""What the database under test said of itself: its sessions, what they waited for, and what its totals rose by."""
+"""Statistics of the database under test: sessions, wait events, and increases of its counters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,24 +11,24 @@ from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import number
 
-_MOST_WAITS = 12
+_MAX_WAITS = 12
 _WAITS: list[TableColumn] = [
-    TableColumn(name="event", label="waited for", read=lambda each: each[0]),
-    TableColumn(name="times", label="times seen", read=lambda each: each[1], number=True),
+    TableColumn(name="event", label="wait event", read=lambda each: each[0]),
+    TableColumn(name="times", label="samples", read=lambda each: each[1], number=True),
 ]
 
 
 class Server:
-    """Not there when the database said nothing."""
+    """The database statistics; hidden if there are none."""
 
-    def __init__(self, whole: Result | None) -> None:
+    def __init__(self, total: Result | None) -> None:
         self._shown: ServerSnapshot | None = None
         self._place = ui.column().classes("w-full")
         with self._place:
-            ui.label("The database's own figures").classes("text-h6").props("role=heading aria-level=2")
-            self._chart = LiveChart("Sessions, as the database tells")
+            ui.label("Database statistics").classes("text-h6").props("role=heading aria-level=2")
+            self._chart = LiveChart("Database sessions")
             self._waits = PageTable("Wait events", _WAITS, lambda each: each[0])
-            self._totals = _totals(whole)
+            self._totals = _totals(total)
         self._place.set_visibility(self._totals)
 
     def show(self, server: ServerSnapshot) -> None:
@@ -39,13 +39,13 @@ class Server:
         lines = [ChartLine(name=name.replace("_", " "), points=points) for name, points in server.series.items()]
         self._chart.show(options(lines, unit="sessions"))
         self._waits.element.set_visibility(bool(server.waits))
-        self._waits.show(list(server.waits.items())[:_MOST_WAITS])
+        self._waits.show(list(server.waits.items())[:_MAX_WAITS])
 
 
-def _totals(whole: Result | None) -> bool:
-    """What counters rose by, where that is known; whether it is."""
-    told = whole.custom_metrics.get("server") if whole else None
-    parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
+def _totals(total: Result | None) -> bool:
+    """Show the increases of the counters, if they are known. Returns whether they are."""
+    server = total.custom_metrics.get("server") if total else None
+    parts = {name: rise for name, rise in server.items() if isinstance(rise, Mapping)} if isinstance(server, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
     if not names:
         return False
@@ -53,7 +53,7 @@ def _totals(whole: Result | None) -> bool:
         TableColumn(name="counter", read=lambda name: name),
         *(TableColumn(name=part, read=_rise(rise), number=True) for part, rise in parts.items()),
     ]
-    table = PageTable("Rise of the database's totals", columns, lambda name: name)
+    table = PageTable("Counter increases", columns, lambda name: name)
     table.show(names)
     return True
 

@@ -1,4 +1,4 @@
-"""What runs may be looked for by."""
+"""The filter fields of the list of runs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -14,22 +14,24 @@ _ANY = "any"
 
 
 class Filters:
-    """One row of fields; a change of any is asked for at once."""
+    """One row of fields; each change is applied at once."""
 
-    def __init__(self, wanted: RunFilters, templates: Mapping[str, str], ask: Callable[[RunFilters], Awaitable[None]]) -> None:
-        self._ask = ask
+    def __init__(
+        self, filters: RunFilters, templates: Mapping[str, str], apply: Callable[[RunFilters], Awaitable[None]]
+    ) -> None:
+        self._apply = apply
         with ui.row().classes("items-end w-full gap-2").props('role=search aria-label="Find runs"'):
-            self._search = ui.input("name contains", value=wanted.search, on_change=self._changed).props(
+            self._search = ui.input("Name contains", value=filters.search, on_change=self._changed).props(
                 "debounce=400 clearable"
             )
-            self._status = self._choice("status", {each: each for each in RunStatus}, wanted.status)
-            self._load = self._choice("load mode", {each: each for each in LoadMode}, wanted.load_mode)
-            self._scaling = self._choice("scaling mode", {each: each for each in ScalingMode}, wanted.scaling_mode)
-            self._template = self._choice("template", templates, wanted.template)
-            self._database = self._choice("database", {each: each for each in DatabaseType}, wanted.database)
-            self._since = ui.input("made since", value=wanted.since, on_change=self._changed).props("type=date stack-label")
-            self._until = ui.input("made until", value=wanted.until, on_change=self._changed).props("type=date stack-label")
-            self._order = ui.select(ORDERS, value=wanted.order, label="order", on_change=self._changed).classes("w-48")
+            self._status = self._choice("Status", {each: each for each in RunStatus}, filters.status)
+            self._load = self._choice("Load mode", {each: each for each in LoadMode}, filters.load_mode)
+            self._scaling = self._choice("Scaling mode", {each: each for each in ScalingMode}, filters.scaling_mode)
+            self._template = self._choice("Template", templates, filters.template)
+            self._database = self._choice("Database", {each: each for each in DatabaseType}, filters.database)
+            self._since = ui.input("Created since", value=filters.since, on_change=self._changed).props("type=date stack-label")
+            self._until = ui.input("Created until", value=filters.until, on_change=self._changed).props("type=date stack-label")
+            self._order = ui.select(ORDERS, value=filters.order, label="Order", on_change=self._changed).classes("w-48")
 
     def _choice(self, name: str, choices: Mapping[str, str], value: str) -> ui.select:
         known = {"": _ANY, **{str(key): str(word) for key, word in choices.items()}}
@@ -37,7 +39,7 @@ class Filters:
         return ui.select(known, value=chosen, label=name, on_change=self._changed).classes("w-40")
 
     async def _changed(self) -> None:
-        await self._ask(
+        await self._apply(
             replace(
                 RunFilters(),
                 status=self._status.value or "",

@@ -1,4 +1,4 @@
-"""Which runs are looked for, as the page's address keeps it: a page that is loaded again shows the same."""
+"""The filters of the list of runs, kept in the URL so that a reload shows the same runs."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -12,21 +12,21 @@ from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
 ORDERS = {"newest": "newest first", "name": "by name", "qps": "most operations/s first", "errors": "most errors first"}
-MOST_SORTED = 1000  #: runs that are sorted by anything but their age
-_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: until then is until ever
+MOST_SORTED = 1000  #: limit for sorting by anything but age, which is done in memory
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: the same as no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilters:
-    """All of it as texts, the way an address has them; an empty one asks for nothing."""
+    """The filters as text, as in the URL; empty means no filter."""
 
     status: str = ""
     load_mode: str = ""
     scaling_mode: str = ""
     template: str = ""
-    database: str = ""  #: a type of database, such as postgresql
+    database: str = ""  #: database type, such as postgresql
     since: str = ""  #: a day, YYYY-MM-DD
-    until: str = ""  #: the last day
+    until: str = ""  #: the last day, included
     search: str = ""
     order: str = "newest"
     page: str = "1"
@@ -37,12 +37,12 @@ class RunFilters:
 
     @property
     def query(self) -> str:
-        """What stands behind the ? of the address."""
-        usual = asdict(RunFilters())
-        return urlencode({name: value for name, value in asdict(self).items() if value and value != usual[name]})
+        """The query string of the URL."""
+        defaults = asdict(RunFilters())
+        return urlencode({name: value for name, value in asdict(self).items() if value and value != defaults[name]})
 
     def filters(self) -> dict[str, Any]:
-        """For the store. Raises InvalidInput for a day that is none."""
+        """Arguments for the store. Raises InvalidInput for an invalid date."""
         until = _day("until", self.until)
         return {
             "statuses": (RunStatus(self.status),) if self.status in set(RunStatus) else (),
@@ -55,13 +55,13 @@ class RunFilters:
         }
 
 
-def read_wanted(query: Mapping[str, str]) -> RunFilters:
-    """What an address asks for."""
+def read_filters(query: Mapping[str, str]) -> RunFilters:
+    """The filters in a URL."""
     known = {each.name for each in fields(RunFilters)}
-    given = {name: value[:200] for name, value in query.items() if name in known}
-    if given.get("order") not in ORDERS:
-        given.pop("order", None)
-    return RunFilters(**given)
+    values = {name: value[:200] for name, value in query.items() if name in known}
+    if values.get("order") not in ORDERS:
+        values.pop("order", None)
+    return RunFilters(**values)
 
 
 def _day(name: str, text: str) -> datetime | None:

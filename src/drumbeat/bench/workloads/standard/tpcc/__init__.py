@@ -1,10 +1,14 @@
 """TPC-C: a wholesale supplier's orders. All five transactions in the standard's mix, each a fixed list of statements.
 
-It follows the standard but for this, so that every value can be drawn before a transaction begins: an order has always ten
-lines (the standard's mean) instead of five to fifteen, and the n-th line's item comes from the n-th tenth of the items, so that
-no two transactions lock stock in different orders; no order is rolled back for an item that is not there (the standard: one in
-a hundred); a payment leaves ``c_data`` as it is; deliveries for one warehouse take turns (``tpcc_delivery``), as the standard's
-queue makes them. There are no keying and think times. Results are not TPC-C results in the sense of the TPC.
+It differs from the standard so that every value can be drawn before a transaction begins:
+
+- an order always has ten lines (the standard's mean) instead of five to fifteen;
+- the n-th line's item comes from the n-th tenth of the items, so that all transactions lock stock in the same order;
+- no order is rolled back for a missing item (the standard: one in a hundred);
+- a payment does not change ``c_data``;
+- deliveries for one warehouse run one after the other (``tpcc_delivery``), like in the standard's queue.
+
+There are no keying and think times. Results are not TPC-C results in the sense of the TPC.
 """
 
 from drumbeat.bench.workloads.standard.scaled import Scaled, Standard

@@ -1,7 +1,7 @@
-"""What must hold of a TPC-C database at any time: the standard's conditions (clause 3.3.2), but for the eleventh.
+"""TPC-C's consistency conditions (clause 3.3.2 of the standard), without the eleventh.
 
-The eleventh holds only of orders that were there before the load. Amounts are compared to half a cent, because not every
-database keeps them as decimals.
+The eleventh holds only for orders from before the load. Amounts are compared with a tolerance of half a cent, because not
+every database stores them as decimals.
 """
 
 from drumbeat.bench.workloads.standard.scaled import Condition

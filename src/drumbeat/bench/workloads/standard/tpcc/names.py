@@ -1,4 +1,4 @@
-"""Customers' last names, put together from ten syllables as the standard says."""
+"""Customers' last names, combined from ten syllables as the standard defines."""
 
 _SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 

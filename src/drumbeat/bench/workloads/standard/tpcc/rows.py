@@ -1,4 +1,4 @@
-"""What is in TPC-C's tables before the load: each column from the row's number and chance, as clause 4.3.3 says."""
+"""The initial rows of TPC-C's tables, generated from row numbers as in clause 4.3.3 of the standard."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ from drumbeat.bench.workloads.standard.tpcc.names import LAST_NAMES
 from drumbeat.bench.workloads.standard.tpcc.size import DISTRICTS, Size
 
 _FEWEST, _MOST = 5, 15  #: lines of an order
-_CYCLE = _MOST - _FEWEST + 1  #: orders, among which each number of lines comes once
+_CYCLE = _MOST - _FEWEST + 1  #: orders in which each number of lines occurs once
 _LINES = np.asarray([_FEWEST + number * 7 % _CYCLE for number in range(_CYCLE)])
 _BEFORE = np.concatenate(([0], np.cumsum(_LINES)))
 PAID = 10.0  #: by every customer before the load
 
 
 def lines_before(order: int) -> int:
-    """How many lines the orders before this one have; orders are counted from 0 over all districts."""
+    """How many lines the orders before this one have; orders are numbered from 0 over all districts."""
     return int(order // _CYCLE * _BEFORE[-1] + _BEFORE[order % _CYCLE])
 
 
 class RowsOf:
-    """One method for each table."""
+    """Generates rows; one method per table."""
 
     def __init__(self, size: Size) -> None:
         self._size = size
@@ -70,7 +70,7 @@ class RowsOf:
         ]
 
     def _last_names(self, chance: Chance, rows: Numbers) -> list[str]:
-        """The first customers of a district have all the names in turn, the others some more often than others."""
+        """The first customers of a district get each name once; the others get non-uniformly distributed names."""
         place, names = rows % self._size.customers, self._size.names
         mixed = (chance.integers(0, 256, BLOCK) | chance.integers(0, names, BLOCK)) % names
         return [LAST_NAMES[number] for number in np.where(place < names, place % names, mixed).tolist()]
@@ -124,7 +124,7 @@ class RowsOf:
 
 
 def _split(rows: Numbers, *sizes: int) -> list[list[int]]:
-    """Row numbers as keys of several columns, the last counting fastest, each from 1."""
+    """Row numbers as keys of several columns, each from 1; the last column counts fastest."""
     keys: list[NDArray[Any]] = []
     for size in reversed(sizes):
         keys.insert(0, rows % size + 1)
@@ -143,6 +143,6 @@ def _shares(chance: Chance, most: int) -> list[float]:
 
 
 def _original(chance: Chance) -> list[str]:
-    """Data, one in ten of which says that it is original."""
+    """Random text, of which one in ten begins with ORIGINAL."""
     data, original = texts(chance, 26, 50), (chance.random(BLOCK) < 0.1).tolist()
     return [f"ORIGINAL{text[8:]}" if chosen else text for text, chosen in zip(data, original, strict=True)]

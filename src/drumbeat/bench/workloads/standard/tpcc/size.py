@@ -1,19 +1,19 @@
-"""How large a TPC-C database is."""
+"""The size of a TPC-C database."""
 
 from dataclasses import dataclass
 
 from drumbeat.bench.workloads.standard.rows import scaled_count
 
-DISTRICTS = 10  #: of a warehouse
-NAMES = 1_000  #: different last names, where there are as many customers
+DISTRICTS = 10  #: per warehouse
+NAMES = 1_000  #: different last names, if a district has that many customers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """As many warehouses as the scale says; below 1 a single one with fewer items and customers, to try things out."""
+    """The scale is the number of warehouses; below 1, one warehouse with fewer items and customers, for trials."""
 
     warehouses: int
-    customers: int  #: of a district, and orders, one for each
+    customers: int  #: per district; each has one order
     items: int
 
     @classmethod
@@ -35,7 +35,7 @@ class Size:
 
     @property
     def delivered(self) -> int:
-        """Of a district's orders; those behind it are new."""
+        """How many of a district's orders are delivered; the later ones are new."""
         return self.customers * 7 // 10
 
     @property

@@ -1,4 +1,4 @@
-"""TPC-C's statements, in words every target has. Order numbers come from the district's row, which the first update locks."""
+"""TPC-C's statements in portable SQL. Order numbers come from the district's row, which the first update locks."""
 
 ORDER = (
     "SELECT c_discount, c_last, c_credit, w_tax FROM tpcc_warehouse, tpcc_customer"
@@ -53,8 +53,8 @@ _STATUS = (
     " WHERE ol_w_id = :w AND ol_d_id = :d AND ol_o_id = {last}",
 )
 
-# Of the customers with a name, by first name, the one in the middle. The rows are counted in a table of their own because
-# MySQL will not update a table that a subquery reads.
+# The middle one, by first name, of the customers with a last name. The rows are counted in a derived table because MySQL
+# cannot update a table that a subquery reads.
 _NAMESAKE = (
     "(SELECT c_id FROM (SELECT c_id, ROW_NUMBER() OVER (ORDER BY c_first, c_id) AS place, COUNT(*) OVER () AS total"
     " FROM tpcc_customer WHERE c_w_id = {w} AND c_d_id = {d} AND c_last = :name) AS namesakes"
@@ -64,8 +64,9 @@ _NAMESAKE = (
 NEXT_DELIVERY = "UPDATE tpcc_delivery SET dl_count = dl_count + 1 WHERE dl_w_id = :w"
 
 _OLDEST = "(SELECT MIN(no_o_id) FROM tpcc_new_order WHERE no_w_id = :w AND no_d_id = {district})"
-# The first statement gives the oldest order its carrier. Where a district has none, one may come before the next statement,
-# and must be left alone: it has no carrier. MySQL will not delete from a table that a subquery reads, but for a derived one.
+# The first statement sets the carrier of the oldest order. If a district has no order, one may arrive before the next
+# statement; it has no carrier and must not be changed. MySQL cannot delete from a table that a subquery reads, unless the
+# subquery is a derived table.
 _DELIVERED = (
     "UPDATE tpcc_orders SET o_carrier_id = :carrier WHERE o_w_id = :w AND o_d_id = {district} AND o_id = {oldest}",
     "UPDATE tpcc_customer SET c_delivery_cnt = c_delivery_cnt + 1, c_balance = c_balance + (SELECT SUM(ol_amount)"
@@ -90,12 +91,12 @@ STOCK_LEVEL = (
 
 
 def order_line(line: int) -> list[str]:
-    """Take an item from the stock and write it on the order."""
+    """Take an item from the stock and add it to the order."""
     return [sql.replace("{line}", str(line)) for sql in _LINE]
 
 
 def namesake(warehouse: str, district: str) -> str:
-    """The customer with the name ``:name`` whom the standard means."""
+    """The customer whom the standard selects among those with the last name ``:name``."""
     return _NAMESAKE.replace("{w}", warehouse).replace("{d}", district)
 
 
@@ -108,5 +109,5 @@ def status_of(customer: str) -> list[str]:
 
 
 def delivered(district: int) -> list[str]:
-    """Deliver the district's oldest new order; nothing, if it has none."""
+    """Deliver the district's oldest new order, if it has one."""
     return [sql.replace("{oldest}", _OLDEST).replace("{district}", str(district)) for sql in _DELIVERED]

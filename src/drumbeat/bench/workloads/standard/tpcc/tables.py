@@ -1,4 +1,4 @@
-"""TPC-C's tables. The stock is filled last: its rows only ever change in place, so that it tells whether all is there."""
+"""TPC-C's tables. The stock is filled last: the load never adds or deletes its rows, so it shows whether filling finished."""
 
 from collections.abc import Mapping
 
@@ -97,7 +97,7 @@ _STOCK = {
 
 
 def tables(size: Size) -> tuple[StandardTable, ...]:
-    """In the order they are filled."""
+    """The tables in fill order."""
     orders = size.all_customers
     return (
         _table("item", _ITEM, 1, size, size.items),
@@ -124,7 +124,7 @@ def _table(
     unique: bool = True,
     changes: bool = False,
 ) -> StandardTable:
-    """The first ``key`` columns are the key."""
+    """A table whose key is its first ``key`` columns."""
     names = tuple(columns)[:key]
     return table(
         f"tpcc_{name}",

@@ -4,18 +4,18 @@ from collections.abc import Callable
 
 from drumbeat.bench.model import Either, Load, NonUniform, Now, Operation, Pick, RandomNumber, SameAs, Value, ValueType
 from drumbeat.bench.workloads.standard.script import Named, Places, operation, transaction
-from drumbeat.bench.workloads.standard.tpcc import statements as say
+from drumbeat.bench.workloads.standard.tpcc import statements
 from drumbeat.bench.workloads.standard.tpcc.names import LAST_NAMES
 from drumbeat.bench.workloads.standard.tpcc.size import DISTRICTS, Size
 
-LINES = 10  #: of a new order
+LINES = 10  #: per new order
 
 NEW_ORDER, PAYMENT, DELIVERY, STOCK_LEVEL = "NEW_ORDER", "PAYMENT", "DELIVERY", "STOCK_LEVEL"
 PAYMENT_BY_NAME, ORDER_STATUS, ORDER_STATUS_BY_NAME = "PAYMENT_BY_NAME", "ORDER_STATUS", "ORDER_STATUS_BY_NAME"
 
 
 def load(size: Size) -> Load:
-    """45 new orders, 43 payments and 4 order statuses (three in five by last name), 4 deliveries, 4 looks at the stock."""
+    """45 new orders, 43 payments and 4 order statuses (three in five by last name), 4 deliveries, 4 stock levels."""
     return Load(
         name="tpcc",
         operations=(
@@ -31,46 +31,48 @@ def load(size: Size) -> Load:
 
 
 def new_order(size: Size, weight: int) -> Operation:
-    """Ten items for a customer; one in a hundred comes from another warehouse."""
+    """Order ten items for a customer; one in a hundred comes from another warehouse."""
     values: dict[str, Value | Callable[[Places], Value]] = {**_where(size), "c": _customer(size), "now": Now()}
     for line in range(1, LINES + 1):
         values[f"i{line}"] = _item(size, line)
         values[f"s{line}"] = _mostly("w", RandomNumber(low=1, high=size.warehouses), 0.99)
         values[f"q{line}"] = RandomNumber(low=1, high=10)
-    lines = [sql for line in range(1, LINES + 1) for sql in say.order_line(line)]
-    return transaction(NEW_ORDER, weight, values, *say.ORDER, *lines)
+    lines = [sql for line in range(1, LINES + 1) for sql in statements.order_line(line)]
+    return transaction(NEW_ORDER, weight, values, *statements.ORDER, *lines)
 
 
 def payment(size: Size, weight: int) -> Operation:
     values = {**_where(size), **_payer(size), "c": _customer(size)}
-    return transaction(PAYMENT, weight, values, *say.PAYMENT, *say.paid_by(":c"))
+    return transaction(PAYMENT, weight, values, *statements.PAYMENT, *statements.paid_by(":c"))
 
 
 def payment_by_name(size: Size, weight: int) -> Operation:
     values = {**_where(size), **_payer(size), "name": _last_name(size)}
-    return transaction(PAYMENT_BY_NAME, weight, values, *say.PAYMENT, *say.paid_by(say.namesake(":cw", ":cd")))
+    return transaction(
+        PAYMENT_BY_NAME, weight, values, *statements.PAYMENT, *statements.paid_by(statements.namesake(":cw", ":cd"))
+    )
 
 
 def order_status(size: Size, weight: int) -> Operation:
     values = {**_where(size), "c": _customer(size)}
-    return transaction(ORDER_STATUS, weight, values, *say.status_of(":c"), reads=True)
+    return transaction(ORDER_STATUS, weight, values, *statements.status_of(":c"), reads=True)
 
 
 def order_status_by_name(size: Size, weight: int) -> Operation:
     values = {**_where(size), "name": _last_name(size)}
-    return transaction(ORDER_STATUS_BY_NAME, weight, values, *say.status_of(say.namesake(":w", ":d")), reads=True)
+    return transaction(ORDER_STATUS_BY_NAME, weight, values, *statements.status_of(statements.namesake(":w", ":d")), reads=True)
 
 
 def delivery(size: Size, weight: int) -> Operation:
-    """The oldest new order of each district."""
+    """Deliver the oldest new order of each district."""
     values = {**_where(size), "carrier": RandomNumber(low=1, high=10), "now": Now()}
-    districts = [sql for district in range(1, DISTRICTS + 1) for sql in say.delivered(district)]
-    return transaction(DELIVERY, weight, values, say.NEXT_DELIVERY, *districts)
+    districts = [sql for district in range(1, DISTRICTS + 1) for sql in statements.delivered(district)]
+    return transaction(DELIVERY, weight, values, statements.NEXT_DELIVERY, *districts)
 
 
 def stock_level(size: Size, weight: int) -> Operation:
     values = {**_where(size), "threshold": RandomNumber(low=10, high=20)}
-    return operation(STOCK_LEVEL, weight, values, say.STOCK_LEVEL, reads=True)
+    return operation(STOCK_LEVEL, weight, values, statements.STOCK_LEVEL, reads=True)
 
 
 def _where(size: Size) -> Named:
@@ -100,6 +102,6 @@ def _last_name(size: Size) -> Value:
 
 
 def _item(size: Size, line: int) -> Value:
-    """From the line's own tenth of the items, so that stock is locked in the same order by everyone."""
+    """An item from the line's own tenth of the items, so that all transactions lock stock in the same order."""
     tenth = size.items // LINES
     return NonUniform(a=1023, low=(line - 1) * tenth + 1, high=line * tenth, c=7911 % tenth)

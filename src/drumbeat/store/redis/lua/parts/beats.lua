@@ -1,4 +1,4 @@
--- A pool's beats by time. Their times rise with their numbers, so a few looks find the one that stood at a moment.
+-- Find a pool's beats by time: their times rise with their numbers, so a binary search works.
 local function newest_of(beats, number)
   return call('XREVRANGE', beats, number and int(number) .. '-0' or '+', '-', 'COUNT', 1)[1]
 end
@@ -7,13 +7,13 @@ local function number_of(entry)
   return tonumber(string.match(entry[1], '^%d+'))
 end
 
--- The last beat, from this one backwards, that holds what it saw; nil if none does.
+-- The newest beat with a view, from ``entry`` backwards; nil if there is none.
 local function last_that_saw(beats, entry)
   while entry and cjson.decode(entry[2][4]).view == cjson.null do entry = newest_of(beats, number_of(entry) - 1) end
   return entry
 end
 
--- The last beat that is not later than a moment; nil if all are.
+-- The last beat at or before ``moment``; nil if all beats are later.
 local function beat_at(beats, moment)
   local first, last = call('XRANGE', beats, '-', '+', 'COUNT', 1)[1], newest_of(beats)
   if not first then return nil end

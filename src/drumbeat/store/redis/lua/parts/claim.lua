@@ -1,4 +1,4 @@
--- Take ready jobs in their order, lane by lane, and as many of a lane as come before the next lane's first.
+-- Claim ready jobs in order: from each lane as many jobs as come before the first job of the next lane.
 local PLAIN = {cjson.null, '', cjson.null}
 
 local function is_named(wanted, word)
@@ -8,7 +8,7 @@ local function is_named(wanted, word)
   return false
 end
 
--- How many more of its group's jobs a lane may give now, up to ``most``. A lane is [capability, type, group, limit, count, per].
+-- How many jobs of a lane its group limits allow now, up to ``most``. A lane is [capability, type, group, limit, count, per].
 local function room_of_group(pool, needs, most, at)
   local room, group = most, needs[3]
   if group == cjson.null then return room end
@@ -25,13 +25,13 @@ local function needs_of(lane)
   return lane == '' and PLAIN or cjson.decode(lane)
 end
 
--- Whether a lane's jobs are of a type and need a capability that this worker has.
+-- Whether this worker has the type and the capability that a lane's jobs need.
 local function could_have(claiming, needs)
   if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return false end
   return needs[1] == cjson.null or is_named(claiming.capabilities, needs[1])
 end
 
--- How many of a lane this worker may have now.
+-- How many jobs of a lane this worker may claim now.
 local function room_in(pool, lane, claiming, at)
   local needs = needs_of(lane)
   if needs[7] and not claiming.may_be_alone then return 0 end
@@ -116,7 +116,7 @@ local function take_ready(pool, claiming, at)
   return taken
 end
 
--- Jobs that must run alone are given one by one: in their turn to a claim of one job, else when there is nothing else.
+-- A job that must run alone is claimed alone: in its turn by a claim of one job, otherwise only when no other job is ready.
 local function claim(pool, claiming, at)
   promote(pool, at)
   if not may_claim(pool, claiming, at) then return {} end
@@ -130,7 +130,7 @@ local function claim(pool, claiming, at)
   return taken
 end
 
--- When a ready job may be had that a pause or its group's rate holds up; nil: nothing is held up by those.
+-- When a pause or a group's rate limit next allows a ready job; nil if neither holds back a job.
 local function freed(pool, at)
   if call('ZCARD', key(pool, 'ready')) == 0 then return nil end
   local paused = tonumber(call('HGET', key(pool, 'pool'), 'paused_until') or 0)
@@ -147,7 +147,7 @@ local function freed(pool, at)
   return soonest
 end
 
--- Note that somebody looked in vain, and what there was to see: the last news, and how long until a job comes due or is freed.
+-- Note that a claim found nothing. Returns the id of the last news entry and how long until a job comes due or is allowed.
 local function outlook(pool, at)
   call('HSET', key(pool, 'pool'), 'waiting', 1)
   local last = call('XREVRANGE', key(pool, 'news'), '+', '-', 'COUNT', 1)

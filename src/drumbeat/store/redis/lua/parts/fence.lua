@@ -1,4 +1,4 @@
--- Refuse unless the lease is still the caller's: not released, and under the same epoch.
+-- Refuse unless the caller still holds the lease: it is not released and its epoch is the same.
 local function admit(name, epoch)
   if epoch == '\0' then return end
   local kept = call('HMGET', key(name, 'lease'), 'epoch', 'owner', 'released')

@@ -1,6 +1,5 @@
--- A job is a hash under its number, small enough to be kept packed, and in it or, if larger, beside it what was pushed, as it
--- was pushed.
--- Whoever has chosen a job's id finds the number by it.
+-- A job is a hash under its number. The pushed document is a field of the hash or, if it is large, a key beside it, so that
+-- Redis can store the hash in its compact form. ``job_names`` maps the ids that users chose to numbers.
 local quoted = cjson.encode
 local RAW = {
   doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
@@ -27,7 +26,7 @@ local function tries_key(number)
   return prefix .. 'tries:' .. number
 end
 
--- A holder is a JSON array of its pool, its worker's id and its process, always written in the same way.
+-- A holder is a JSON array of pool, worker id and process; equal holders are always equal texts.
 local function held_key(holder)
   return prefix .. 'held:' .. holder
 end
@@ -43,13 +42,13 @@ local function number_of(id)
   return call('HGET', prefix .. 'job_names', id)
 end
 
--- Rows of before holders had pools name a worker only.
+-- Rows of older versions name only the worker as owner.
 local function with_whole_holder(row)
   if row.owner and string.sub(row.owner, 1, 1) ~= '[' then row.owner = quoted({row.pool, row.owner, ''}) end
   return row
 end
 
--- A job that must run alone lies in a lane of its own kind: its lane's text says so at its end.
+-- A job that must run alone is in a separate lane, whose name ends with this mark.
 local ALONE = ',true]'
 
 local function with_alone(lane)
@@ -72,7 +71,7 @@ local function load(number)
   return with_whole_holder(row)
 end
 
--- How a job stands, without what was pushed and what came of it: those may be large.
+-- A job's state without its document and result, which may be large.
 local function peek(number)
   if not number then return nil end
   local values, row = call('HMGET', job_key(number), unpack(STANDING)), {changed = {}, gone = {}}
@@ -100,7 +99,7 @@ local function save(number, row)
   row.changed, row.gone = {}, {}
 end
 
--- One text for the whole job: the caller reads it with one decode, whatever it holds.
+-- The job as one JSON text, so that the caller decodes it in one step.
 local function as_json(number, row)
   local parts = {'{"n":', string.format('%.0f', number)}
   for name, value in pairs(row) do
@@ -116,7 +115,7 @@ local function as_json(number, row)
   return table.concat(parts)
 end
 
--- No text has a line's end in it (JSON writes it as two signs), so one that cannot be read can be told from the others.
+-- JSON escapes line breaks, so the caller can split this list at ",\n" and skip a text that it cannot decode.
 local function as_list(texts)
   return '[' .. table.concat(texts, ',\n') .. ']'
 end

@@ -1,5 +1,5 @@
--- Ready jobs lie in lanes: one for each need (capability, type, group and its limits), in the order of claiming. ``lanes`` holds
--- every lane's first job, so that a claim passes over a lane it may not take from in one step, however long the lane is.
+-- Ready jobs are in lanes: one lane for each combination of capability, type, group and group limits, in the order of claiming.
+-- ``lanes`` holds the first job of every lane, so that a claim skips a lane that it may not use in one step.
 local NUMBER = 15
 local queued, touched, leaving, ending = {}, {}, {}, {}
 
@@ -25,7 +25,7 @@ local function add_many(name, pairs_of)
   end
 end
 
--- Note a job to be queued; ``flush`` writes all that was noted.
+-- Remember a job to be queued; ``flush`` writes all remembered jobs.
 local function queue(pool, lane, priority, number, since)
   queued[pool] = queued[pool] or {ready = {}, lanes = {}}
   local adding = queued[pool]
@@ -47,7 +47,7 @@ local function put_in_lane(pool, lane, members)
   move_head(pool, lane, was, first, best)
 end
 
--- News are written only where somebody has looked in vain since the last: a busy queue is spared them.
+-- News is written only if a claim has found nothing since the last news, so a busy queue has no such writes.
 local function news(pool)
   touched[pool] = true
 end
@@ -70,7 +70,7 @@ local function remove_many(command, notes)
   end
 end
 
--- Write what was noted of claims that ended, each set at once.
+-- Write the changes of the claims that ended, one command per set.
 local function flush_ended()
   for command, notes in pairs(leaving) do remove_many(command, notes) end
   for name, members in pairs(ending) do add_many(name, members) end
@@ -96,7 +96,7 @@ local function dequeue(pool, lane, numbers)
   move_head(pool, lane, was, head_of(pool, lane))
 end
 
--- Queue the jobs whose time has come, a thousand at once, so that no claim holds the server for long.
+-- Queue the delayed jobs that are due, at most a thousand at once, so that one claim does not block the server for long.
 local function promote(pool, at)
   local delayed = key(pool, 'delayed')
   local due = call('ZRANGEBYSCORE', delayed, '-inf', int(at), 'WITHSCORES', 'LIMIT', 0, 1000)

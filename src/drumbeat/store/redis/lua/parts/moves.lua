@@ -1,4 +1,4 @@
--- A worker's row, and the event that tells of its move.
+-- A worker's row, and the event that reports a change of its status.
 local quoted = cjson.encode
 
 local function worker_key(pool, worker)
@@ -9,7 +9,7 @@ local function is_live(status)
   return not (status == 'terminated' or status == 'error' or status == 'lost')
 end
 
--- Keep the highest N of the workers named ``worker-N``: a name is used once, also after its row is pruned.
+-- Keep the highest N of the workers named ``worker-N``, so that a name is never reused, even after its row is pruned.
 local function note_number(pool, worker)
   local digits = string.match(worker, 'worker%-(%d+)$')
   if not digits or #digits > 15 then return end
@@ -17,7 +17,7 @@ local function note_number(pool, worker)
   if tonumber(digits) > tonumber(call('HGET', row, 'last_numbered') or -1) then call('HSET', row, 'last_numbered', int(digits)) end
 end
 
--- Where an ended worker is found: by its end, and as one whose instance is not known to be gone.
+-- Index an ended worker by its end time, and as unreaped: its instance is not known to be gone.
 local function note_end(pool, worker, at)
   call('ZREM', key(pool, 'live'), worker)
   call('ZADD', key(pool, 'ended'), int(at), worker)
@@ -50,7 +50,7 @@ local function tell_moved(pool, at, worker, slot, from, to, reason, exit_code, f
   tell(pool, at, 'WORKER_MOVED', 'RUN', nil, nil, table.concat(payload))
 end
 
--- Two objects as one text. A name that is in both stands twice, and readers take the last; decoding would spoil what Lua cannot keep.
+-- Merge two JSON objects as text, since decoding in Lua loses precision. A name in both appears twice; readers take the last.
 local function merged(before, after)
   if after == '{}' then return before end
   if before == '{}' then return after end

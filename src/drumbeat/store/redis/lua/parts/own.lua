@@ -1,4 +1,4 @@
--- Refuse unless ``instance`` is the process that joined as this worker, and its row is live.
+-- Refuse unless ``instance`` is the process that joined as this worker, and the worker's row is live.
 local function closed(pool, worker, row)
   local because = row[3] and (' (' .. row[3] .. ')') or ''
   refuse('WorkerGone', 'worker ' .. worker .. ' of pool ' .. pool .. ' is closed as ' .. row[1] .. because .. '; end this process')

@@ -1,5 +1,5 @@
--- What every script begins with. KEYS[1] is the prefix of all our keys; a pool's own keys share its hash tag.
--- A script that refuses has written nothing: it checks first, then writes, for Redis takes nothing back.
+-- The beginning of every script. KEYS[1] is the prefix of all our keys; the keys of one pool share its hash tag.
+-- A script first checks, then writes: Redis has no rollback, so a script that refuses must not have written anything.
 local call, prefix = redis.call, KEYS[1]
 local ESCAPES = {['%'] = '%25', ['{'] = '%7B', ['}'] = '%7D'}
 

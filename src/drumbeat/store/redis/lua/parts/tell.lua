@@ -1,4 +1,4 @@
--- Number an event and keep it: the number and the entry are one write, so the numbers have no gap.
+-- Number and store an event. Both happen in one script, so the numbers have no gaps.
 local function tell(pool, at, kind, scope, worker, slot, payload)
   local number = call('HINCRBY', key(pool, 'pool'), 'last_event', 1)
   local entry = {'type', kind, 'scope', scope, 'payload', payload, 'at', int(at)}

@@ -1,4 +1,4 @@
--- What becomes of a claimed job. Each of these closes the attempt and lets go of the lease.
+-- Apply the outcome of a claimed job. Every outcome closes the attempt and releases the lease.
 local function holds(row, holder, epoch)
   return row and row.status == 'claimed' and row.owner == holder and row.epoch == epoch
 end
@@ -60,7 +60,7 @@ local function close_attempt(number, row, outcome, failure, at)
     .. ',"started":' .. (row.begun or row.claimed) .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
 end
 
--- After its worker was lost: so many others had begun there too.
+-- Record that the job's worker was lost, while ``others`` other jobs had begun on that worker.
 local function lose(number, row, failure, others, at)
   if not row.begun then
     close_attempt(number, row, 'released', failure .. '; it had not begun', at)
@@ -86,7 +86,7 @@ local function lose(number, row, failure, others, at)
   save(number, row)
 end
 
--- How many jobs had begun on a worker that is lost: noted with each, since their leases may not run out together.
+-- How many jobs had begun on a lost worker. Each job stores the count, since their leases may expire at different times.
 local function count_begun(holder)
   local begun, most = {}, 0
   for _, number in ipairs(call('SMEMBERS', held_key(holder))) do
