@@ -87,5 +87,5 @@ def test_a_run_that_has_not_ended_has_no_reason_yet(capsys: pytest.CaptureFixtur
 
 def test_a_report_without_a_folder_is_refused_before_the_run(tmp_path: Path) -> None:
     assert form_of(f"{tmp_path}/x.html") == "html"
-    with pytest.raises(InvalidInput, match="cannot write the report .*: folder .* does not exist"):
+    with pytest.raises(InvalidInput, match=r"cannot write the report .*: folder .* does not exist"):
         form_of(f"{tmp_path}/none/x.html")

@@ -76,14 +76,19 @@ def test_regress_says_which_run_it_took_and_why_nothing_can_be_said(store: str) 
 
 
 def test_regress_against_a_named_run_says_so(store: str) -> None:
-    assert "bare against loaded, given with --against\n" in invoke("bench", "regress", "bare", "--against", "loaded", store=store).output
+    assert (
+        "bare against loaded, given with --against\n"
+        in invoke("bench", "regress", "bare", "--against", "loaded", store=store).output
+    )
 
 
 def test_regress_without_a_baseline_says_what_it_looked_for(store: str) -> None:
     found = invoke("bench", "regress", "loaded", store=store)
 
     assert found.code == 6
-    assert "no good run of the same name 'k' was created in the 30 days before loaded; name a run with --against\n" in found.output
+    assert (
+        "no good run of the same name 'k' was created in the 30 days before loaded; name a run with --against\n" in found.output
+    )
     assert invoke("bench", "regress", "loaded", "--json", store=store).output == "[]\n"
 
 

@@ -61,7 +61,7 @@ def test_each_lines_job_is_told_as_json(url: str) -> None:
 
 
 def test_a_bad_line_is_named_and_nothing_before_it_is_lost(url: str) -> None:
-    with pytest.raises(InvalidInput, match=r"line 4: expected JSON, got '{oops'.*; the 3 jobs before it are pushed"):
+    with pytest.raises(InvalidInput, match=r"line 4: expected JSON, got '{oops'.*; the 3 jobs before it were pushed"):
         piped("1\n2\n3\n{oops\n5\n", "pool", "push", "p", "-", "--batch", "2", store=url)
 
     assert [job["payload"] for job in jobs(url)] == [1, 2, 3]
@@ -253,7 +253,7 @@ def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
         ),
         (("push", "p", "1", "--key", "a\ud800"), "expected unique_key to be text"),
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
-        (("import", "p", "no-such-file"), "expected to read jobs from no-such-file"),
+        (("import", "p", "no-such-file"), "cannot read jobs from no-such-file"),
         (("requeue", "p"), "expected job ids or --all, got neither"),
         (("requeue", "p", "x", "--all"), "got both"),
         (("prune", "--status", "pending"), "expected --status done, poisoned or cancelled"),
@@ -360,8 +360,8 @@ def test_a_moment_to_come_comes_with_a_list(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl", b'1\n"\xff"\n', "line 2: expected JSON, got .*; the 1 jobs before it are pushed"),
-        ("a.jsonl", b'1\n"\\ud800"\n', "line 2: expected JSON, got .*; the 1 jobs before it are pushed"),
+        ("a.jsonl", b'1\n"\xff"\n', "line 2: expected JSON, got .*; the 1 jobs before it were pushed"),
+        ("a.jsonl", b'1\n"\\ud800"\n', "line 2: expected JSON, got .*; the 1 jobs before it were pushed"),
         ("a.csv", b"a,b\n1,2\n3\n", "line 3: expected as many fields as the header has"),
         ("a.csv", b'a\n"' + b"x" * 9_000_000 + b'"\n', "expected a row of CSV, got: field larger"),
     ],

@@ -146,7 +146,7 @@ def test_a_job_that_outlasts_the_grace_is_given_back(shop: Shop) -> None:
 
     job = shop.pool.job(job_id)
     assert (said.code, job.status, job.attempts, job.failures) == (0, JobStatus.PENDING, 0, 0), said.errors
-    assert "worked on 1 job: 0 finished, 0 failed, 1 cancelled, given back" in said.errors
+    assert "worked on 1 job: 0 finished, 0 failed, 1 cancelled, requeued" in said.errors
 
 
 def _is_alive(pid: int) -> bool:

@@ -49,7 +49,7 @@ async def test_every_table_and_every_column_is_there(path: Path) -> None:
 
 
 def test_every_view_is_there() -> None:
-    told = [row[0].strip("`") for row in rows(section(TEXT, "## Views under the seeds' names")) if len(row) == 2]
+    told = [row[0].strip("`") for row in rows(section(TEXT, "## Compatibility views")) if len(row) == 2]
 
     assert sorted(told) == sorted(name.removeprefix("view_") for name in view_names())
 
@@ -70,7 +70,7 @@ def test_every_state_is_there(heading: str, words: list[str]) -> None:
 
 
 async def test_the_views_read_a_status_as_the_page_says(path: Path) -> None:
-    told = {row[0].strip("`"): row[1:] for row in rows(section(TEXT, "## Views under the seeds' names")) if len(row) == 5}
+    told = {row[0].strip("`"): row[1:] for row in rows(section(TEXT, "## Compatibility views")) if len(row) == 5}
 
     with sqlite3.connect(path) as connection:
         assert told == {status: seen(connection, status) for status in WorkerStatus}

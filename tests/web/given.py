@@ -23,7 +23,7 @@ from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import RunChange
 from drumbeat.web.app import make_app
 from drumbeat.web.app_state import AppState
-from drumbeat.web.server import house_of
+from drumbeat.web.server import open_app_state
 from drumbeat.web.settings import WebSettings
 
 TOKEN = "operator-token-0123456789"
@@ -41,15 +41,15 @@ def bearer(token: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Web:
-    """An application, and the house it stands in."""
+    """An application and its state."""
 
-    house: AppState
+    state: AppState
     app: Any
     folder: Path
 
     @property
     def plane(self) -> ControlPlane:
-        return self.house.plane
+        return self.state.plane
 
     @property
     def target(self) -> str:
@@ -67,12 +67,12 @@ async def web(
 ) -> AsyncIterator[Web]:
     """The API without its pages, over a store of its own in ``folder``."""
     where = Settings(store=store or f"sqlite:///{folder}/drumbeat.db", state_dir=folder / "state")
-    leave = asyncio.Event()
+    stop = asyncio.Event()
     async with (
         open_control_plane(where, create=True) as plane,
-        house_of(plane, settings, clock or SystemClock(), leave) as house,
+        open_app_state(plane, settings, clock or SystemClock(), stop) as state,
     ):
-        yield Web(house=house, app=make_app(house, with_pages=False), folder=folder)
+        yield Web(state=state, app=make_app(state, with_pages=False), folder=folder)
 
 
 async def furnish(made: Web) -> None:

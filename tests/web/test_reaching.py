@@ -134,5 +134,5 @@ async def test_a_refused_reader_hears_why(reachable: Web) -> None:
 
     assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
     assert answer.json()["detail"] == (
-        "expected an operator, got a reader: to answer this, the server would connect to somewhere else"
+        "expected the operator role, got reader: this request makes the server connect to another system"
     )

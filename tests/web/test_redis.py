@@ -21,7 +21,7 @@ async def test_a_server_over_redis_serves_pools_and_says_what_it_lacks(tmp_path:
             await made.plane.pool("mail").push({"n": 1})
             async with made.client() as client:
                 pools, runs, figures = [await client.get(path) for path in ("/api/v1/pools", "/api/v1/runs", "/metrics")]
-            overview = await read_overview(made.house)
+            overview = await read_overview(made.state)
 
     assert (pools.status_code, [each["pool_id"] for each in pools.json()]) == (200, ["mail"])
     assert (runs.status_code, "Redis keeps no benchmarks" in runs.json()["detail"]) == (409, True)

@@ -42,12 +42,12 @@ def table(routes):
 
 made = server.make_app
 
-def make_app(house, **more):
-    gate = app = made(house, **more)
+def make_app(state, **more):
+    outer = app = made(state, **more)
     while not hasattr(app, "routes"):
         app = app._app
     print(json.dumps(list(table(app.routes))), flush=True)
-    return gate
+    return outer
 
 server.make_app = make_app
 sys.argv[0] = "drumbeat"

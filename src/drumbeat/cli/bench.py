@@ -32,7 +32,7 @@ _INTERRUPTED = 130
 _NOTHING_SUCCEEDED = 3  #: the same exit code as bench run
 
 
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="URL of the database under test, such as postgresql://host/db.")]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Database under test, such as postgresql://host/db.")]
 WorkloadOption = Annotated[str, typer.Option("--workload", help="Standard workload, such as tpcb, ycsb-a or mixed.")]
 ScaleOption = Annotated[
     float, typer.Option("--scale", callback=refuse_nan, min=0.001, max=1_000_000, help="Scale factor of the workload.")
@@ -59,7 +59,7 @@ def drive(
     duration: Annotated[
         float, typer.Option("--duration", "-T", callback=refuse_nan, min=0.1, max=_YEAR, help="Seconds to measure.")
     ] = 30,
-    warmup: Annotated[float, typer.Option("--warmup", callback=refuse_nan, min=0, max=_YEAR, help="Seconds of warmup before the measurement.")] = 2,
+    warmup: Annotated[float, typer.Option("--warmup", callback=refuse_nan, min=0, max=_YEAR, help="Seconds of warmup.")] = 2,
     workload: WorkloadOption = "mixed",
     scale: ScaleOption = 1,
     rate: Annotated[
@@ -74,7 +74,7 @@ def drive(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Random seed, to repeat the same values.")] = None,
-    record: Annotated[str | None, typer.Option("--record", help="Record every operation in this folder, as Parquet files.")] = None,
+    record: Annotated[str | None, typer.Option("--record", help="Folder for a Parquet record of every operation.")] = None,
     timeout: Annotated[
         float,
         typer.Option("--timeout", callback=refuse_nan, min=0.001, max=_DAY, help="Seconds until an operation times out."),
@@ -163,7 +163,7 @@ def _print_outcome(outcome: DriveOutcome) -> None:
     total = {"operations": found["operations"], "errors": found["errors"], **found["response"]}
     console.print(table([*found["kinds"].items(), ("all", total)], _columns()))
     cost = found["client_cpu_us_per_op"]
-    console.print(f"client: {cost:.1f} µs of CPU per operation" if cost else "client: CPU time was not measured", highlight=False)
+    console.print(f"client: {cost:.1f} µs of CPU per operation" if cost else "client: CPU was not measured", highlight=False)
     for warning in outcome.warnings:
         console.print(f"note: {warning}", style="yellow", highlight=False, soft_wrap=True)
 

@@ -39,7 +39,8 @@ def report(
     run_id: RunArgument,
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")] = None,
     output: Annotated[
-        list[str] | None, typer.Option("--output", "-o", metavar="FILE", help="Write a report; the extension selects the format. Repeatable.")
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Report file; its extension selects the format."),
     ] = None,
     form: Annotated[str | None, typer.Option("--form", help=f"Print the report as one of {', '.join(_FORMATS)}.")] = None,
     store: StoreOption = None,
@@ -73,7 +74,7 @@ def enrich(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
 @app.command("executions")
 def executions(
     run_id: RunArgument,
-    load: Annotated[bool, typer.Option("--load", help="First copy the operations from files on this host into the store.")] = False,
+    load: Annotated[bool, typer.Option("--load", help="First copy operations from files on this host.")] = False,
     kind: Annotated[str | None, typer.Option("--kind", help="Only this kind of operation.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed operations.")] = False,
     error_class: Annotated[
@@ -203,9 +204,9 @@ _HISTORY: Columns = {
 @app.command("regress")
 def regress(
     run_id: RunArgument,
-    against: Annotated[str, typer.Option("--against", help="Baseline: a run id, or last-good (the newest good run of the same kind).")] = (
-        _LAST_GOOD
-    ),
+    against: Annotated[
+        str, typer.Option("--against", help="Baseline: a run id, or last-good (the newest good run of the same kind).")
+    ] = _LAST_GOOD,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -36,6 +36,7 @@ ExitStatusOption = Annotated[
     bool,
     typer.Option("--exit-status", help="Use the exit code of bench run: 6 if the run has not ended."),
 ]
+DetachOption = Annotated[bool, typer.Option("--detach", help="Start the run and exit; drumbeat bench orchestrate runs it.")]
 _FILES = (".yml", ".yaml", ".json")
 
 _RUN: Columns = {
@@ -85,7 +86,7 @@ def run_benchmark(
     source: SourceArgument,
     settings: SetOption = None,
     reports: ReportOption = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start the run and exit; drumbeat bench orchestrate runs it.")] = False,
+    detach: DetachOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -253,8 +254,8 @@ def list_runs(
         list[RunStatus] | None, typer.Option("--status", case_sensitive=False, help="Only runs with this status. Repeatable.")
     ] = None,
     template: Annotated[str | None, typer.Option("--template", help="Only runs of this template.")] = None,
-    load_mode: Annotated[str | None, typer.Option("--load-mode", help="Only this load mode: CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
-    scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="Only this scaling mode: AUTO, BOUNDED or FIXED.")] = None,
+    load_mode: Annotated[str | None, typer.Option("--load-mode", help="Only CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
+    scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="Only AUTO, BOUNDED or FIXED.")] = None,
     since: Annotated[datetime | None, typer.Option("--since", help="Created at this time (UTC) or later.")] = None,
     until: Annotated[datetime | None, typer.Option("--until", help="Created before this time (UTC).")] = None,
     limit: LimitOption = 50,
@@ -320,7 +321,7 @@ def rerun(
     run_id: RunArgument,
     settings: SetOption = None,
     reports: ReportOption = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start the run and exit; drumbeat bench orchestrate runs it.")] = False,
+    detach: DetachOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

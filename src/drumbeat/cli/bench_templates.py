@@ -25,7 +25,8 @@ app = typer.Typer(no_args_is_help=True, help="Manage benchmark templates (YAML o
 NameArgument = Annotated[str, typer.Argument(metavar="TEMPLATE", help="Template name or id.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON file; - for standard input.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a setting, such as scaling.max_workers=4. Repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="A setting, such as scaling.max_workers=4. Repeatable."),
 ]
 
 _TEMPLATE: Columns = {
@@ -90,7 +91,9 @@ def show_template(name: NameArgument, store: StoreOption = None, as_json: JsonOp
 @app.command("edit")
 def edit(
     name: NameArgument,
-    file: Annotated[str | None, typer.Option("--file", help="File with the new document. Without --file and --set, $EDITOR is opened.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", help="File with the new document. Without --file and --set, $EDITOR is opened.")
+    ] = None,
     settings: SetOption = None,
     store: StoreOption = None,
 ) -> None:

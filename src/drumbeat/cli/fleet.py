@@ -20,7 +20,9 @@ from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetConfigured, FleetStatus
 
-app = typer.Typer(no_args_is_help=True, help="Autoscale the workers of a pool: create, run, explain, simulate, drain, kill, spend.")
+app = typer.Typer(
+    no_args_is_help=True, help="Autoscale the workers of a pool: create, run, explain, simulate, drain, kill, spend."
+)
 app.add_typer(fleet_beats.app)
 app.add_typer(fleet_workers.app)
 app.add_typer(fleet_reasons.app)

@@ -9,12 +9,13 @@ import typer
 from drumbeat.core.errors import InvalidInput
 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name.")]
-FileOption = Annotated[Path | None, typer.Option("--file", help="Policy file (fleet.yml): fields of the policy, durations such as 90s or 10m.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="Policy file (fleet.yml), with durations such as 90s or 10m.")]
 ProviderOption = Annotated[
     str | None, typer.Option("--provider", help="Where workers run: local or runpod. Default: the provider of the policy")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Set a policy field, such as max_workers=6. Repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="A policy field, such as max_workers=6. Repeatable."),
 ]
 
 ExpectedServiceOption = Annotated[

@@ -17,17 +17,22 @@ app = typer.Typer()
 @app.command()
 def simulate(
     trace: Annotated[
-        Path, typer.Option("--trace", help="Trace of jobs: CSV with the header arrival,duration (seconds), or an Azure LLM trace.")
+        Path,
+        typer.Option("--trace", help="Trace of jobs: CSV with the header arrival,duration (seconds), or an Azure LLM trace."),
     ],
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="Scaling policy: lag_aware, queue_cover, queue_ratio or fixed. Default: that of the file, or lag_aware"),
+        typer.Option(
+            "--policy",
+            help="Scaling policy: lag_aware, queue_cover, queue_ratio or fixed. Default: that of the file, or lag_aware",
+        ),
     ] = None,
-    spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="Time from a spawn request until the worker is ready.")] = "120s",
+    spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="Time until a new worker is ready.")] = "120s",
     jitter: Annotated[
-        float, typer.Option("--jitter", callback=refuse_nan, min=0, max=0.99, help="Random variation of the spawn lag: 0.2 means ± 20 %.")
+        float,
+        typer.Option("--jitter", callback=refuse_nan, min=0, max=0.99, help="Variation of the spawn lag: 0.2 is ± 20 %."),
     ] = 0.0,
-    granule: Annotated[str, typer.Option("--granule", help="Billing granularity: paid time is rounded up to this.")] = "1s",
+    granule: Annotated[str, typer.Option("--granule", help="Billing granularity.")] = "1s",
     price: Annotated[float, typer.Option("--price", callback=refuse_nan, min=0, help="Price per worker and hour.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
     settings: SetOption = None,

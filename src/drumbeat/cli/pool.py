@@ -31,7 +31,9 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbea
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
 
-app = typer.Typer(no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs.")
+app = typer.Typer(
+    no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
+)
 app.add_typer(pool_jobs.app)
 app.add_typer(pool_push.app)
 app.add_typer(pool_beats.app)
@@ -44,7 +46,9 @@ def create(
     handler: HandlerOption = None,
     mode: Annotated[
         Mode | None,
-        typer.Option("--mode", help="When started workers exit: once (after one job), drain (queue empty) or loop (never). Default: drain"),
+        typer.Option(
+            "--mode", help="When workers exit: once (after a job), drain (queue empty), loop (when stopped). Default: drain"
+        ),
     ] = None,
     concurrency: ConcurrencyOption = None,
     executor: ExecutorOption = None,
@@ -57,7 +61,8 @@ def create(
         int | None, typer.Option("--max-workers", min=0, help="Maximum number of workers. Default: 10")
     ] = None,
     heartbeat: Annotated[
-        str | None, typer.Option("--heartbeat", help="Heartbeat interval of workers; after 4 missed heartbeats a worker is lost. Default: 30s")
+        str | None,
+        typer.Option("--heartbeat", help="Heartbeat interval; after 4 missed ones a worker is lost. Default: 30s"),
     ] = None,
     remove_handler: Annotated[
         list[str] | None,
@@ -69,7 +74,9 @@ def create(
     ] = None,
     retention: Annotated[
         str | None,
-        typer.Option("--retention", help="How long finished jobs, logs etc. are kept, such as jobs=30d,logs=1d,poisoned=never, or off."),
+        typer.Option(
+            "--retention", help="How long finished jobs, logs etc. are kept: jobs=30d,logs=1d,poisoned=never, or off."
+        ),
     ] = None,
     update: Annotated[
         bool,
@@ -112,7 +119,7 @@ def _print_created(row: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json(row)
     else:
-        say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in row.policy.items()) or "default settings"))
+        say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in row.policy.items()) or "defaults"))
 
 
 @app.command()

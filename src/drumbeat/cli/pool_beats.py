@@ -50,7 +50,10 @@ def reap(
     name: Annotated[str | None, typer.Argument(metavar="[POOL]", help="Pool name. Default: all pools of jobs")] = None,
     lost_after: Annotated[
         str | None,
-        typer.Option("--lost-after", help="Time without a heartbeat after which a worker is lost, such as 90s. Default: that of each pool"),
+        typer.Option(
+            "--lost-after",
+            help="Time without a heartbeat after which a worker is lost, such as 90s. Default: that of each pool",
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,

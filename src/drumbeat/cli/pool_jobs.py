@@ -146,7 +146,7 @@ def cancel(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel jobs: pending jobs at once, running jobs when their worker gets the request. Finished jobs do not change."""
+    """Cancel jobs: pending jobs at once, running jobs when their worker gets the request. Finished jobs stay as they are."""
     found = with_control_plane(store, lambda plane: plane.pool(pool).cancel(*jobs))
     if as_json:
         show_json([{"job_id": job.job_id, "status": job.status, "cancel_requested": job.cancel_requested} for job in found])
@@ -185,7 +185,9 @@ def prune(
     age = parse_age(older_than)
     statuses = status or [JobStatus.DONE, JobStatus.CANCELLED]
     if unfinished := {JobStatus.PENDING, JobStatus.CLAIMED} & set(statuses):
-        raise InvalidInput(f"expected --status done, poisoned or cancelled, got {', '.join(unfinished)}; cancel such jobs first")
+        raise InvalidInput(
+            f"expected --status done, poisoned or cancelled, got {', '.join(unfinished)}; cancel such jobs first"
+        )
     with progress("removed") as update:
         count = with_control_plane(store, lambda plane: plane.store.jobs.prune(age, statuses, update))
     if as_json:

@@ -1,4 +1,4 @@
-"""drumbeat pool push and import: jobs in, one or many, as JSON lines."""
+"""drumbeat pool push and import: push one job, JSON lines, or a file of jobs."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,72 +22,74 @@ from drumbeat.core.pool import PoolId
 app = typer.Typer()
 
 Advance = Callable[[int], None]
-Line = tuple[int, str | InvalidInput | None]  #: its number, and what it says or why it says nothing; None: none has come yet
+Line = tuple[int, str | InvalidInput | None]  #: line number, and its text or its error; None: no line has arrived yet
 BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
 
-BatchOption = Annotated[
-    int, typer.Option("--batch", min=1, max=100_000, help="How many jobs one transaction holds, at the most.")
-]
+BatchOption = Annotated[int, typer.Option("--batch", min=1, max=100_000, help="Maximum number of jobs per transaction.")]
 JobsOption = Annotated[
-    bool, typer.Option("--jobs", help='Each line is a whole job, {"payload": …, "priority": …}, as pool list --json writes.')
+    bool,
+    typer.Option("--jobs", help='Each line is a complete job, {"payload": …, "priority": …}, as from pool list --json.'),
 ]
 
 
 @app.command()
 def push(
     pool: PoolArgument,
-    payload: Annotated[str, typer.Argument(metavar="JSON", help="The payload; - reads JSON lines from standard input.")],
-    job_type: Annotated[str | None, typer.Option("--type", help="Which handler it is for.")] = None,
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="Payload as JSON; - reads JSON lines from standard input.")],
+    job_type: Annotated[str | None, typer.Option("--type", help="Job type; selects the handler.")] = None,
     job_id: Annotated[
-        str | None, typer.Option("--id", help="Its id: pushed twice, it is there once, until retention deletes it.")
+        str | None,
+        typer.Option("--id", help="Job id. Pushing it again has no effect until retention deletes the job."),
     ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Higher first. Else 0.")] = None,
-    delay: Annotated[str | None, typer.Option("--delay", help="Not before so long from now, such as 10m.")] = None,
-    run_at: Annotated[str | None, typer.Option("--at", help="Not before this moment, such as 2026-12-24T18:00:00Z.")] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Failures until it is poisoned. Else 3.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="Higher priorities run first. Default: 0")] = None,
+    delay: Annotated[str | None, typer.Option("--delay", help="Delay before the job may run, such as 10m.")] = None,
+    run_at: Annotated[str | None, typer.Option("--at", help="Earliest start time, such as 2026-12-24T18:00:00Z.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option("--max-attempts", help="Failures before it is poisoned. Default: 3")
+    ] = None,
     max_crashes: Annotated[
-        int | None, typer.Option("--max-crashes", help="Workers that may die while it runs until it is poisoned. Else 3.")
+        int | None, typer.Option("--max-crashes", help="Worker crashes before the job is poisoned. Default: 3")
     ] = None,
-    backoff: Annotated[str | None, typer.Option("--backoff", help="How long its first retry waits, such as 10s.")] = None,
-    max_backoff: Annotated[str | None, typer.Option("--max-backoff", help="How long any retry waits at the most.")] = None,
-    timeout: Annotated[str | None, typer.Option("--timeout", help="How long an attempt may take, such as 90s.")] = None,
+    backoff: Annotated[str | None, typer.Option("--backoff", help="Delay before the first retry, such as 10s.")] = None,
+    max_backoff: Annotated[str | None, typer.Option("--max-backoff", help="Maximum delay before a retry.")] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="Timeout of an attempt, such as 90s.")] = None,
     unique_key: Annotated[
-        str | None, typer.Option("--key", help="While one of this key is unfinished, this is that one.")
+        str | None, typer.Option("--key", help="Unique key: while a job with this key is unfinished, no second one is created.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Jobs of a group share its limit.")] = None,
-    group_limit: Annotated[int | None, typer.Option("--group-limit", help="How many of the group may run at once.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Group name; the jobs of a group share its limits.")] = None,
+    group_limit: Annotated[int | None, typer.Option("--group-limit", help="Maximum running jobs of the group.")] = None,
     group_rate: Annotated[
         str | None,
-        typer.Option("--group-rate", metavar="N/TIME", help="How many of the group may begin in a time, such as 10/1m."),
+        typer.Option("--group-rate", metavar="N/TIME", help="Rate limit of the group, such as 10/1m."),
     ] = None,
-    capability: Annotated[str | None, typer.Option("--capability", help="Only a worker that has it may claim it.")] = None,
+    capability: Annotated[str | None, typer.Option("--capability", help="Capability that a worker needs for the job.")] = None,
     jobs: JobsOption = False,
     batch: BatchOption = BATCH,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Push a job, or with - one for each JSON line. The pool, and the store, are made if they are not there.
+    """Push a job, or with - one job per JSON line. A missing pool or store is created.
 
-    Lines are pushed in order, in batches or as they come. At a line that cannot be used everything before it is pushed,
-    and its number told.
+    Lines are pushed in order, in batches or as they arrive. An invalid line ends the push with an error that names the line;
+    all lines before it are pushed.
     """
     what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
-    tries = _given(max_attempts=max_attempts, max_crashes=max_crashes, backoff=_waits(backoff, max_backoff))
+    tries = _given(max_attempts=max_attempts, max_crashes=max_crashes, backoff=_backoff(backoff, max_backoff))
     when = _given(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
     where = _given(group=group, group_limit=group_limit, group_rate=group_rate and _rate(group_rate), capability=capability)
     if (group_limit is not None or group_rate is not None) and group is None and not jobs:
-        raise InvalidInput("expected --group with --group-limit and --group-rate: the limit is the group's")
+        raise InvalidInput("expected --group with --group-limit and --group-rate: they are limits of the group")
     read = _reader(jobs, {**what, **tries, **when, **where})
     if payload == "-":
         _expect_no_id(job_id)
         _push_lines(store, pool, _numbered(standard_input()), read, batch, as_json=as_json)
     else:
-        given = payload if payload.strip() else InvalidInput(f"expected JSON, got {payload!r}")
-        _finish(pool, _push_lines(store, pool, [(1, given)], read, 1, as_json=True, alone=True), as_json=as_json)
+        line = payload if payload.strip() else InvalidInput(f"expected JSON, got {payload!r}")
+        _print_ids(pool, _push_lines(store, pool, [(1, line)], read, 1, as_json=True, single=True), as_json=as_json)
 
 
-def _waits(first: str | None, most: str | None) -> dict[str, Any] | None:
+def _backoff(first: str | None, most: str | None) -> dict[str, Any] | None:
     found = _given(first=first and parse_age(first), most=most and parse_age(most))
     return found or None
 
@@ -101,37 +103,37 @@ def _rate(text: str) -> dict[str, Any]:
 
 def _expect_no_id(job_id: str | None) -> None:
     if job_id is not None:
-        raise InvalidInput("expected --id with a single payload, got it with -; give each line its own job_id, with --jobs")
+        raise InvalidInput("expected --id with a single payload, got it with -; set job_id in each line, with --jobs")
 
 
 @app.command("import")
 def import_jobs(
     pool: PoolArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines; a .csv becomes one object a row.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, or a .csv file (one JSON object per row).")],
     jobs: JobsOption = False,
     batch: BatchOption = BATCH,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Push a job for each line of a file: payloads, or with --jobs whole jobs, as pool list POOL --json writes them.
+    """Push a job for each line of a file: payloads, or with --jobs complete jobs, as printed by pool list POOL --json.
 
-    Whole jobs are pushed anew whatever became of them where they come from: choose among them with the --status of pool list.
+    Complete jobs are pushed as new jobs, whatever their status was: select them with the --status option of pool list.
     """
     try:
         with file.open("r", encoding="utf-8-sig", errors="surrogateescape", newline="") as opened:
             lines = _csv_lines(opened) if file.suffix.lower() == ".csv" else enumerate(opened, start=1)
             _push_lines(store, pool, lines, _reader(jobs, {}), batch, as_json=as_json, size=file.stat().st_size)
     except OSError as exc:
-        raise InvalidInput(f"expected to read jobs from {file}, got: {exc.strerror}") from exc
+        raise InvalidInput(f"cannot read jobs from {file}: {exc.strerror}") from exc
 
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _reader(whole: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
-    """From what a line holds to a job; a whole job's own options count more than those given for all."""
-    if not whole:
+def _reader(complete: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
+    """Returns a function from a JSON value to a job. Options in the line override options of the command."""
+    if not complete:
         return lambda value: new_job(value, **options)
     return lambda value: job_from_line({**options, **value} if isinstance(value, dict) else value)
 
@@ -170,49 +172,49 @@ def _push_lines(
     batch: int,
     *,
     as_json: bool,
-    alone: bool = False,
+    single: bool = False,
     size: int | None = None,
 ) -> Sequence[JobId]:
     async def work(plane: ControlPlane) -> Sequence[JobId]:
-        pushed = _Pushing(plane, pool, batch, as_json=as_json and not alone, keep=alone)
+        pusher = _BatchPusher(plane, pool, batch, as_json=as_json and not single, keep_ids=single)
         try:
             with _progress(size) as advance:
-                failed = await pushed.all(lines, read, advance, alone=alone)
+                failed = await pusher.push_all(lines, read, advance, single=single)
         except DrumbeatError:
-            if pushed.count:
-                errors.print(f"the {pushed.count} jobs up to line {pushed.last} are pushed")
+            if pusher.count:
+                errors.print(f"the {pusher.count} jobs up to line {pusher.last} were pushed")
             raise
         finally:
-            await pushed.wake()
+            await pusher.wake()
         if failed is not None:
-            before = f"; the {pushed.count} jobs before it are pushed" if pushed.count else "; nothing was pushed"
-            raise InvalidInput(f"{failed}{'' if alone else before}") from failed
+            before = f"; the {pusher.count} jobs before it were pushed" if pusher.count else "; nothing was pushed"
+            raise InvalidInput(f"{failed}{'' if single else before}") from failed
         if not as_json:
-            say(f"pushed {pushed.count} jobs to {pool}")
-        return pushed.ids
+            say(f"pushed {pusher.count} jobs to {pool}")
+        return pusher.ids
 
     return with_control_plane(store, work, create=True)
 
 
-class _Pushing:
-    """Pushes in batches, and tells each job's id if asked to."""
+class _BatchPusher:
+    """Pushes jobs in batches; with ``as_json`` it prints the id of each job."""
 
-    def __init__(self, plane: ControlPlane, pool: str, batch: int, *, as_json: bool, keep: bool) -> None:
-        self._desk, self._pool, self._waker = plane.pool(pool), PoolId(pool), plane.waker()
+    def __init__(self, plane: ControlPlane, pool: str, batch: int, *, as_json: bool, keep_ids: bool) -> None:
+        self._handle, self._pool, self._waker = plane.pool(pool), PoolId(pool), plane.waker()
         self._batch = batch
         self._as_json = as_json
-        self._keep = keep
+        self._keep_ids = keep_ids
         self._waiting: list[tuple[int, NewJob]] = []
         self._bytes = 0
-        self._woken = 0  #: jobs that were there when workers were last called
-        self.last = 0  #: the line up to which all is pushed
+        self._woken = 0  #: number of pushed jobs when workers were last woken
+        self.last = 0  #: number of the last pushed line
         self.count = 0
         self.ids: list[JobId] = []
 
-    async def all(
-        self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, alone: bool
+    async def push_all(
+        self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, single: bool
     ) -> InvalidInput | None:
-        """Push every line up to the first that cannot be used; answers with what is wrong with that one."""
+        """Push every line up to the first invalid one. Returns the error of that line."""
         for number, line in lines:
             if line is None:
                 await self._flush()
@@ -223,7 +225,7 @@ class _Pushing:
                 self._waiting.append((number, read(_parsed(line))))
             except InvalidInput as exc:
                 await self._flush()
-                return exc if alone else InvalidInput(f"line {number}: {exc}")
+                return exc if single else InvalidInput(f"line {number}: {exc}")
             self._bytes += len(str(line))
             advance(len(str(line)))
             if len(self._waiting) >= self._batch or self._bytes >= _BATCH_BYTES:
@@ -232,16 +234,16 @@ class _Pushing:
         return None
 
     async def wake(self) -> None:
-        """Call for workers, if there are jobs they were not called for."""
+        """Wake workers if jobs were pushed since the last call."""
         if self.count > self._woken:
             self._woken = self.count
             await self._waker(self._pool)
 
     async def _flush(self) -> None:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
-        ids = await self._desk.push_jobs([job for _, job in waiting])
+        ids = await self._handle.push_jobs([job for _, job in waiting])
         self.count, self.last = self.count + len(ids), waiting[-1][0] if waiting else self.last
-        if self._keep:
+        if self._keep_ids:
             self.ids.extend(ids)
         if self._as_json:
             for (number, _), job_id in zip(waiting, ids, strict=True):
@@ -264,7 +266,7 @@ def _parsed(line: str | InvalidInput) -> Any:
 
 @contextmanager
 def _progress(size: int | None) -> Iterator[Advance]:
-    """A bar on standard error, where somebody looks at it."""
+    """A progress bar on standard error, if it is a terminal."""
     if not errors.is_terminal:
         yield lambda _: None
         return
@@ -282,7 +284,7 @@ def _progress(size: int | None) -> Iterator[Advance]:
         yield advance
 
 
-def _finish(pool: str, ids: Sequence[JobId], *, as_json: bool) -> None:
+def _print_ids(pool: str, ids: Sequence[JobId], *, as_json: bool) -> None:
     for job_id in ids:
         if as_json:
             show_json({"pool_id": pool, "job_id": job_id})

@@ -1,4 +1,4 @@
-"""Being a worker, once its command line is read: of a run, a fleet or a pool, or of a pool by hand. Imports little."""
+"""Runs a worker in this process. Does not import Typer or Rich, so that workers start fast."""
 
 import logging
 import os
@@ -14,24 +14,24 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
 
-NOTHING_TO_DO = 6  #: of ``pool work --once``: there was no job to claim
+NOTHING_TO_DO = 6  #: exit code of ``pool work --once`` when there was no job to claim
 
 
-def be_worker(run_id: str, worker_id: str, worker_group_id: int, worker_group_count: int) -> int:
-    """A worker that was spawned. Answers with its exit code."""
+def run_spawned_worker(run_id: str, worker_id: str, worker_group_id: int, worker_group_count: int) -> int:
+    """Run a worker that a controller spawned. Returns its exit code."""
     arguments = WorkerArguments(
         run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
     )
     with logging_to_stderr(logging.INFO):
-        return int(run(_live(arguments)))
+        return int(run(_run_worker(arguments)))
 
 
-async def _live(arguments: WorkerArguments) -> ExitCode:
+async def _run_worker(arguments: WorkerArguments) -> ExitCode:
     async with open_control_plane(load_settings(os.environ)) as plane:
         return await plane.run_worker(arguments)
 
 
-def be_job_worker(
+def run_job_worker(
     pool: str,
     given: Mapping[str, Any],
     *,
@@ -42,19 +42,19 @@ def be_job_worker(
     store: str | None = None,
     as_json: bool = False,
 ) -> int:
-    """A worker of a pool of jobs, by hand; ``given`` as ``plan_changes`` takes it. Answers with its exit code."""
+    """Run a worker of a pool of jobs that a user started; ``given`` as for ``plan_changes``. Returns its exit code."""
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
     with logging_to_stderr(logging.WARNING):
         within = None if grace is None else parse_age(grace)
         done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))
-    _tell(done, as_json=as_json)
+    _print_summary(done, as_json=as_json)
     return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given on a command line, as the fields of a WorkPlan. Raises InvalidInput."""
+    """Options of a command as fields of a WorkPlan. Raises InvalidInput."""
     from drumbeat.client import ExecutorKind, Mode, parse_handlers
 
     readers: Mapping[str, Any] = {
@@ -77,7 +77,7 @@ async def _work(
     return await plane.work(pool, plan, worker_id, grace=grace)
 
 
-def _tell(done: WorkDone, *, as_json: bool) -> None:
+def _print_summary(done: WorkDone, *, as_json: bool) -> None:
     if as_json:
         from drumbeat.cli.render import show_json
 
@@ -89,6 +89,6 @@ def _tell(done: WorkDone, *, as_json: bool) -> None:
 
 def _summary(done: WorkDone) -> str:
     others = done.ended - done.finished - done.failed
-    more = f", {others} cancelled, given back or taken over by others" if others else ""
+    more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
     jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"
     return f"worked on {jobs}: {done.finished} finished, {done.failed} failed{more}"

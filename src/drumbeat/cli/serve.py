@@ -1,4 +1,4 @@
-"""``drumbeat serve``: the HTTP API and the dashboard."""
+"""drumbeat serve: the HTTP API and the dashboard."""
 
 import asyncio
 import logging
@@ -17,24 +17,24 @@ from drumbeat.core.errors import MissingExtra
 
 def serve(
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen. Beyond loopback a token is needed, in DRUMBEAT_TOKEN.")
+        str, typer.Option("--host", help="Address to listen on. Other than loopback needs a token in DRUMBEAT_TOKEN.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="On which port; 0 takes a free one.")] = 8321,
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 for any free port.")] = 8321,
     name: Annotated[
-        list[str] | None, typer.Option("--name", help="A name that a proxy before this server is reached by; may repeat.")
+        list[str] | None, typer.Option("--name", help="Host name of a reverse proxy in front of this server. Repeatable.")
     ] = None,
     triggers: Annotated[
-        Path | None, typer.Option("--triggers", help="The file of triggers. Default: triggers.yml, if it is there.")
+        Path | None, typer.Option("--triggers", help="Triggers file. Default: triggers.yml, if it exists")
     ] = None,
     conduct: Annotated[
-        bool, typer.Option("--conduct/--no-conduct", help="Whether benchmark runs are orchestrated from here.")
+        bool, typer.Option("--conduct/--no-conduct", help="Whether this server orchestrates benchmark runs.")
     ] = True,
     store: StoreOption = None,
 ) -> None:
     """Serve the dashboard and the HTTP API until interrupted.
 
-    Without DRUMBEAT_TOKEN it listens on this machine only, and everybody on it may do everything. With it, an operator logs in
-    with that token; DRUMBEAT_READ_TOKEN lets in those who may only look. Put a proxy that speaks TLS before it on a network.
+    Without DRUMBEAT_TOKEN it listens on this machine only, and every local user has full access. With DRUMBEAT_TOKEN,
+    operators log in with that token; DRUMBEAT_READ_TOKEN gives read-only access. On a network, put a TLS proxy in front of it.
     """
     try:
         from drumbeat.web import server

@@ -1,4 +1,4 @@
-"""Lines of a pipe as they come: whoever reads them is told when there is none for the moment, and need not wait for more."""
+"""Reads lines from a pipe as they arrive, and reports pauses between them."""
 
 import io
 import select
@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
-_AT_ONCE = 1 << 16
-_PAUSE = 0.05  #: seconds without a line that are worth telling
+_CHUNK = 1 << 16
+_PAUSE = 0.05  #: seconds without input that count as a pause
 
 
 def standard_input() -> Iterator[str | None]:
-    """Its lines, bytes that are no UTF-8 kept for whoever reads them; None: no line for the moment."""
+    """Lines of standard input, with invalid UTF-8 kept as surrogates; None: no line is available yet."""
     try:
         sys.stdin.fileno()
     except (OSError, io.UnsupportedOperation):
@@ -30,12 +30,12 @@ def _text(source: TextIO) -> TextIO:
 
 
 def incoming_lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Lines, without their ends; None after a pause, once."""
+    """Lines without their line ends; None once after each pause."""
     parts: list[bytes] = []
     while True:
         if not select.select([source], [], [], _PAUSE)[0]:
             yield None
-        chunk = source.read1(_AT_ONCE)  # type: ignore[attr-defined]
+        chunk = source.read1(_CHUNK)  # type: ignore[attr-defined]
         if not chunk:
             break
         first, *more = chunk.split(b"\n")

@@ -1,4 +1,4 @@
-"""drumbeat store: make, check, bring up to date and prune the store."""
+"""drumbeat store: create, check, migrate and prune the store."""
 
 from typing import Annotated
 
@@ -10,18 +10,18 @@ from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.composition.plane import open_control_plane
 from drumbeat.store.interface import StoreReport
 
-app = typer.Typer(no_args_is_help=True, help="Make, check, bring up to date and prune the store.")
+app = typer.Typer(no_args_is_help=True, help="Create, check, migrate and prune the store (the database Drumbeat runs on).")
 
 
 @app.command()
 def init(store: StoreOption = None) -> None:
-    """Make the tables. Harmless when they are there."""
+    """Create the tables of the store. Safe to repeat."""
     _migrate(store, create=True)
 
 
 @app.command()
 def migrate(store: StoreOption = None) -> None:
-    """Bring the tables up to date. Safe from several machines at once."""
+    """Migrate the tables to the current schema version. Safe from several machines at once."""
     _migrate(store, create=False)
 
 
@@ -39,7 +39,7 @@ def _migrate(store: str | None, *, create: bool) -> None:
 
 @app.command()
 def check(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Look at the store and change nothing. Exit code 1 when something is wrong."""
+    """Check the store without changing it. Exit code 1 when something is wrong."""
 
     async def work() -> StoreReport:
         async with open_control_plane(settings_for(store), check_version=False) as plane:
@@ -58,7 +58,7 @@ def _print(report: StoreReport) -> None:
     say(f"{report.location}  ({report.server})")
     say(f"schema version {report.schema_version} of {report.latest_version}, clock {text(report.now)} UTC")
     filled = {table: rows for table, rows in report.rows.items() if rows}
-    uncounted = "not counted in tables of an older version" if 0 < report.schema_version < report.latest_version else "none yet"
+    uncounted = "not counted: the schema is older" if 0 < report.schema_version < report.latest_version else "none yet"
     say("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or uncounted))
     for problem in report.problems:
         say(f"problem: {problem}", style="red")
@@ -68,14 +68,14 @@ def _print(report: StoreReport) -> None:
 
 @app.command()
 def prune(
-    older_than: Annotated[str, typer.Option("--older-than", help="An age such as 12h, 30d or 4w.")] = "30d",
+    older_than: Annotated[str, typer.Option("--older-than", help="Minimum age, such as 12h, 30d or 4w.")] = "30d",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete samples, logs, beats and ended workers of an age, and the events of runs that are over."""
+    """Delete old samples, logs, beats and ended workers, and events of finished runs."""
     age = parse_age(older_than)
-    with progress("deleted") as told:
-        counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age, told))
+    with progress("deleted") as update:
+        counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age, update))
     if as_json:
         show_json(counts)
     else:

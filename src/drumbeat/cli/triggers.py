@@ -1,4 +1,4 @@
-"""drumbeat trigger: list, check, install, remove, pull and keep what wakes beats."""
+"""drumbeat trigger: list, check, install, remove, fire and serve triggers."""
 
 import asyncio
 import logging
@@ -14,49 +14,51 @@ from drumbeat.cli.pool_beats import finish
 from drumbeat.cli.render import Columns, say, show, show_json
 from drumbeat.composition.plane import ControlPlane, logging_to_stderr, until_stopped
 
-app = typer.Typer(no_args_is_help=True, help="Triggers: what wakes a beat when nobody is running.")
+app = typer.Typer(
+    no_args_is_help=True, help="Triggers that start beats: cron schedules, webhooks and others from triggers.yml."
+)
 
 FileOption = Annotated[
     Path | None,
-    typer.Option(
-        "--file", help="Where the triggers are. Default: triggers.yml, or else trigger_registry.yml", show_default=False
-    ),
+    typer.Option("--file", help="Triggers file. Default: triggers.yml, or else trigger_registry.yml", show_default=False),
 ]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A trigger of the file.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Trigger name.")]
 
 
 @app.command("list")
 def list_triggers(file: FileOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """The triggers of a file, with what they wake, when they last fired and what came of it, and when they come due next."""
+    """List triggers with what they start, when they last fired, the outcome, and when they fire next."""
 
     async def work(plane: ControlPlane) -> None:
-        desk = plane.triggers(file)
-        last = await desk.last_fired()
+        service = plane.triggers(file)
+        last = await service.last_fired()
         if as_json:
-            show_json([{**asdict(each), "due": desk.due(each), "last_fired": last.get(each.name)} for each in desk.triggers])
+            show_json(
+                [{**asdict(each), "due": service.due(each), "last_fired": last.get(each.name)} for each in service.triggers]
+            )
             return
         columns: Columns = {
             "trigger": lambda trigger: trigger.name,
             "type": lambda trigger: trigger.type,
-            "wakes": lambda trigger: trigger.machine,
+            "starts": lambda trigger: trigger.machine,
             "pool": lambda trigger: trigger.pool_id or "all",
             "schedule": lambda trigger: trigger.schedule,
-            "next (UTC)": desk.due,
+            "next (UTC)": service.due,
             "last (UTC)": lambda trigger: last[trigger.name].at if trigger.name in last else None,
             "outcome": lambda trigger: last[trigger.name].outcome if trigger.name in last else None,
         }
-        show(desk.triggers, columns, as_json=False, nothing="the file has no triggers")
+        show(service.triggers, columns, as_json=False, nothing="the file has no triggers")
 
     with_control_plane(store, work)
 
 
 @app.command()
 def check(file: FileOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Read the file, look for the pools and the secrets it names, and change nothing. Exit code 1 when something is wrong."""
+    """Check the triggers file, its pools and its secrets, without changing anything. Exit code 1 when something is wrong."""
 
     async def work(plane: ControlPlane) -> tuple[int, list[str]]:
-        desk = plane.triggers(file)
-        return len(desk.triggers), list(await desk.problems())
+        service = plane.triggers(file)
+        return len(service.triggers), list(await service.problems())
 
     count, problems = with_control_plane(store, work)
     if as_json:
@@ -71,7 +73,7 @@ def check(file: FileOption = None, store: StoreOption = None, as_json: JsonOptio
 
 @app.command()
 def install(file: FileOption = None, store: StoreOption = None) -> None:
-    """Write the file's cron triggers into your crontab, in place of those it had there; other lines stay as they are."""
+    """Install the cron triggers in your crontab, replacing earlier ones of the same file. Other lines stay."""
     lines = with_control_plane(store, lambda plane: plane.triggers(file).install())
     for line in lines:
         say(line)
@@ -80,7 +82,7 @@ def install(file: FileOption = None, store: StoreOption = None) -> None:
 
 @app.command()
 def remove(file: FileOption = None, store: StoreOption = None) -> None:
-    """Take the file's lines out of your crontab, and no other."""
+    """Remove the triggers of the file from your crontab. Other lines stay."""
     lines = with_control_plane(store, lambda plane: plane.triggers(file).remove())
     say(f"removed: {len(lines)}")
 
@@ -88,26 +90,26 @@ def remove(file: FileOption = None, store: StoreOption = None) -> None:
 @app.command()
 def fire(
     name: NameArgument,
-    pool: Annotated[str | None, typer.Option("--pool", help="The pool, where the trigger names none.")] = None,
+    pool: Annotated[str | None, typer.Option("--pool", help="Pool, if the trigger names none.")] = None,
     file: FileOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pull a trigger now, whatever it waits for. Exit code 1 when something could not be done."""
+    """Fire a trigger now. Exit code 1 when an action failed."""
     finish(with_control_plane(store, lambda plane: plane.triggers(file).fire(name, pool)), as_json=as_json)
 
 
 @app.command()
 def manifest(
     name: NameArgument,
-    image: Annotated[str, typer.Option("--image", help="A container image that has the command drumbeat.")],
+    image: Annotated[str, typer.Option("--image", help="Container image with the drumbeat command.")],
     secret_name: Annotated[
-        str, typer.Option("--secret-name", help="The Kubernetes secret that holds the store's URL as DRUMBEAT_STORE.")
+        str, typer.Option("--secret-name", help="Kubernetes secret that holds the store URL as DRUMBEAT_STORE.")
     ],
     file: FileOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Print a Kubernetes CronJob that runs a trigger's beat on its schedule."""
+    """Print a Kubernetes CronJob manifest for a trigger."""
 
     async def work(plane: ControlPlane) -> str:
         return plane.triggers(file).manifest(name, image, secret_name)
@@ -117,21 +119,21 @@ def manifest(
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Where to listen for webhooks.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="On which port; 0 takes a free one.")] = 8765,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on for webhooks.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 for any free port.")] = 8765,
     file: FileOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Keep the file's schedules and listen for its webhooks until interrupted."""
+    """Run the schedules of the triggers file and listen for its webhooks, until interrupted."""
 
     def ready(address: str) -> None:
         say(f"listening on {address}")
         sys.stdout.flush()
 
     async def work(plane: ControlPlane) -> None:
-        desk, stop = plane.triggers(file), asyncio.Event()
+        service, stop = plane.triggers(file), asyncio.Event()
         with until_stopped(stop):
-            await desk.serve(host, port, ready, stop)
+            await service.serve(host, port, ready, stop)
 
     with logging_to_stderr(logging.INFO):
         with_control_plane(store, work)

@@ -1,4 +1,4 @@
-"""A process that watches one pool for jobs that come due: python -m drumbeat.cli.watch_due POOL [FIRING], which is JSON."""
+"""Watches a pool for delayed jobs that come due: python -m drumbeat.cli.watch_due POOL [FIRING], where FIRING is JSON."""
 
 import asyncio
 import json

@@ -61,14 +61,14 @@ class FleetService:
         self._encode = encode
 
     async def status(self) -> FleetStatus:
-        """Raises NotFound."""
+        """The fleet's pool, its live workers and its last beat. Raises NotFound."""
         pool = await self._store.pools.get(self._pool_id)
         workers = await self._store.workers.list(self._pool_id, live=True)
         last = await self._last_beat(None)
         return FleetStatus(pool=pool, now=await self._store.now(), workers=tuple(workers), last=last)
 
     async def policy(self) -> FleetPolicy:
-        """Raises NotFound, and InvalidInput for a pool of jobs that is not a fleet."""
+        """The pool's policy. Raises NotFound, and InvalidInput for a pool of jobs that is not a fleet."""
         pool = await self._store.pools.get(self._pool_id)
         check_scaled(pool)
         return FleetPolicy.from_json(pool.policy)
@@ -157,7 +157,7 @@ class FleetService:
     async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
         """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
         count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime`` or a money
-        ceiling would be passed.
+        ceiling would be exceeded.
 
         Raises NotFound, InvalidInput.
         """

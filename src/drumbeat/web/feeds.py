@@ -210,7 +210,7 @@ class Feed(Generic[T]):
             self._is_reading = False
 
     async def _read_until_idle(self, group: asyncio.TaskGroup) -> None:
-        """Read until there are no listeners, or there is nothing more to come."""
+        """Read until there are no listeners, or the last update was read."""
         catching_up: asyncio.Task[None] | None = None
         while self._listeners and not self.is_over:
             started = self._clock.elapsed()

@@ -37,7 +37,7 @@ class LoginAttempts:
 
 
 def network(address: str) -> str:
-    """The key to count by: an IPv4 address, or the network of an IPv6 address, because one site has many of those."""
+    """The key to count by: an IPv4 address, or the network of an IPv6 address, because one site has many addresses."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

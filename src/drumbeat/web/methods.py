@@ -64,7 +64,7 @@ def _answer(method: str, allowed: Sequence[str]) -> Response | None:
 
 
 def known_routes(app: FastAPI) -> Sequence[_Route]:
-    """Every route that has methods; those with the fewest path parameters first."""
+    """Every route that has methods, sorted by number of path parameters."""
     routes = [each for each in all_routes(app.routes) if getattr(each, "methods", None) and hasattr(each, "path_regex")]
     found = [
         _Route(pattern=each.path_regex, methods=frozenset(each.methods), parameters=each.path.count("{"))  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def allowed_methods(routes: Sequence[_Route], path: str) -> Sequence[str]:
 
 
 def all_routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """Every route, including those of included routers."""
+    """Every route, also of included routers."""
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is None:

@@ -104,9 +104,7 @@ def _listen(settings: WebSettings) -> socket.socket:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=512)
     except (OSError, OverflowError) as exc:
-        raise InvalidSettings(
-            f"cannot listen on {settings.host}:{settings.port}: {exc}; choose another --port"
-        ) from exc
+        raise InvalidSettings(f"cannot listen on {settings.host}:{settings.port}: {exc}; choose another --port") from exc
 
 
 def _address(listening: socket.socket) -> str:

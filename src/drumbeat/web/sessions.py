@@ -41,7 +41,8 @@ class Sessions:
     def role_of(self, token: str) -> Role | None:
         """The role of a token; None if it is wrong. Compares in constant time."""
         given = self._digest(token)
-        right = [role for role, known in self._tokens.items() if hmac.compare_digest(given, self._digest(known or "")) and known]
+        tokens = self._tokens.items()
+        right = [role for role, known in tokens if hmac.compare_digest(given, self._digest(known or "")) and known]
         return right[0] if right else None
 
     def open(self, role: Role, now: datetime) -> str:

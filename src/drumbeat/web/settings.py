@@ -82,6 +82,6 @@ def _check_token(variable: str, value: str | None) -> None:
         return
     if len(value) < SHORTEST_TOKEN or not value.isascii() or any(sign.isspace() for sign in value):
         raise InvalidSettings(
-            f"expected {variable} to be at least {SHORTEST_TOKEN} ASCII characters without spaces, got {len(value)} characters; "
+            f"expected {variable} to be at least {SHORTEST_TOKEN} ASCII characters without spaces, got {len(value)}; "
             "try: openssl rand -hex 32"
         )

@@ -34,7 +34,7 @@ async def simulated(jobs: Jobs, policy: str, settings: Mapping[str, Any], **prov
 def check(jobs: Jobs) -> None:
     """Raise InvalidInput if a trace is larger than a server simulates."""
     if not 0 < len(jobs) <= MOST_JOBS:
-        raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; simulate larger traces on the command line")
+        raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; simulate others on the command line")
     last, longest = max(at for at, _ in jobs), max(lasts for _, lasts in jobs)
     if last > LONGEST or longest > LONGEST_JOB:
         raise InvalidInput(

@@ -7,7 +7,7 @@ from typing import Any
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 ENOUGH = 64 * 1024  #: bytes that count as progress: each time a body brings as many, the timer starts again
-_RESERVED = 0.2  #: share of the process's file descriptors that is kept for the store and the rest
+_RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
 def protocol_within(within: timedelta, limit: int | None = None) -> Any:

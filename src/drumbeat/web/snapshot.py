@@ -1,4 +1,4 @@
-"""A run as one document, RUN_UPDATE: everything a dashboard shows of it, as it is now."""
+"""The RUN_UPDATE document: the current state of a run, with everything a dashboard shows of it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,117 +14,117 @@ MOST_DECISIONS = 50
 _WORKING = frozenset({WorkerStatus.ACTIVE, WorkerStatus.DRAINING})
 
 
-def run_document(seen: Watched) -> dict[str, Any]:
-    """The data of a RUN_UPDATE, without its log lines."""
-    run, aggregate = seen.run, aggregate_metrics(seen)
+def run_document(watched: Watched) -> dict[str, Any]:
+    """The data of a RUN_UPDATE, without log lines."""
+    run, aggregate = watched.run, aggregate_metrics(watched)
     return {
         "test_id": run.run_id,
         "status": run.status,
         "phase": shown_phase(run),
-        "timestamp": seen.now,
-        "run": _run(seen, aggregate),
+        "timestamp": watched.now,
+        "run": _run(watched, aggregate),
         "ops": {"total": aggregate["total_ops"], "current_per_sec": aggregate["qps"]},
-        "operations": {"reads": seen.reads, "writes": seen.writes},
+        "operations": {"reads": watched.reads, "writes": watched.writes},
         "latency": {name: aggregate[f"{name}_ms"] for name in ("p50", "p95", "p99", "avg")},
         "errors": {"count": aggregate["total_errors"], "rate": aggregate["error_rate"]},
         "connections": {"active": aggregate["active_connections"], "target": aggregate["target_connections"]},
-        "latency_aggregation_method": "merged histograms (exact)" if len(seen.workers) > 1 else None,
-        "workers": [worker_document(each) for each in seen.workers],
+        "latency_aggregation_method": "merged histograms (exact)" if len(watched.workers) > 1 else None,
+        "workers": [worker_document(each) for each in watched.workers],
         "warehouse": None,
-        "find_max": find_max(seen),
-        "qps_controller_state": qps_controller(seen),
-        "guardrails": guardrails(seen),
-        "bounds": bounds(seen),
-        "slo": [objective(each) for each in seen.objectives],
-        "decisions": [decision(each) for each in seen.decisions[-MOST_DECISIONS:]],
-        "custom_metrics": _custom(seen),
-        "enrichment_progress": enrichment(seen),
+        "find_max": find_max(watched),
+        "qps_controller_state": qps_controller(watched),
+        "guardrails": guardrails(watched),
+        "bounds": bounds(watched),
+        "slo": [objective(each) for each in watched.objectives],
+        "decisions": [decision(each) for each in watched.decisions[-MOST_DECISIONS:]],
+        "custom_metrics": _custom(watched),
+        "enrichment_progress": enrichment(watched),
         "warehouse_details": None,
         "cancellation_reason": run.completion_reason if run.status is RunStatus.CANCELLED else None,
-        "error": failure(seen),
-        "timing": timing(seen),
+        "error": failure(watched),
+        "timing": timing(watched),
     }
 
 
 def shown_phase(run: Run) -> str | None:
-    """The phase; of a run that ended its status, as the seeds have it."""
+    """The phase of a run under way, or the status of a run that has ended."""
     return run.status if run.status in RUN_ENDED else run.phase
 
 
-def aggregate_metrics(seen: Watched) -> dict[str, Any]:
-    """Of all workers together: the last seconds while it runs, the whole measurement afterwards."""
-    run, whole = seen.run, whole_result(seen)
+def aggregate_metrics(watched: Watched) -> dict[str, Any]:
+    """Figures of all workers together: of the last seconds while the run goes on, of the whole measurement afterwards."""
+    run, total = watched.run, whole_result(watched)
     counts = {
         "total_ops": run.operations,
         "total_errors": run.errors,
         "error_rate": run.errors / run.operations if run.operations else 0.0,
-        "read_count": seen.reads,
-        "write_count": seen.writes,
-        "active_connections": sum(each.worker.active for each in seen.workers if each.worker.is_live),
-        "target_connections": sum(each.worker.target for each in seen.workers if each.worker.is_live),
+        "read_count": watched.reads,
+        "write_count": watched.writes,
+        "active_connections": sum(each.worker.active for each in watched.workers if each.worker.is_live),
+        "target_connections": sum(each.worker.target for each in watched.workers if each.worker.is_live),
     }
-    if seen.figures is not None:
-        now = seen.figures
+    if watched.figures is not None:
+        now = watched.figures
         rates = {"qps": now.qps, "p50_ms": now.p50_ms, "p95_ms": now.p95_ms, "p99_ms": now.p99_ms, "avg_ms": now.mean_ms}
         return counts | rates
-    held = {"target_connections": whole.connections or 0} if whole else {}
-    return counts | held | {"qps": run.qps} | _latency(whole)
+    connections = {"target_connections": total.connections or 0} if total else {}
+    return counts | connections | {"qps": run.qps} | _latency(total)
 
 
-def _latency(whole: Result | None) -> dict[str, float | None]:
-    if whole is None or whole.latency.mean is None:
+def _latency(total: Result | None) -> dict[str, float | None]:
+    if total is None or total.latency.mean is None:
         return {"p50_ms": None, "p95_ms": None, "p99_ms": None, "avg_ms": None}
-    p50, p95, p99 = (None if ns is None else ns / 1e6 for ns in whole.latency.percentiles_ns((50, 95, 99)))
-    return {"p50_ms": p50, "p95_ms": p95, "p99_ms": p99, "avg_ms": whole.latency.mean / timedelta(milliseconds=1)}
+    p50, p95, p99 = (None if ns is None else ns / 1e6 for ns in total.latency.percentiles_ns((50, 95, 99)))
+    return {"p50_ms": p50, "p95_ms": p95, "p99_ms": p99, "avg_ms": total.latency.mean / timedelta(milliseconds=1)}
 
 
-def whole_result(seen: Watched) -> Result | None:
-    return next((row for row in seen.results if row.worker_id is None and row.kind is None), None)
+def whole_result(watched: Watched) -> Result | None:
+    return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 
-def _run(seen: Watched, aggregate: Mapping[str, Any]) -> dict[str, Any]:
-    run, states = seen.run, [each.worker.status for each in seen.workers]
+def _run(watched: Watched, aggregate: Mapping[str, Any]) -> dict[str, Any]:
+    run, states = watched.run, [each.worker.status for each in watched.workers]
     return {
         "run_id": run.run_id,
         "name": run.name,
         "status": run.status,
         "phase": shown_phase(run),
         "template_id": run.template_id,
-        "load_mode": seen.plan.load_mode,
-        "scaling_mode": seen.plan.scaling.mode,
+        "load_mode": watched.plan.load_mode,
+        "scaling_mode": watched.plan.scaling.mode,
         "completion_reason": run.completion_reason,
-        "verdict": seen.judgement.verdict,
-        "verdict_reason": seen.judgement.reason,
-        "is_orphan": seen.judgement.is_orphan,
+        "verdict": watched.judgement.verdict,
+        "verdict_reason": watched.judgement.reason,
+        "is_orphan": watched.judgement.is_orphan,
         "total_workers_expected": run.expected_workers,
         "workers_registered": sum(state is not WorkerStatus.SPAWNING for state in states),
         "workers_active": sum(state in _WORKING for state in states),
         "workers_completed": sum(state is WorkerStatus.TERMINATED for state in states),
-        "elapsed_seconds": elapsed(seen).total_seconds(),
+        "elapsed_seconds": elapsed(watched).total_seconds(),
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "aggregate_metrics": aggregate,
     }
 
 
-def worker_document(seen: WorkerSnapshot) -> dict[str, Any]:
-    worker = seen.worker
+def worker_document(snapshot: WorkerSnapshot) -> dict[str, Any]:
+    worker = snapshot.worker
     return {
         "worker_id": worker.worker_id,
         "worker_group_id": worker.slot,
         "status": worker.status,
         "phase": worker.phase,
-        "health": seen.health,
-        "heartbeat_age_seconds": round(seen.silence.total_seconds(), 3),
+        "health": snapshot.health,
+        "heartbeat_age_seconds": round(snapshot.silence.total_seconds(), 3),
         "host": worker.host,
         "error": worker.error,
         "metrics": {
-            "qps": seen.qps,
-            "p50_ms": seen.p50_ms,
-            "p95_ms": seen.p95_ms,
-            "p99_ms": seen.p99_ms,
-            "reads": seen.reads,
-            "writes": seen.writes,
+            "qps": snapshot.qps,
+            "p50_ms": snapshot.p50_ms,
+            "p95_ms": snapshot.p95_ms,
+            "p99_ms": snapshot.p99_ms,
+            "reads": snapshot.reads,
+            "writes": snapshot.writes,
             "operations": worker.operations,
             "errors": worker.errors,
             "active_connections": worker.active,
@@ -136,51 +136,51 @@ def worker_document(seen: WorkerSnapshot) -> dict[str, Any]:
     }
 
 
-def _custom(seen: Watched) -> dict[str, Any]:
-    live = [each.worker for each in seen.workers if each.worker.is_live]
+def _custom(watched: Watched) -> dict[str, Any]:
+    live = [each.worker for each in watched.workers if each.worker.is_live]
     cpu = [each.cpu_percent for each in live if each.cpu_percent is not None]
     memory = [each.memory_percent for each in live if each.memory_percent is not None]
     return {
-        "ops_by_kind": dict(seen.by_kind),
+        "ops_by_kind": dict(watched.by_kind),
         "resources": {
             "cpu_percent": sum(cpu) / len(cpu) if cpu else None,
             "memory_percent": sum(memory) / len(memory) if memory else None,
         },
-        "soft_guardrails": seen.run.custom_metrics.get("soft_guardrails"),
-        "bounds_state": seen.run.custom_metrics.get("bounds_state"),
+        "soft_guardrails": watched.run.custom_metrics.get("soft_guardrails"),
+        "bounds_state": watched.run.custom_metrics.get("bounds_state"),
     }
 
 
-def enrichment(seen: Watched) -> dict[str, Any] | None:
-    """Whether the result was completed with the database's own totals; None while there is no result."""
-    whole = whole_result(seen)
-    return None if whole is None else {"status": whole.enrichment_status, "error": whole.enrichment_error}
+def enrichment(watched: Watched) -> dict[str, Any] | None:
+    """Whether the database's own totals were added to the result; None while there is no result."""
+    total = whole_result(watched)
+    return None if total is None else {"status": total.enrichment_status, "error": total.enrichment_error}
 
 
-def failure(seen: Watched) -> str | None:
-    """Why it failed."""
-    whole = whole_result(seen)
-    return whole.failure_reason if whole is not None else seen.run.custom_metrics.get("failure_reason")
+def failure(watched: Watched) -> str | None:
+    """Why the run failed."""
+    total = whole_result(watched)
+    return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
 
-def elapsed(seen: Watched) -> timedelta:
-    run = seen.run
-    return max((run.ended_at or seen.now) - run.started_at, timedelta()) if run.started_at else timedelta()
+def elapsed(watched: Watched) -> timedelta:
+    run = watched.run
+    return max((run.ended_at or watched.now) - run.started_at, timedelta()) if run.started_at else timedelta()
 
 
-def timing(seen: Watched) -> dict[str, Any]:
-    began = phase_began(seen.run)
-    within = (seen.run.ended_at or seen.now) - began if began else None
+def timing(watched: Watched) -> dict[str, Any]:
+    began = phase_began(watched.run)
+    in_phase = (watched.run.ended_at or watched.now) - began if began else None
     return {
-        "elapsed_display_seconds": round(elapsed(seen).total_seconds(), 3),
-        "phase_elapsed_seconds": None if within is None else round(max(within.total_seconds(), 0.0), 3),
-        "warmup_seconds": seen.plan.warmup.total_seconds(),
-        "duration_seconds": seen.plan.duration.total_seconds(),
+        "elapsed_display_seconds": round(elapsed(watched).total_seconds(), 3),
+        "phase_elapsed_seconds": None if in_phase is None else round(max(in_phase.total_seconds(), 0.0), 3),
+        "warmup_seconds": watched.plan.warmup.total_seconds(),
+        "duration_seconds": watched.plan.duration.total_seconds(),
     }
 
 
 def phase_began(run: Run) -> datetime | None:
-    """When the present phase began, as far as the row says."""
+    """When the current phase began; None if the run's row does not say."""
     match run.phase:
         case Phase.PREPARING:
             return run.started_at

@@ -1,4 +1,4 @@
-"""Parts of a run's document: searches, the throughput controller, guardrails in the seed's words, bounds, decisions."""
+"""Sections of the RUN_UPDATE document: search, throughput controller, guardrails, bounds, decisions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,47 +11,47 @@ from drumbeat.core.worker import WorkerId
 FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL"})
 GUARDRAIL_COLOURS: Mapping[str, str] = {"warning": "yellow", "critical": "orange", "degraded": "yellow", "failed": "red"}
 MOST_CHANGES = 10
-_FEWEST_STEPS = 60  #: of a search, the newest
+_MOST_STEPS = 60  #: of a search; the newest are shown
 
 
-def guardrails(seen: Watched) -> dict[str, Any]:
-    """State, message and colour of the guardrails; ``detail`` names metric, value and limit."""
-    told = seen.run.custom_metrics.get("soft_guardrails") or {}
-    state = str(told.get("state") or "normal")
-    message = (seen.run.controller_state.get("guard") or {}).get("banner")
-    if seen.run.status in RUN_ENDED:
+def guardrails(watched: Watched) -> dict[str, Any]:
+    """State, message and colour of the guardrails. ``detail`` names the metric, its value and its limit."""
+    reported = watched.run.custom_metrics.get("soft_guardrails") or {}
+    state = str(reported.get("state") or "normal")
+    message = (watched.run.controller_state.get("guard") or {}).get("banner")
+    if watched.run.status in RUN_ENDED:
         state = "normal"
-    if seen.run.completion_reason in FAILED_BY_GUARDRAIL:
+    if watched.run.completion_reason in FAILED_BY_GUARDRAIL:
         state, message = "failed", "Resource exhaustion"
     return {
         "state": state,
         "message": None if state == "normal" else message,
-        "detail": None if state == "normal" else _guardrail_detail(seen, state, told),
+        "detail": None if state == "normal" else _guardrail_detail(watched, state, reported),
         "color": GUARDRAIL_COLOURS.get(state),
         "icon": "info" if state == "degraded" else None,
-        "actions_taken": (told.get("actions_taken") or [])[-MOST_CHANGES:],
+        "actions_taken": (reported.get("actions_taken") or [])[-MOST_CHANGES:],
     }
 
 
-def _guardrail_detail(seen: Watched, state: str, told: Mapping[str, Any]) -> str | None:
-    """Which workers are over which limit; of a run that failed, why; of one held back, by how much."""
+def _guardrail_detail(watched: Watched, state: str, reported: Mapping[str, Any]) -> str | None:
+    """Which workers are over which limit, why the run failed, or how far a worker was throttled."""
     if state == "failed":
-        return _failure(seen)
-    rails = seen.plan.guardrails
+        return _failure(watched)
+    rails = watched.plan.guardrails
     over = [
-        *_over(seen, told.get("workers_over_cpu"), "CPU", "cpu_percent", rails.max_cpu_percent),
-        *_over(seen, told.get("workers_over_memory"), "memory", "memory_percent", rails.max_memory_percent),
+        *_over(watched, reported.get("workers_over_cpu"), "CPU", "cpu_percent", rails.max_cpu_percent),
+        *_over(watched, reported.get("workers_over_memory"), "memory", "memory_percent", rails.max_memory_percent),
     ]
-    return "; ".join(over) or _held_back(told.get("actions_taken") or (), rails)
+    return "; ".join(over) or _throttled(reported.get("actions_taken") or (), rails)
 
 
-def _over(seen: Watched, names: Sequence[str] | None, what: str, field: str, limit: float) -> list[str]:
-    figures = {each.worker.worker_id: getattr(each.worker, field) for each in seen.workers}
+def _over(watched: Watched, names: Sequence[str] | None, what: str, field: str, limit: float) -> list[str]:
+    figures = {each.worker.worker_id: getattr(each.worker, field) for each in watched.workers}
     known = [(name, figures[WorkerId(name)]) for name in names or () if figures.get(WorkerId(name)) is not None]
     return [f"{what} of {name} {value:.0f} %, limit {limit:g} %" for name, value in known]
 
 
-def _held_back(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str | None:
+def _throttled(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str | None:
     last = next((each for each in reversed(actions) if each.get("action") == "back_off"), None)
     if last is None:
         return None
@@ -60,17 +60,17 @@ def _held_back(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str |
     return f"{last.get('worker_id')} holds {change} ({limits})"
 
 
-def _failure(seen: Watched) -> str | None:
-    whole = _whole(seen)
-    return whole.failure_reason if whole is not None else seen.run.custom_metrics.get("failure_reason")
+def _failure(watched: Watched) -> str | None:
+    total = _total_result(watched)
+    return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
 
-def bounds(seen: Watched) -> dict[str, Any] | None:
-    """What the run may use, where its mode sets bounds."""
-    scaling = seen.plan.scaling
+def bounds(watched: Watched) -> dict[str, Any] | None:
+    """The worker and connection limits of the run; None in mode AUTO, which has none."""
+    scaling = watched.plan.scaling
     if scaling.mode is ScalingMode.AUTO:
         return None
-    state = seen.run.custom_metrics.get("bounds_state") or {}
+    state = watched.run.custom_metrics.get("bounds_state") or {}
     return {
         "mode": scaling.mode,
         "min_workers": scaling.min_workers,
@@ -82,13 +82,13 @@ def bounds(seen: Watched) -> dict[str, Any] | None:
     }
 
 
-def find_max(seen: Watched) -> dict[str, Any] | None:
-    """Where a search stands; once it is over, what it found."""
-    if seen.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
+def find_max(watched: Watched) -> dict[str, Any] | None:
+    """The progress of a search for the maximum, and its result once it is over; None for other load modes."""
+    if watched.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
         return None
-    state = seen.run.controller_state.get("find_max") or {}
-    steps = [each for each in seen.steps if each.type is StepType.FIND_MAX]
-    found = _found(seen)
+    state = watched.run.controller_state.get("find_max") or {}
+    steps = [each for each in watched.steps if each.type is StepType.FIND_MAX]
+    found = _found(watched)
     bounded = bool(state.get("ceiling_reached")) or found.get("max_type") == "BOUNDED_MAX"
     return {
         "status": state.get("status"),
@@ -98,45 +98,45 @@ def find_max(seen: Watched) -> dict[str, Any] | None:
         "baseline": state.get("baseline"),
         "best": state.get("best"),
         "last": step_document(steps[-1]) if steps else None,
-        "countdown_seconds": _until((state.get("window") or {}).get("until"), seen.now) if not found else None,
+        "countdown_seconds": _until((state.get("window") or {}).get("until"), watched.now) if not found else None,
         "limits": {
-            "latency_pct": seen.plan.find_max.latency_stability_pct,
-            "qps_pct": seen.plan.find_max.qps_stability_pct,
-            "error_pct": seen.plan.find_max.max_error_rate_pct,
+            "latency_pct": watched.plan.find_max.latency_stability_pct,
+            "qps_pct": watched.plan.find_max.qps_stability_pct,
+            "error_pct": watched.plan.find_max.max_error_rate_pct,
         },
         "badge": "BOUNDED_MAX" if bounded else found.get("max_type"),
         "knee": found.get("knee"),
         "message": found.get("message"),
         "result": found or None,
-        "steps": [step_document(each) for each in steps[-_FEWEST_STEPS:]],
+        "steps": [step_document(each) for each in steps[-_MOST_STEPS:]],
     }
 
 
-def _found(seen: Watched) -> Mapping[str, Any]:
-    whole = _whole(seen)
-    return (whole.find_max_result if whole else None) or {}
+def _found(watched: Watched) -> Mapping[str, Any]:
+    total = _total_result(watched)
+    return (total.find_max_result if total else None) or {}
 
 
-def _whole(seen: Watched) -> Result | None:
-    return next((row for row in seen.results if row.worker_id is None and row.kind is None), None)
+def _total_result(watched: Watched) -> Result | None:
+    return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 
-def qps_controller(seen: Watched) -> dict[str, Any] | None:
-    """What the throughput controller does, and its last changes."""
-    if seen.plan.load_mode is not LoadMode.QPS:
+def qps_controller(watched: Watched) -> dict[str, Any] | None:
+    """The state of the throughput controller, and its last changes; None for other load modes."""
+    if watched.plan.load_mode is not LoadMode.QPS:
         return None
-    state = seen.run.controller_state.get("qps") or {}
-    target = seen.plan.qps.target_qps
-    qps = seen.figures.qps if seen.figures else seen.run.qps
-    changes = [step_document(each) for each in seen.steps if each.type is StepType.QPS_SCALING]
+    state = watched.run.controller_state.get("qps") or {}
+    target = watched.plan.qps.target_qps
+    qps = watched.figures.qps if watched.figures else watched.run.qps
+    changes = [step_document(each) for each in watched.steps if each.type is StepType.QPS_SCALING]
     return {
         "target_qps": target,
         "current_qps": qps,
         "error_pct": 100 * (qps - target) / target if target else None,
-        "tolerance": seen.plan.qps.tolerance,
+        "tolerance": watched.plan.qps.tolerance,
         "connections": state.get("connections"),
         "workers": state.get("workers"),
-        "next_evaluation_seconds": _until((state.get("window") or {}).get("until"), seen.now),
+        "next_evaluation_seconds": _until((state.get("window") or {}).get("until"), watched.now),
         "looks": state.get("looks"),
         "under": state.get("under"),
         "at_ceiling": state.get("at_ceiling"),
@@ -153,13 +153,13 @@ def step_document(step: Step) -> dict[str, Any]:
     return {name: getattr(step, name) for name in names}
 
 
-def objective(kept: ObjectiveStatus) -> dict[str, Any]:
+def objective(status: ObjectiveStatus) -> dict[str, Any]:
     return {
-        "kind": kept.kind or None,
-        "measure": kept.measure,
-        "limit": kept.limit,
-        "found": kept.found,
-        "standing": kept.standing,
+        "kind": status.kind or None,
+        "measure": status.measure,
+        "limit": status.limit,
+        "found": status.found,
+        "standing": status.standing,
     }
 
 
@@ -175,7 +175,7 @@ def decision(decided: Decided) -> dict[str, Any]:
 
 
 def _until(moment: str | None, now: datetime) -> float | None:
-    """Seconds to go, never below none."""
+    """Seconds until a moment, at least 0."""
     if not moment:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Streams: a run's or a pool's updates each second, over a WebSocket or as server-sent events."""
+"""Streams the updates of a run or a pool, one per second, over a WebSocket or as server-sent events."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ _EVENT_ID = re.compile(r"\d{1,12}-(\d{1,18})")
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def or_refused(websocket: WebSocket, finding: Awaitable[Feed[Any]]) -> Feed[Any] | None:
-    """The feed; or the same answer a request would get, before the connection is one."""
+async def feed_or_refuse(websocket: WebSocket, finding: Awaitable[Feed[Any]]) -> Feed[Any] | None:
+    """The feed. If there is none, refuse the WebSocket with the response that an HTTP request would get, and return None."""
     try:
         return await finding
     except DrumbeatError as exc:
@@ -33,22 +33,22 @@ async def or_refused(websocket: WebSocket, finding: Awaitable[Feed[Any]]) -> Fee
 
 
 async def stream(websocket: WebSocket, feed: Feed[Any]) -> None:
-    """Send every update until there are no more, whatever is sent the other way."""
+    """Send every update until there are no more. Messages from the client are ignored."""
     await websocket.accept()
     with feed.listening() as listener:
         async with asyncio.TaskGroup() as group:
-            talks = [group.create_task(_hear(websocket)), group.create_task(_send(websocket, feed, listener))]
-            done, _ = await asyncio.wait(talks, return_when=asyncio.FIRST_COMPLETED)
-            for talk in talks:
-                talk.cancel()
-    codes = [code for talk in done if (code := talk.result()) is not None]
+            tasks = [group.create_task(_receive(websocket)), group.create_task(_send(websocket, feed, listener))]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+    codes = [code for task in done if (code := task.result()) is not None]
     if codes:
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close(codes[0])
 
 
 async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) -> int | None:
-    """With which code to close afterwards; None: whoever listened has gone."""
+    """Send updates. Returns the code to close with; None: the client has disconnected."""
     try:
         await websocket.send_text(_HELLO)
         while (frame := await listener.next()) is not None:
@@ -58,8 +58,8 @@ async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) 
     return GOING_AWAY if feed.is_over else NORMAL
 
 
-async def _hear(websocket: WebSocket) -> int | None:
-    """Ignore short texts; with which code to close on anything else. None: it was closed from the other side."""
+async def _receive(websocket: WebSocket) -> int | None:
+    """Ignore short texts; return the code to close with for anything else. None: the client has disconnected."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
@@ -71,14 +71,14 @@ async def _hear(websocket: WebSocket) -> int | None:
 
 
 def events(feed: Feed[Any], last_event_id: str | None) -> StreamingResponse:
-    """The same as server-sent events."""
+    """Stream a feed as server-sent events."""
     known = _EVENT_ID.fullmatch(last_event_id or "")
-    told = _told(feed, int(known[1]) if known else None)
-    return StreamingResponse(told, media_type="text/event-stream", headers=_UNBUFFERED)
+    lines = _event_lines(feed, int(known[1]) if known else None)
+    return StreamingResponse(lines, media_type="text/event-stream", headers=_UNBUFFERED)
 
 
-async def _told(feed: Feed[Any], logs_to: int | None) -> AsyncIterator[bytes]:
-    """An event's id is its number and the last log line in it: after a restart the lines still say where to go on."""
+async def _event_lines(feed: Feed[Any], logs_to: int | None) -> AsyncIterator[bytes]:
+    """An event's id is its number and the id of its last log line, so that a client can resume even after a server restart."""
     yield b"retry: 2000\n\n"
     with feed.listening(logs_to) as listener:
         while (frame := await listener.next()) is not None:

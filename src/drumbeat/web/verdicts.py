@@ -1,4 +1,4 @@
-"""Verdicts on runs for lists, pages and the API: those of runs that have ended are read once and remembered."""
+"""Verdicts on runs, for pages and the API. The verdict of an ended run is read once and cached."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
-_MOST = 10_000  #: verdicts that are remembered
+_MOST = 10_000  #: cached verdicts
 WORDS = {
     RunVerdict.PASSED: "passed",
     RunVerdict.MISSED: "objectives missed",
@@ -31,14 +31,14 @@ _COLOURS = {
 
 
 class Verdicts:
-    """How runs stand."""
+    """Reads and caches the verdicts on runs."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._known: OrderedDict[RunId, RunJudgement] = OrderedDict()
 
     async def of(self, run: Run) -> RunJudgement:
-        """One run's verdict; an empty one where the bench is not installed."""
+        """The verdict on a run; an empty one if the bench is not installed."""
         if (known := self._known.get(run.run_id)) is not None:
             return known
         try:
@@ -59,7 +59,7 @@ class Verdicts:
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:
-    """The verdict as lists and badges show it; None: the run is under way and led."""
+    """The text of a verdict; None: the run is under way and has an orchestrator."""
     if judgement.is_orphan:
         return ORPHANED
     return WORDS.get(judgement.verdict)
@@ -72,7 +72,7 @@ def verdict_colour(judgement: RunJudgement) -> str:
 
 
 def status_colour(run: Run, judgement: RunJudgement) -> str:
-    """A status badge's colour: green only where a run is under way and led, or has passed."""
+    """The colour of a status badge: green only if the run has passed, or is under way with an orchestrator."""
     if judgement.is_orphan or run.status in _CHANGING:
         return "warning"
     if judgement.is_bad:

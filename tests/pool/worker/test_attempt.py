@@ -8,10 +8,11 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob
+from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.executors import LoopExecutor
 from drumbeat.pool.worker.failures import LONGEST, shortened
 from drumbeat.pool.worker.handlers import describe
+from drumbeat.pool.worker.in_flight import InFlightJob
 
 SECOND = timedelta(seconds=1)
 

@@ -17,7 +17,7 @@ JSON = {"Content-Type": "application/json"}
     [
         (b"{", "Expecting property name enclosed in double quotes at line 1, column 2"),
         (b'{\n "pool_id": x}', "Expecting value at line 2, column 13"),
-        (b'{"pool_id": NaN}', "it has no number NaN"),
+        (b'{"pool_id": NaN}', "NaN is not a JSON number"),
         (b'{"pool_id": "\xff"}', "expected text in utf-8, got the byte 0xff at 13"),
     ],
 )

@@ -77,14 +77,14 @@ async def test_what_was_done_is_answered_even_if_it_cannot_be_kept(furnished: We
 
 async def test_a_key_is_free_again_when_its_time_is_over() -> None:
     from drumbeat.core.answer import RequestAnswer
-    from drumbeat.web.api.once import KEPT_FOR, WORKED_ON
+    from drumbeat.web.api.once import HOLD_FOR, KEPT_FOR
 
     clock = ManualClock()
     store = MemoryStore(clock)
-    await store.answers.hold("k", "f", WORKED_ON)
+    await store.answers.hold("k", "f", HOLD_FOR)
     await store.answers.give("k", RequestAnswer(status=201), KEPT_FOR)
-    assert await store.answers.hold("k", "g", WORKED_ON) is not None
+    assert await store.answers.hold("k", "g", HOLD_FOR) is not None
 
     await clock.advance(KEPT_FOR)
 
-    assert await store.answers.hold("k", "g", WORKED_ON) is None
+    assert await store.answers.hold("k", "g", HOLD_FOR) is None

@@ -236,7 +236,11 @@ def test_a_service_level_that_is_emptied_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("load", "label"),
-    [(LoadMode.CONCURRENCY, "Total connections"), (LoadMode.QPS, MAX_PER_WORKER), (LoadMode.FIND_MAX_CONCURRENCY, MAX_PER_WORKER)],
+    [
+        (LoadMode.CONCURRENCY, "Total connections"),
+        (LoadMode.QPS, MAX_PER_WORKER),
+        (LoadMode.FIND_MAX_CONCURRENCY, MAX_PER_WORKER),
+    ],
 )
 def test_connections_are_called_what_they_are_in_each_load_mode(load: LoadMode, label: str) -> None:
     modes = Modes(load=load, scaling=ScalingMode.AUTO, way=Way.PRESET)

@@ -14,7 +14,7 @@ from drumbeat.core.run import RunStatus
 from drumbeat.store.memory import MemoryStore
 from drumbeat.web.app import make_app
 from drumbeat.web.app_state import AppState
-from drumbeat.web.server import house_of
+from drumbeat.web.server import open_app_state
 from drumbeat.web.settings import WebSettings
 from web.stream.scene import RUN, Scene
 from web.stream.socket import Socket, connected
@@ -24,17 +24,17 @@ STREAM = f"/api/v1/runs/{RUN}/stream"
 
 
 @pytest.fixture
-async def house(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[AppState]:
-    leave = asyncio.Event()
-    async with asyncio.TaskGroup() as group, house_of(plane, WebSettings(conduct=False), clock, leave) as made:
+async def state(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[AppState]:
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group, open_app_state(plane, WebSettings(conduct=False), clock, stop) as made:
         yield made
         made.feeds.close()
         group.create_task(clock.advance(5 * SECOND))
 
 
 @pytest.fixture
-def app(house: AppState) -> Any:
-    return make_app(house, with_pages=False)
+def app(state: AppState) -> Any:
+    return make_app(state, with_pages=False)
 
 
 @pytest.fixture
@@ -171,22 +171,22 @@ async def test_bytes_and_long_texts_close_it(app: Any, running: Scene, message: 
         assert await socket.heard() == {"closed": code}
 
 
-async def test_who_hangs_up_is_no_longer_read_for(app: Any, running: Scene, house: AppState) -> None:
+async def test_who_hangs_up_is_no_longer_read_for(app: Any, running: Scene, state: AppState) -> None:
     async with connected(app, STREAM) as socket:
         await socket.opened()
         await socket.heard()
 
-    assert [feed.listeners for feed in house.feeds._feeds.values()] == [0]
+    assert [feed.listeners for feed in state.feeds._feeds.values()] == [0]
 
 
-async def test_two_streams_of_a_run_are_one_reader(app: Any, running: Scene, house: AppState) -> None:
+async def test_two_streams_of_a_run_are_one_reader(app: Any, running: Scene, state: AppState) -> None:
     async with connected(app, STREAM) as one, connected(app, STREAM) as two:
         for socket in (one, two):
             await socket.opened()
             await socket.heard()
         frames = [await one.heard(), await two.heard()]
 
-        assert len(house.feeds._feeds) == 1
+        assert len(state.feeds._feeds) == 1
         assert frames[0]["data"]["timestamp"] == frames[1]["data"]["timestamp"]
 
 

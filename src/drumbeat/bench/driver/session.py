@@ -221,7 +221,7 @@ def _authenticate(messages: _MessageSocket, body: bytes, address: PostgresAddres
     if method == 0:
         return
     if method != 12 and not address.password:
-        raise InvalidSettings(f"{address.location} asks for a password; give it in {PASSWORD_VARIABLE}")
+        raise InvalidSettings(f"{address.location} asks for a password; set {PASSWORD_VARIABLE}")
     match method:
         case 3:
             messages.send(pgwire.clear_password(address.password))

@@ -142,7 +142,7 @@ def _check(url: str, password: str | None) -> None:
     if len(url) > LONGEST_URL:
         raise InvalidInput(f"url: expected at most {LONGEST_URL} characters, got {len(url)}")
     if holds_password(url):
-        raise InvalidInput("url: holds a password; give it as the password, which is sealed")
+        raise InvalidInput("url: holds a password; give it as the password instead, which is encrypted")
     if not (url.isprintable() and url.isascii()):
         raise InvalidInput("url: expected printable ASCII; write other characters as %XX")
     open_target(url)

@@ -118,8 +118,8 @@ class WorkloadBlock(TemplateBlock):
     def ways(self) -> tuple[str, ...]:
         """The ways in which the workload is defined: more than one is an error, none cannot be run yet."""
         on_table = bool(self.preset or self.custom_sql or self.custom_weights)
-        said = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
-        return tuple(way for way, is_there in said.items() if is_there)
+        defined = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
+        return tuple(way for way, is_set in defined.items() if is_set)
 
     @model_validator(mode="after")
     def _is_one_workload(self) -> Self:

@@ -56,8 +56,8 @@ def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":
         return _check_message(path, str(error["ctx"]["error"]), error["input"])
     expected = _EXPECTED.get(error["type"])
-    wanted = expected(error.get("ctx", {})) if expected else str(error["msg"])
-    return f"{path or 'the template'}: expected {wanted}{_got(path, error['input'])}"
+    description = expected(error.get("ctx", {})) if expected else str(error["msg"])
+    return f"{path or 'the template'}: expected {description}{_got(path, error['input'])}"
 
 
 def _check_message(path: str, message: str, given: Any) -> str:

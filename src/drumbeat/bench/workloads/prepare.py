@@ -141,21 +141,21 @@ class _Filler:
         keys = {
             tuple(row) for row in await self._target.fetch(*_in_range("SELECT " + ", ".join(table.key), table, first, last))
         }
-        return [row for row in rows if tuple(row[index] for index in table.key_places) not in keys]
+        return [row for row in rows if tuple(row[index] for index in table.key_indexes) not in keys]
 
 
 def _key(table: StandardTable, number: int) -> tuple[int, ...]:
     row = next(iter(table.rows(number, number + 1)))
-    return tuple(row[index] for index in table.key_places)
+    return tuple(row[index] for index in table.key_indexes)
 
 
 def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     """A query over the keys from ``first`` to ``last``, with extra bounds on the first column so that its index is used."""
-    lead, places = table.key[0], len(first)
+    lead, count = table.key[0], len(first)
     bounds = [
-        f"{lead} >= $1 AND {lead} <= ${places + 1}",
+        f"{lead} >= $1 AND {lead} <= ${count + 1}",
         _beyond(table.key, ">", 1),
-        _beyond(table.key, "<", places + 1),
+        _beyond(table.key, "<", count + 1),
     ]
     return " ".join([select, "FROM", table.name, "WHERE", " AND ".join(bounds)]), (*first, *last)
 

@@ -16,7 +16,7 @@ async def size_warnings(target: Target, workload: Scaled) -> tuple[str, ...]:
 
 async def _too_small(target: Target, workload: Scaled, table: StandardTable) -> str | None:
     found = await target.describe(table.name)
-    last = next(iter(table.rows(table.count - 1, table.count)))[table.key_places[0]]
+    last = next(iter(table.rows(table.count - 1, table.count)))[table.key_indexes[0]]
     if found.key != table.key[0] or (found.key_high is not None and found.key_high >= last * _ENOUGH):
         return None
     has = "no rows" if found.key_high is None else f"keys up to {found.key_high:,}"

@@ -1,4 +1,4 @@
-"""Alarms of a beat: the provider lists nothing, the breaker is open, the queue grew suddenly, a timeout is too short.
+"""Alarms of a beat: the provider failed, the breaker is open, the queue grew suddenly, a timeout is too short.
 
 Alarms about failed actions are added after the actions were tried: see outcome.py.
 """

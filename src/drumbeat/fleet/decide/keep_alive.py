@@ -1,6 +1,6 @@
 """Learn how often the pool needs its n-th worker, for how long and after what gaps, to decide how long to keep it. Pure.
 
-Level n stands for the n-th worker: it is needed while the pool has work for at least n workers.
+Levels count from 0: level n is needed while the pool has work for more than n workers.
 """
 
 from collections import defaultdict

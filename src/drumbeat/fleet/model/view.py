@@ -231,7 +231,7 @@ class FleetView:
 
     @property
     def cadence(self) -> timedelta:
-        """The time between beats: the longest of the policy's, the controller's and what was recently measured."""
+        """The time between beats: the longest of the policy's, the controller's and the recently measured one."""
         return max(self.policy.every, self.every, usual_interval(self.intervals))
 
     @property

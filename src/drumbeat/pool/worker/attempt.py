@@ -3,17 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobOutcome, Token, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobOutcome, retry_delay
 from drumbeat.pool.payload import as_json
-from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
+from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
@@ -21,44 +21,6 @@ log = logging.getLogger(__name__)
 
 class TakenAway(Exception):
     """A job was taken from this worker before it began."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class InFlightJob:
-    """A job this worker holds."""
-
-    job: Job
-    token: Token
-    wake: Callable[[], None] = lambda: None  #: called when there is progress to send
-    task: "asyncio.Task[Any] | None" = None  #: while it runs
-    stopped: AttemptOutcome | None = None  #: the outcome, if it was told to stop
-    forgotten: bool = False  #: it was taken from this worker: its result is dropped
-    unsent: tuple[float, str | None] | None = None  #: progress that was not sent yet
-    began: timedelta = timedelta()
-    sure_until: timedelta = timedelta()  #: until then no other worker can have claimed it
-
-    context: JobContext = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.context = JobContext(self.job, tell=self._report)
-
-    def _report(self, share: float, note: str | None) -> None:
-        self.unsent = (share, note)
-        self.wake()
-
-    def handler_ended(self) -> None:
-        """Detach the task, which may go on to another job and must not be cancelled for this one."""
-        if self.stopped is not None and self.task is not None:
-            while self.task.cancelling():
-                self.task.uncancel()
-        self.task = None
-
-    def stop(self, outcome: AttemptOutcome) -> None:
-        """Stop the handler; the job ends with the first outcome given here."""
-        self.stopped = self.stopped or outcome
-        self.context.cancelled = True
-        if self.task is not None:
-            self.task.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +52,11 @@ class AttemptRunner:
         except TakenAway:
             return JobOutcome(token=token, outcome=AttemptOutcome.RELEASED)
         except asyncio.CancelledError as exc:
-            if held.stopped is None:
+            if held.stop_outcome is None:
                 if held.task is not None and held.task.cancelling():
                     raise
                 return self._failed(job, failure(exc))
-            return JobOutcome(token=token, outcome=held.stopped, error=_why(held.stopped))
+            return JobOutcome(token=token, outcome=held.stop_outcome, error=_why(held.stop_outcome))
         except LostRace:
             limit = self._limit(job) or timedelta()
             return self._failed(

@@ -1,15 +1,17 @@
-"""The jobs a worker holds: waiting, running, or with an outcome to write; and how many more it has room for."""
+"""The jobs a worker holds, each with its state, and how many more the worker has room for."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, Token
-from drumbeat.pool.worker.attempt import InFlightJob
+from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.runtime.worker import Measurement
 
@@ -18,6 +20,68 @@ MOST_PREFETCHED = 500
 PREFETCH_TIME = timedelta(milliseconds=20)  #: by default as many jobs are prefetched as run in this time
 _FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 _NANOSECOND = 1e-9
+
+
+class JobState(StrEnum):
+    """The state of a claimed job in its worker.
+
+    WAITING ─▶ RUNNING ─▶ STOPPING        DECIDED ◀─▶ WRITING ─▶ removed
+       └──────────┴──────────┴───────────────▲
+       └──────────┴──────────┴─▶ LOST
+    """
+
+    WAITING = "waiting"  #: claimed; its handler has not begun
+    RUNNING = "running"  #: its handler runs
+    STOPPING = "stopping"  #: its handler was told to stop and has not ended
+    DECIDED = "decided"  #: its outcome is known and not written yet
+    WRITING = "writing"  #: its outcome is being written
+    LOST = "lost"  #: it was taken from this worker: its result is dropped
+
+
+_OPEN = frozenset({JobState.WAITING, JobState.RUNNING, JobState.STOPPING})  #: without an outcome
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class InFlightJob:
+    """A job this worker holds."""
+
+    job: Job
+    token: Token
+    wake: Callable[[], None] = lambda: None  #: called when there is progress to send
+    state: JobState = JobState.WAITING
+    task: "asyncio.Task[Any] | None" = None  #: while its handler runs
+    stop_outcome: AttemptOutcome | None = None  #: how it ends, once it was told to stop
+    unsent: tuple[float, str | None] | None = None  #: progress that was not sent yet
+    began: timedelta = timedelta()
+    sure_until: timedelta = timedelta()  #: until then no other worker can have claimed it
+
+    context: JobContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.context = JobContext(self.job, tell=self._report)
+
+    def _report(self, share: float, note: str | None) -> None:
+        self.unsent = (share, note)
+        self.wake()
+
+    def begin(self, now: timedelta) -> None:
+        self.state, self.began = JobState.RUNNING, now
+
+    def stop(self, outcome: AttemptOutcome) -> None:
+        """Tell the handler to stop; the job ends with the first outcome given here."""
+        self.stop_outcome = self.stop_outcome or outcome
+        self.context.cancelled = True
+        if self.state is JobState.RUNNING:
+            self.state = JobState.STOPPING
+        if self.task is not None:
+            self.task.cancel()
+
+    def handler_ended(self) -> None:
+        """Detach the task, which may go on to another job and must not be cancelled for this one."""
+        if self.stop_outcome is not None and self.task is not None:
+            while self.task.cancelling():
+                self.task.uncancel()
+        self.task = None
 
 
 class JobTally:
@@ -67,8 +131,7 @@ class InFlight:
         self._waiting: deque[InFlightJob] = deque()
         self._running = 0
         self._left = 1 if plan.mode is Mode.ONCE else plan.max_jobs
-        self.verdicts: list[JobOutcome] = []
-        self._writing: frozenset[Token] = frozenset()  #: outcomes that are being written to the store
+        self.verdicts: list[JobOutcome] = []  #: outcomes of decided jobs, in the order of their decision
         self.slots = plan.concurrency  #: how many jobs may run at once
         self._alone: Token | None = None  #: the last job that must run alone; such jobs are claimed one at a time
         self.next_is_alone = False  #: claim nothing until all jobs are finished, then one job to run alone
@@ -86,7 +149,7 @@ class InFlight:
     @property
     def is_busy(self) -> bool:
         """Whether a held job has no outcome yet."""
-        return len(self._held) > len(self._decided())
+        return any(held.state in _OPEN for held in self._held.values())
 
     @property
     def is_spent(self) -> bool:
@@ -104,7 +167,8 @@ class InFlight:
 
     def _runs_alone(self) -> bool:
         """Whether a job that must run alone has no outcome yet."""
-        return self._alone is not None and self.knows(self._alone) and self._alone not in self._decided()
+        held = None if self._alone is None else self._find(self._alone)
+        return held is not None and held.state in _OPEN
 
     def _prefetch(self) -> int:
         """How many jobs to hold beyond those that run."""
@@ -132,40 +196,48 @@ class InFlight:
     def next(self, lingering: int) -> InFlightJob | None:
         """The next job to run, if a slot is free. A job whose lease may have run out is released instead of run."""
         while self._waiting and self._running + lingering < self.slots:
-            held = self._waiting.popleft()
-            held.began = self._clock.elapsed()
-            if held.began < held.sure_until:
+            held, now = self._waiting.popleft(), self._clock.elapsed()
+            if now < held.sure_until:
+                held.begin(now)
                 self._running += 1
                 return held
-            self.verdicts.append(JobOutcome(token=held.token, outcome=AttemptOutcome.RELEASED))
+            self._decide(held, JobOutcome(token=held.token, outcome=AttemptOutcome.RELEASED))
             self._left = None if self._left is None else self._left + 1
         return None
+
+    def _decide(self, held: InFlightJob, outcome: JobOutcome) -> None:
+        held.state = JobState.DECIDED
+        self.verdicts.append(outcome)
 
     def finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
         """Record that a handler has ended."""
         held.handler_ended()
         self._running -= 1
-        if not held.forgotten:
+        if held.state is not JobState.LOST:
             self.tally.count(verdict, self._clock.elapsed() - held.began)
-            self.verdicts.append(verdict)
+            self._decide(held, verdict)
 
     def take_verdicts(self) -> list[JobOutcome]:
+        """Take outcomes to write them."""
         taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
-        self._writing = frozenset(verdict.token for verdict in taken)
+        self._move(taken, JobState.WRITING)
         return taken
 
     def keep_verdicts(self, verdicts: Sequence[JobOutcome]) -> None:
         """Put back outcomes that could not be written; they are written next."""
+        self._move(verdicts, JobState.DECIDED)
         self.verdicts = [*verdicts, *self.verdicts]
-        self._writing = frozenset()
 
     def settle(self, verdicts: Sequence[JobOutcome]) -> None:
         """Remove jobs whose outcomes were written."""
-        self._writing = frozenset()
         for verdict in verdicts:
-            held = self._held.get(verdict.token.job_id)
-            if held is not None and held.token == verdict.token:
+            if self.knows(verdict.token):
                 del self._held[verdict.token.job_id]
+
+    def _move(self, verdicts: Sequence[JobOutcome], to: JobState) -> None:
+        for verdict in verdicts:
+            if held := self._find(verdict.token):
+                held.state = to
 
     def runs_since(self, moment: timedelta) -> bool:
         """Whether a job that had begun by ``moment`` still runs."""
@@ -173,11 +245,7 @@ class InFlight:
 
     def tokens(self) -> list[Token]:
         """The leases to renew: those of every job without an outcome."""
-        decided = self._decided()
-        return [held.token for held in self._held.values() if held.token not in decided]
-
-    def _decided(self) -> set[Token]:
-        return {*self._writing, *(verdict.token for verdict in self.verdicts)}
+        return [held.token for held in self._held.values() if held.state in _OPEN]
 
     def renewed(self, tokens: Sequence[Token]) -> None:
         until = self._clock.elapsed() + self._lease
@@ -195,30 +263,30 @@ class InFlight:
     def forget(self, token: Token) -> bool:
         """Drop a job that was taken away: stop its handler and discard its result. False if it was gone or had an outcome."""
         held = self._find(token)
-        if held is None or token in self._decided():
+        if held is None or held.state not in _OPEN:
             return False
         del self._held[token.job_id]
-        held.forgotten = True
-        if held in self._waiting:
+        if held.state is JobState.WAITING:
             self._waiting.remove(held)
         held.stop(AttemptOutcome.RELEASED)
+        held.state = JobState.LOST
         return True
 
     def stop(self, token: Token, outcome: AttemptOutcome) -> None:
         """End a job with this outcome: a waiting job at once, a running one when its handler has stopped."""
         held = self._find(token)
-        if held is None:
+        if held is None or held.state not in _OPEN:
             return
         held.stop(outcome)
-        if held in self._waiting:
+        if held.state is JobState.WAITING:
             self._waiting.remove(held)
-            self.verdicts.append(JobOutcome(token=token, outcome=outcome))
+            self._decide(held, JobOutcome(token=token, outcome=outcome))
 
     def cancel(self, tokens: Sequence[Token]) -> None:
         """End jobs as cancelled, except those that are stopping already."""
         for token in tokens:
             held = self._find(token)
-            if held is not None and held.stopped is None:
+            if held is not None and held.stop_outcome is None:
                 self.stop(token, AttemptOutcome.CANCELLED)
 
     def release_waiting(self) -> None:

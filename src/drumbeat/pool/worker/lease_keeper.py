@@ -8,9 +8,8 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
-from drumbeat.pool.worker.attempt import InFlightJob
 from drumbeat.pool.worker.claims import Claims
-from drumbeat.pool.worker.in_flight import InFlight
+from drumbeat.pool.worker.in_flight import InFlight, InFlightJob
 from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Any
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import Job, JobOutcome
-from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob, TakenAway, in_time
+from drumbeat.pool.worker.attempt import AttemptRunner, TakenAway, in_time
 from drumbeat.pool.worker.claims import Claims
-from drumbeat.pool.worker.in_flight import InFlight
+from drumbeat.pool.worker.in_flight import InFlight, InFlightJob, JobState
 from drumbeat.pool.worker.lease_keeper import LeaseKeeper
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.pool.worker.result_writer import ResultWriter
@@ -291,7 +291,7 @@ class JobWorkload:
         self._wake.set()
 
     def _finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
-        if held.forgotten:
+        if held.state is JobState.LOST:
             log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
             self._may_claim = True
         self.in_flight.finish(held, verdict)

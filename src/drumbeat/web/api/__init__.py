@@ -1,4 +1,4 @@
-"""The HTTP API, version 1: one router a noun."""
+"""The HTTP API, version 1: one router per resource."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Answers that are no plain 200: what each status means, and where a new thing can be found next."""
+"""Responses other than a plain 200, for the OpenAPI schema: problems, and 201 with links to the new resource."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,39 +10,39 @@ from drumbeat.web.problems import MEDIA_TYPE
 PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 
 _MEANINGS: Mapping[int, str] = {
-    400: "It is not JSON",
-    401: "No token, or a wrong one",
-    403: "A reader asked for a change, or another site's page did",
-    404: "There is no such thing",
-    409: "It is there already, has moved on, or is being worked on",
-    412: "It was changed since the ETag in If-Match",
+    400: "The body is not valid JSON",
+    401: "The token is missing or wrong",
+    403: "The caller is a reader, or the request comes from another site's page",
+    404: "Not found",
+    409: "Conflict: it already exists, its state does not allow this, or the same request is in progress",
+    412: "It has changed since the ETag in If-Match",
     413: "The body is too large",
-    415: "The body's Content-Type is not application/json",
-    421: "Host is not this server's name",
-    422: "What was sent cannot be used; errors names the fields",
+    415: "The Content-Type of the body is not application/json",
+    421: "The Host header does not name this server",
+    422: "The request is not valid; errors names the fields",
     429: "Too many wrong tokens",
     501: "An optional part is not installed",
-    502: "The provider of workers said no",
+    502: "The worker provider failed or refused",
     503: "The store does not answer",
 }
 EVERYWHERE = (400, 401, 403, 413, 415, 421, 422, 429, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems a route may answer with, beside those every route may."""
+    """OpenAPI responses of a route for these problem statuses, in addition to those of all routes."""
     return {status: {"description": _MEANINGS[status], "content": {MEDIA_TYPE: PROBLEM}} for status in statuses}
 
 
-def made(links: Mapping[str, str], field: str, parameter: str) -> dict[int | str, dict[str, Any]]:
-    """A 201 whose answer leads on: each link is an operation that takes the new thing's ``field`` as ``parameter``."""
-    leads = {
+def created(links: Mapping[str, str], field: str, parameter: str) -> dict[int | str, dict[str, Any]]:
+    """An OpenAPI response 201 with links: operations that take ``field`` of the response as ``parameter``."""
+    found = {
         name: {"operationId": operation, "parameters": {parameter: f"$response.body#/{field}"}}
         for name, operation in links.items()
     }
-    place = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
-    return {201: {"description": "It is made", "headers": place, "links": leads}}
+    headers = {"Location": {"description": "Path of the new resource.", "schema": {"type": "string"}}}
+    return {201: {"description": "Created", "headers": headers, "links": found}}
 
 
-def located(response: Response, path: str) -> None:
-    """Say where a new thing is."""
+def set_location(response: Response, path: str) -> None:
+    """Set the Location header to the path of a new resource."""
     response.headers["Location"] = path

@@ -1,4 +1,4 @@
-"""Runs side by side, and whether one is worse than another."""
+"""Comparison of runs, trends, and regression checks."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ router = checked("runs")
 _TYPES = {"json": "application/json", "html": "text/html", "markdown": "text/markdown"}
 _WRITTEN: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Every later run against the first",
+        "description": "Each later run compared with the first",
         "content": {
             "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
             "text/html": {"schema": {}},
@@ -31,24 +31,24 @@ _WRITTEN: dict[int | str, dict[str, Any]] = {
 @router.get(
     f"{PREFIX}/compare", operation_id="compare_runs", response_class=JSONResponse, responses={**_WRITTEN, **problems(404, 409)}
 )
-async def compare(
+async def compare_runs(
     plane: Plane,
-    run: Annotated[list[str], Query(min_length=2, max_length=5, description="Two to five runs; the first is the reference.")],
+    run: Annotated[list[str], Query(min_length=2, max_length=5, description="Two to five run ids; the first is the baseline.")],
     form: Literal["json", "html", "markdown"] = "json",
 ) -> Response:
-    """Runs side by side: what differs, and whether the difference is shown or only noise."""
-    desk = plane.bench()
-    found = await desk.compare([RunId(each) for each in run])
-    return Response(desk.compared(found, form), media_type=_TYPES[form])
+    """Compare runs: what differs, and whether each difference is significant or noise."""
+    bench = plane.bench()
+    found = await bench.compare([RunId(each) for each in run])
+    return Response(bench.compared(found, form), media_type=_TYPES[form])
 
 
 @router.get(f"{PREFIX}/runs/{{run_id}}/trend", operation_id="run_trend", responses=problems(404, 409))
-async def trend(
+async def run_trend(
     run_id: Id,
     plane: Plane,
-    limit: Annotated[int, Query(ge=2, le=200, description="So many runs, the newest of them.")] = 20,
+    limit: Annotated[int, Query(ge=2, le=200, description="Maximum number of runs; the newest are used.")] = 20,
 ) -> RunTrend:
-    """How the figures of a run went over the runs of its kind before it: of the same template, else the same configuration."""
+    """The trend of a run's figures over earlier runs of the same template, or else of the same configuration."""
     found = await plane.bench().trend(RunId(run_id), limit)
     runs = [
         TrendRun(
@@ -61,14 +61,14 @@ async def trend(
 
 
 @router.get(f"{PREFIX}/runs/{{run_id}}/regression", operation_id="run_regression", responses=problems(404, 409))
-async def regression(
+async def run_regression(
     run_id: Id,
     plane: Plane,
-    against: Annotated[str, Query(min_length=1, max_length=200, description="A run's id, or last-good.")] = "last-good",
+    against: Annotated[str, Query(min_length=1, max_length=200, description="A run id, or last-good.")] = "last-good",
 ) -> Regression:
-    """Whether a run is worse than another, or than the newest good one of its kind."""
-    desk = plane.bench()
-    found = await desk.regress(RunId(run_id), against)
-    gate = desk.regressed(found)
-    told: list[dict[str, Any]] = json.loads(desk.compared((found,), "json")) if found is not None else []
-    return Regression.model_validate({"verdict": gate.name.lower(), "exit_code": int(gate), "comparison": told})
+    """Whether a run is worse than another run, or than the newest good run of the same kind."""
+    bench = plane.bench()
+    found = await bench.regress(RunId(run_id), against)
+    status = bench.regressed(found)
+    comparison: list[dict[str, Any]] = json.loads(bench.compared((found,), "json")) if found is not None else []
+    return Regression.model_validate({"verdict": status.name.lower(), "exit_code": int(status), "comparison": comparison})

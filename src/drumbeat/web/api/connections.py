@@ -1,4 +1,4 @@
-"""Connections: databases under test by name. Passwords come in and never go out."""
+"""Stored connections to databases under test. Passwords are accepted and never returned."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr
 
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import InvalidInput
-from drumbeat.web.api.answers import located, made, problems
+from drumbeat.web.api.answers import created, problems, set_location
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, RequestBody, Shape
@@ -23,23 +23,25 @@ _LINKS = {name: f"{name}_connection" for name in ("show", "change", "test", "rem
 
 
 def _readable(url: str) -> str:
-    """What cannot be read is not repeated: it may hold a password."""
+    """Check that a URL can be parsed. The error does not repeat it, because it may contain a password."""
     try:
-        urlsplit(url).port  # noqa: B018  (it is read to see whether it can be)
+        urlsplit(url).port  # noqa: B018  (raises ValueError)
     except ValueError:
         raise ValueError(
-            "expected SCHEME://USER@HOST:PORT/DATABASE with a port from 1 to 65535, got what cannot be read"
+            "expected SCHEME://USER@HOST:PORT/DATABASE with a port from 1 to 65535, got a URL that cannot be parsed"
         ) from None
     return url
 
 
-Url = Annotated[str, Field(min_length=1, max_length=2000, description="Without a password."), AfterValidator(_readable)]
-Password = Annotated[SecretStr, Field(max_length=1000, description="Sealed, and never shown again.")]
+Url = Annotated[
+    str, Field(min_length=1, max_length=2000, description="URL of the database, without a password."), AfterValidator(_readable)
+]
+Password = Annotated[SecretStr, Field(max_length=1000, description="Stored encrypted, and never returned.")]
 Words = Annotated[str, Field(max_length=1000)]
 
 
 class NewConnection(RequestBody):
-    """A connection to be kept."""
+    """A connection to store."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "orders", "url": "sqlite:///target.db"}]})
 
@@ -50,7 +52,7 @@ class NewConnection(RequestBody):
 
 
 class ConnectionChange(RequestBody):
-    """What is given takes the place of what was; an empty password takes it away."""
+    """The fields to change; an empty password removes the stored one."""
 
     url: Url | None = None
     password: Password | None = None
@@ -64,14 +66,14 @@ class ConnectionShape(Shape):
     url: str
     description: str | None
     has_password: bool
-    key_id: str | None = Field(description="Which key the password is sealed with.")
+    key_id: str | None = Field(description="Id of the key that the password is encrypted with.")
     is_default: bool
     created_at: datetime | None
     updated_at: datetime | None
 
 
 class TestedShape(Shape):
-    """Whether a database answered, and if not, why."""
+    """Whether the database answered, and if not, why."""
 
     ok: bool
     location: str | None
@@ -79,7 +81,7 @@ class TestedShape(Shape):
 
 
 class TableShape(Shape):
-    """A table, and about how many rows it has."""
+    """A table, with an estimate of its number of rows."""
 
     schema_name: str | None
     name: str
@@ -87,7 +89,7 @@ class TableShape(Shape):
 
 
 class ColumnShape(Shape):
-    """A column, and what its database calls its type."""
+    """A column; native_type is the database's name of its type."""
 
     name: str
     type: str
@@ -96,7 +98,7 @@ class ColumnShape(Shape):
 
 
 class WholeTable(Shape):
-    """A table's columns, and what of it statements can be made from."""
+    """A table's columns, its key with its range, and its time column, from which statements can be generated."""
 
     name: str
     columns: list[ColumnShape]
@@ -115,7 +117,7 @@ def _shown(connection: StoredConnection) -> ConnectionShape:
     return ConnectionShape(**fields, has_password=secret is not None, key_id=secret.key_id if secret else None)
 
 
-def _opened(password: SecretStr | None) -> str | None:
+def _revealed(password: SecretStr | None) -> str | None:
     return None if password is None else password.get_secret_value()
 
 
@@ -123,54 +125,54 @@ def _opened(password: SecretStr | None) -> str | None:
     CONNECTIONS,
     status_code=201,
     operation_id="make_connection",
-    responses={**made(_LINKS, "name", "name"), **problems(409, 501)},
+    responses={**created(_LINKS, "name", "name"), **problems(409, 501)},
 )
-async def make(body: NewConnection, plane: Plane, response: Response) -> ConnectionShape:
-    """Keep a connection; templates name it as target.connection."""
+async def create_connection(body: NewConnection, plane: Plane, response: Response) -> ConnectionShape:
+    """Store a connection; templates refer to it as target.connection."""
     with naming("url"):
-        kept = await plane.connections().add(body.name, body.url, _opened(body.password), body.description)
-    located(response, f"{CONNECTIONS}/{quote(kept.name)}")
-    return _shown(kept)
+        stored = await plane.connections().add(body.name, body.url, _revealed(body.password), body.description)
+    set_location(response, f"{CONNECTIONS}/{quote(stored.name)}")
+    return _shown(stored)
 
 
 @router.get(CONNECTIONS, operation_id="list_connections", responses=problems(409))
 async def list_connections(plane: Plane) -> list[ConnectionShape]:
-    """Connections, by name."""
+    """All connections, sorted by name."""
     return [_shown(each) for each in await plane.store.connections.list()]
 
 
 @router.get(_CONNECTION, operation_id="show_connection", responses=problems(404, 409))
-async def show(name: Id, plane: Plane) -> ConnectionShape:
-    """A connection."""
+async def show_connection(name: Id, plane: Plane) -> ConnectionShape:
+    """One connection, without its password."""
     return _shown(await plane.store.connections.get(name))
 
 
 @router.patch(_CONNECTION, operation_id="change_connection", responses=problems(404, 409, 501))
-async def change(name: Id, body: ConnectionChange, plane: Plane) -> ConnectionShape:
-    """Change a connection. A password is sealed for its URL: for another it must be given again."""
+async def change_connection(name: Id, body: ConnectionChange, plane: Plane) -> ConnectionShape:
+    """Change a connection. The password belongs to the URL: if the URL changes, send the password again."""
     if not body.model_fields_set:
-        raise InvalidInput("url: expected a url, a password or a description, got none")
+        raise InvalidInput("url: expected a url, a password or a description to change, got none")
     with naming("url"):
-        return _shown(await plane.connections().change(name, body.url, _opened(body.password), body.description))
+        return _shown(await plane.connections().change(name, body.url, _revealed(body.password), body.description))
 
 
 @router.post(f"{_CONNECTION}/default", operation_id="default_connection", responses=problems(404, 409))
-async def default(name: Id, plane: Plane) -> ConnectionShape:
-    """Have a connection offered first."""
+async def set_default_connection(name: Id, plane: Plane) -> ConnectionShape:
+    """Make a connection the default, which is offered first."""
     return _shown(await plane.store.connections.set_default(name))
 
 
 @router.post(f"{_CONNECTION}/test", operation_id="test_connection", responses=problems(404, 409, 501))
-async def test(name: Id, plane: Plane) -> TestedShape:
-    """Ask the database whether it is there."""
+async def test_connection(name: Id, plane: Plane) -> TestedShape:
+    """Test a connection: connect to its database."""
     return TestedShape.model_validate(await plane.connections().test(name))
 
 
 @router.get(
     f"{_CONNECTION}/tables", operation_id="connection_tables", dependencies=OPERATORS, responses=problems(404, 409, 501)
 )
-async def tables(name: Id, plane: Plane) -> list[TableShape]:
-    """The tables of a connection's database, at most 1000."""
+async def list_tables(name: Id, plane: Plane) -> list[TableShape]:
+    """The tables of the connection's database, at most 1000."""
     found = await plane.connections().tables(name)
     return [TableShape(schema_name=each.schema, name=each.name, rows=each.rows) for each in found]
 
@@ -181,14 +183,14 @@ async def tables(name: Id, plane: Plane) -> list[TableShape]:
     dependencies=OPERATORS,
     responses=problems(404, 409, 501),
 )
-async def table(name: Id, table: Id, plane: Plane) -> WholeTable:
-    """A table's columns."""
+async def show_table(name: Id, table: Id, plane: Plane) -> WholeTable:
+    """One table with its columns."""
     found: Any = await plane.connections().table(name, table)
     return WholeTable.model_validate(found)
 
 
 @router.delete(_CONNECTION, status_code=204, operation_id="remove_connection", responses=problems(404, 409))
-async def remove(name: Id, plane: Plane) -> None:
-    """Remove a connection; templates and runs that name it cannot be run any more."""
+async def remove_connection(name: Id, plane: Plane) -> None:
+    """Remove a connection. Templates and runs that use it can no longer be run."""
     await plane.store.connections.get(name)
     await plane.store.connections.delete(name)

@@ -1,4 +1,4 @@
-"""What every route is given: the house it stands in, and who calls."""
+"""Dependencies of the routes: the application state, the control plane, and the caller."""
 
 from typing import Annotated
 
@@ -12,13 +12,13 @@ from drumbeat.web.roles import Caller
 PREFIX = "/api/v1"
 
 
-def _house(connection: HTTPConnection) -> AppState:
-    house: AppState = connection.app.state.house
-    return house
+def _state(connection: HTTPConnection) -> AppState:
+    state: AppState = connection.app.state.app_state
+    return state
 
 
 def _plane(connection: HTTPConnection) -> ControlPlane:
-    return _house(connection).plane
+    return _state(connection).plane
 
 
 def _caller(connection: HTTPConnection) -> Caller:
@@ -29,13 +29,13 @@ def _caller(connection: HTTPConnection) -> Caller:
 def _operator(connection: HTTPConnection) -> None:
     if not _caller(connection).may_change:
         raise HTTPException(
-            403, "expected an operator, got a reader: to answer this, the server would connect to somewhere else"
+            403, "expected the operator role, got reader: this request makes the server connect to another system"
         )
 
 
-#: of a route that is read with GET, and yet makes the server connect to a database under test or a provider of workers
+#: for GET routes that make the server connect to a database under test or a worker provider: readers are refused
 OPERATORS = (Depends(_operator),)
 
-InHouse = Annotated[AppState, Depends(_house)]
+State = Annotated[AppState, Depends(_state)]
 Plane = Annotated[ControlPlane, Depends(_plane)]
 CalledBy = Annotated[Caller, Depends(_caller)]

@@ -1,4 +1,4 @@
-"""Fleets: how many workers a pool has, why, what they cost, and what another policy would have done."""
+"""Fleets: their workers, the reasons for scaling decisions, costs, and simulations of policies."""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +11,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.web.api.answers import problems
-from drumbeat.web.api.entry import OPERATORS, PREFIX, InHouse, Plane
+from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane, State
 from drumbeat.web.api.pools import worker_shape
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Moment, RequestBody, Shape
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 router = checked("fleet")
 
 _FLEET = f"{PREFIX}/fleet/{{pool_id}}"
-_UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
+_INTERNAL = frozenset({"state"})  #: fields of a beat's summary that only the next beat reads
 
-Arrival = Annotated[float, Field(ge=0, le=LONGEST, description="Seconds since the trace began.")]
+Arrival = Annotated[float, Field(ge=0, le=LONGEST, description="Seconds since the start of the trace.")]
 Lasts = Annotated[float, Field(ge=0, le=LONGEST_JOB, description="Seconds.")]
 Setting = Annotated[str, Field(max_length=200)] | int | float | bool | None
 
 
 class FleetStanding(Shape):
-    """How a fleet stands: its workers, and what the last beat saw and did."""
+    """The state of a fleet: its workers and its last beat."""
 
     pool: PoolShape
     now: datetime
@@ -43,7 +43,7 @@ class FleetStanding(Shape):
 
 
 class WishShape(Shape):
-    """What one rule wanted."""
+    """The number of workers that one rule of the policy wants."""
 
     rule: str
     workers: int
@@ -51,7 +51,7 @@ class WishShape(Shape):
 
 
 class LimitShape(Shape):
-    """What bound it."""
+    """A limit that changed the wanted number of workers."""
 
     name: str
     before: int
@@ -60,7 +60,7 @@ class LimitShape(Shape):
 
 
 class Explained(Shape):
-    """Why a beat did what it did, or what one would do now."""
+    """Why a beat took its actions, or what a beat would do now."""
 
     at: datetime
     pool_id: str
@@ -71,12 +71,12 @@ class Explained(Shape):
     wanted: int
     actions: list[str]
     why_not: str | None
-    provider_error: str | None = Field(description="Why the provider could not be asked, or is not asked now.")
+    provider_error: str | None = Field(description="Why the provider did not answer, or is not being asked now.")
     sentences: list[str]
 
 
 class SpendingShape(Shape):
-    """What was spent in the running hour, day and month (UTC)."""
+    """Money spent in the current hour, day and month (UTC)."""
 
     hour: float
     day: float
@@ -84,7 +84,7 @@ class SpendingShape(Shape):
 
 
 class SpentShape(Shape):
-    """What a fleet has cost, what it costs now, and what it may."""
+    """Money a fleet has spent, its current cost per hour, and its spending limits."""
 
     price_per_hour: float
     burn_per_hour: float
@@ -95,25 +95,25 @@ class SpentShape(Shape):
 
 
 class Drain(RequestBody):
-    """Who shall leave; nobody named: everyone."""
+    """The workers to drain; an empty list means all."""
 
     workers: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=1000)] = Field(
         default_factory=list
     )
-    within: Annotated[float, Field(gt=0, le=604_800)] | None = Field(default=None, description="Seconds.")
+    within: Annotated[float, Field(gt=0, le=604_800)] | None = Field(default=None, description="Deadline, in seconds from now.")
 
 
-EVERYBODY = Drain()
+ALL_WORKERS = Drain()
 
 
 class Asked(Shape):
-    """Workers that were newly asked."""
+    """Workers that were asked to drain by this request."""
 
     workers: list[str]
 
 
 class Exempt(RequestBody):
-    """Whether a worker counts for nothing."""
+    """Whether a worker is excluded from the capacity of its fleet."""
 
     exempt: bool = True
 
@@ -122,21 +122,21 @@ EXEMPT = Exempt()
 
 
 class RetryShape(Shape):
-    """When the provider was asked to be tried again."""
+    """When the retry was requested."""
 
     pool_id: str
     retry_at: datetime
 
 
 class TraceJob(RequestBody):
-    """A job of a trace."""
+    """One job of a trace."""
 
     arrival: Arrival
     duration: Lasts
 
 
 class Simulation(RequestBody):
-    """Jobs to be run on virtual time, under a policy."""
+    """A trace of jobs, and the policy and provider to simulate them with."""
 
     jobs: Annotated[list[TraceJob], Field(min_length=1, max_length=MOST_JOBS)]
     policy: Literal["lag_aware", "queue_cover", "queue_ratio", "fixed"] = "lag_aware"
@@ -151,21 +151,21 @@ class Simulation(RequestBody):
 
 
 class SimulatedShape(Shape):
-    """What it came to: cost and wait together, since either alone is easy."""
+    """The result of a simulation: cost and waiting times."""
 
     figures: dict[str, Any] = Field(
-        description="Of a fleet that begins without workers; under `warm` the same figures when the jobs come a second time."
+        description="Figures of a fleet that starts without workers; `warm` has the same figures for a second pass of the jobs."
     )
-    course: dict[str, list[float]] = Field(description="Beat by beat: at, workers, busy, queued; at most 2000 beats of it.")
+    course: dict[str, list[float]] = Field(description="By beat: at, workers, busy, queued; thinned if there are many beats.")
 
 
 @router.get(_FLEET, operation_id="show_fleet", responses=problems(404))
-async def show(pool_id: Id, plane: Plane) -> FleetStanding:
-    """How a fleet stands."""
-    found = await (await _desk(plane, pool_id)).status()
+async def show_fleet(pool_id: Id, plane: Plane) -> FleetStanding:
+    """The state of a fleet: its workers and its last beat."""
+    found = await (await _fleet(plane, pool_id)).status()
     last = None if found.last is None else BeatShape.model_validate(found.last)
     if last is not None:
-        last.summary = {name: value for name, value in last.summary.items() if name not in _UNSEEN}
+        last.summary = {name: value for name, value in last.summary.items() if name not in _INTERNAL}
     return FleetStanding(
         pool=PoolShape.model_validate(found.pool),
         now=found.now,
@@ -175,83 +175,83 @@ async def show(pool_id: Id, plane: Plane) -> FleetStanding:
 
 
 @router.get(f"{_FLEET}/deeds", operation_id="fleet_deeds", responses=problems(404))
-async def deeds(
+async def fleet_actions(
     pool_id: Id,
     plane: Plane,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many of the last beats that did something.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of beats; the newest are returned.")] = 50,
 ) -> list[BeatShape]:
-    """What beats of the last day did, newest last; every beat is at /pools/{pool_id}/beats."""
-    return [BeatShape.model_validate(each) for each in (await (await _desk(plane, pool_id)).deeds())[-limit:]]
+    """Beats of the last day that took actions, newest last. All beats are at /pools/{pool_id}/beats."""
+    return [BeatShape.model_validate(each) for each in (await (await _fleet(plane, pool_id)).deeds())[-limit:]]
 
 
 @router.get(f"{_FLEET}/explain", operation_id="explain_fleet", responses=problems(404))
-async def explain(
-    pool_id: Id, plane: Plane, at: Annotated[Moment | None, Query(description="The last beat before this moment.")] = None
+async def explain_fleet(
+    pool_id: Id, plane: Plane, at: Annotated[Moment | None, Query(description="Explain the last beat before this.")] = None
 ) -> Explained:
-    """Why a beat did what it did: what it saw, what each rule wanted, which limit bound it, why nothing."""
-    return _explained(await (await _desk(plane, pool_id)).explain(at))
+    """Explain a beat: its inputs, what each rule wanted, which limits applied, and why it did nothing."""
+    return _explained(await (await _fleet(plane, pool_id)).explain(at))
 
 
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
-async def plan(pool_id: Id, plane: Plane) -> Explained:
-    """What a beat would do now. Nothing is written or changed. A provider that fails is in ``provider_error``."""
+async def plan_fleet(pool_id: Id, plane: Plane) -> Explained:
+    """What a beat would do now. Nothing is changed. An error of the provider is in ``provider_error``."""
     async with plane.fleets.spawner(pool_id) as spawner:
-        return _explained(await (await _desk(plane, pool_id)).plan(spawner))
+        return _explained(await (await _fleet(plane, pool_id)).plan(spawner))
 
 
 def _explained(found: Any) -> Explained:
-    told = {name: getattr(found, name) for name in Explained.model_fields if name != "sentences"}
-    return Explained.model_validate({**told, "sentences": list(sentences(found))}, from_attributes=True)
+    values = {name: getattr(found, name) for name in Explained.model_fields if name != "sentences"}
+    return Explained.model_validate({**values, "sentences": list(sentences(found))}, from_attributes=True)
 
 
 @router.get(f"{_FLEET}/spend", operation_id="spend_fleet", responses=problems(404, 409, 502))
-async def spend(pool_id: Id, plane: Plane) -> SpentShape:
-    """What the workers have cost in this hour, day and month, and what they may."""
+async def fleet_spending(pool_id: Id, plane: Plane) -> SpentShape:
+    """Money spent on workers in the current hour, day and month, and the spending limits."""
     async with plane.fleets.spawner(pool_id) as spawner:
-        return SpentShape.model_validate(await (await _desk(plane, pool_id)).spend(spawner))
+        return SpentShape.model_validate(await (await _fleet(plane, pool_id)).spend(spawner))
 
 
 @router.post(f"{_FLEET}/drain", status_code=202, operation_id="drain_fleet", responses=problems(404, 409))
-async def drain(pool_id: Id, plane: Plane, body: Drain = EVERYBODY) -> Asked:
-    """Ask workers to finish what they hold and leave."""
+async def drain_workers(pool_id: Id, plane: Plane, body: Drain = ALL_WORKERS) -> Asked:
+    """Ask workers to finish their jobs and stop."""
     limit = None if body.within is None else timedelta(seconds=body.within)
-    return Asked(workers=list(await (await _desk(plane, pool_id)).drain(body.workers, limit)))
+    return Asked(workers=list(await (await _fleet(plane, pool_id)).drain(body.workers, limit)))
 
 
 @router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
-async def retry(pool_id: Id, plane: Plane) -> RetryShape:
-    """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open."""
-    return RetryShape(pool_id=pool_id, retry_at=await (await _desk(plane, pool_id)).retry())
+async def retry_provider(pool_id: Id, plane: Plane) -> RetryShape:
+    """Make the next beat ask the provider again despite its backoff, and start a trial worker despite an open breaker."""
+    return RetryShape(pool_id=pool_id, retry_at=await (await _fleet(plane, pool_id)).retry())
 
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/exempt", operation_id="exempt_worker", responses=problems(404, 409))
-async def exempt(pool_id: Id, worker_id: Id, plane: Plane, body: Exempt = EXEMPT) -> WorkerShape:
-    """Have a worker not count as capacity, or count again; it is watched like any other."""
-    desk = await _desk(plane, pool_id)
-    found, status = await desk.exempt(worker_id, exempt=body.exempt), await desk.status()
+async def exempt_worker(pool_id: Id, worker_id: Id, plane: Plane, body: Exempt = EXEMPT) -> WorkerShape:
+    """Exclude a worker from the capacity of its fleet, or include it again. It is still monitored."""
+    fleet = await _fleet(plane, pool_id)
+    found, status = await fleet.exempt(worker_id, exempt=body.exempt), await fleet.status()
     return worker_shape(found, status.now, status.pool)
 
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/kill", operation_id="kill_worker", responses=problems(404, 409, 502))
-async def kill(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
-    """End a worker now, wherever it runs; its jobs go back to the queue."""
+async def kill_worker(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
+    """Kill a worker now, wherever it runs. Its jobs go back to the queue."""
     async with plane.fleets.spawner(pool_id) as spawner:
-        found = await (await _desk(plane, pool_id)).kill(worker_id, spawner)
+        found = await (await _fleet(plane, pool_id)).kill(worker_id, spawner)
     status = await plane.fleet(pool_id).status()
     return worker_shape(found, status.now, status.pool)
 
 
-async def _desk(plane: ControlPlane, pool_id: str) -> "FleetService":
-    """The desk of a pool that is no run's: those have a controller of another kind. Raises NotFound, InvalidInput."""
+async def _fleet(plane: ControlPlane, pool_id: str) -> "FleetService":
+    """The fleet of a pool. Raises NotFound, and InvalidInput for the pool of a run, which has an orchestrator instead."""
     if (await plane.store.pools.get(PoolId(pool_id))).kind is PoolKind.BENCH:
-        raise InvalidInput(f"pool_id: expected a fleet or a pool of jobs, got {pool_id!r}, which is a run's")
+        raise InvalidInput(f"pool_id: expected a fleet or a job pool, got the run {pool_id!r}")
     return plane.fleet(pool_id)
 
 
 @router.post(f"{PREFIX}/simulate", operation_id="simulate_fleet")
-async def simulate(body: Simulation, house: InHouse) -> SimulatedShape:
-    """What a policy would cost on a trace, and how long jobs would wait. Nothing is kept or started; one at a time."""
-    around = {
+async def simulate_fleet(body: Simulation, state: State) -> SimulatedShape:
+    """Simulate a policy on a trace: costs and waiting times. Nothing is stored or started. One simulation runs at a time."""
+    provider = {
         "spawn_lag": timedelta(seconds=body.spawn_lag),
         "granule": timedelta(seconds=body.granule),
         "jitter": body.jitter,
@@ -260,9 +260,9 @@ async def simulate(body: Simulation, house: InHouse) -> SimulatedShape:
     }
     jobs = [(each.arrival, each.duration) for each in body.jobs]
     settings = {name: None if value is None else str(value) for name, value in body.settings.items()}
-    async with house.busy:
+    async with state.busy:
         with naming("settings"):
-            found = await simulated(jobs, body.policy, settings, **around)
+            found = await simulated(jobs, body.policy, settings, **provider)
     return SimulatedShape.model_validate({"figures": found.figures(), "course": _course(found.outcome.course)})
 
 

@@ -1,4 +1,4 @@
-"""Jobs: pushed, looked at, explained, cancelled and requeued."""
+"""Jobs: push, list, show, explain, cancel and requeue."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -9,8 +9,8 @@ from drumbeat.client import NewJob as PushedJob
 from drumbeat.client import new_job
 from drumbeat.core.job import JobId, JobStatus
 from drumbeat.core.worker import WorkerId
-from drumbeat.web.api.answers import located, made, problems
-from drumbeat.web.api.entry import PREFIX, InHouse, Plane
+from drumbeat.web.api.answers import created, problems, set_location
+from drumbeat.web.api.entry import PREFIX, Plane, State
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Limit, Page
@@ -35,25 +35,25 @@ _JOB = f"{_JOBS}/{{job_id}}"
 
 
 def _links() -> dict[int | str, dict[str, Any]]:
-    """From a pushed job to itself: the pool is the path's, the id the answer's."""
-    found = made({"show": "show_job", "explain": "explain_job"}, "job_ids/0", "job_id")
+    """OpenAPI links to a pushed job: the pool id comes from the request's path, the job id from the response."""
+    found = created({"show": "show_job", "explain": "explain_job"}, "job_ids/0", "job_id")
     for link in found[201]["links"].values():
         link["parameters"]["pool_id"] = "$request.path.pool_id"
     return found
 
 
 @router.post(_JOBS, status_code=201, operation_id="push_job", responses={**_links(), **problems(404, 409)})
-async def push(pool_id: Id, body: JobToPush, house: InHouse, response: Response) -> Pushed:
-    """Push a job. The pool is made if it is not there."""
-    ids = await _pushed(house, pool_id, [_job(body)])
-    located(response, f"{PREFIX}/pools/{quote(pool_id, safe='')}/jobs/{quote(ids[0], safe='')}")
+async def push_job(pool_id: Id, body: JobToPush, state: State, response: Response) -> Pushed:
+    """Push a job. The pool is created if it does not exist."""
+    ids = await _push(state, pool_id, [_job(body)])
+    set_location(response, f"{PREFIX}/pools/{quote(pool_id, safe='')}/jobs/{quote(ids[0], safe='')}")
     return Pushed(job_ids=ids)
 
 
 @router.post(f"{_JOBS}/many", status_code=201, operation_id="push_jobs", responses={**_links(), **problems(404, 409)})
-async def push_many(pool_id: Id, body: NewJobs, house: InHouse) -> Pushed:
-    """Push many jobs: all of them, or none."""
-    return Pushed(job_ids=await _pushed(house, pool_id, [_job(each) for each in body.jobs]))
+async def push_jobs(pool_id: Id, body: NewJobs, state: State) -> Pushed:
+    """Push several jobs: all of them, or none on an error."""
+    return Pushed(job_ids=await _push(state, pool_id, [_job(each) for each in body.jobs]))
 
 
 def _job(body: JobToPush) -> PushedJob:
@@ -61,9 +61,9 @@ def _job(body: JobToPush) -> PushedJob:
     return new_job(body.payload, **{name: value for name, value in given.items() if value is not None})
 
 
-async def _pushed(house: AppState, pool_id: str, jobs: list[PushedJob]) -> list[str]:
-    ids = await house.plane.pool(pool_id).push_jobs(jobs)
-    await house.work_added(pool_id)
+async def _push(state: AppState, pool_id: str, jobs: list[PushedJob]) -> list[str]:
+    ids = await state.plane.pool(pool_id).push_jobs(jobs)
+    await state.work_added(pool_id)
     return list(ids)
 
 
@@ -73,14 +73,14 @@ async def list_jobs(
     plane: Plane,
     request: Request,
     response: Response,
-    status: Annotated[list[JobStatus] | None, Query(description="Only these.")] = None,
+    status: Annotated[list[JobStatus] | None, Query(description="Only jobs with one of these statuses.")] = None,
     type: Annotated[str | None, Query(max_length=200)] = None,  # noqa: A002
     group: Annotated[str | None, Query(max_length=200)] = None,
-    worker: Annotated[str | None, Query(max_length=200, description="Only what this worker holds or held last.")] = None,
-    after: Annotated[str | None, Query(max_length=200, description="Only jobs pushed after this one.")] = None,
+    worker: Annotated[str | None, Query(max_length=200, description="Only jobs that this worker holds or held last.")] = None,
+    after: Annotated[str | None, Query(max_length=200, description="Only jobs pushed after this job id.")] = None,
     limit: Limit = 100,
 ) -> Page[JobShape]:
-    """A pool's jobs, in the order of their pushing."""
+    """A pool's jobs, in the order they were pushed."""
     rows = await plane.pool(pool_id).list(
         statuses=status or (),
         job_type=type,
@@ -94,27 +94,27 @@ async def list_jobs(
 
 
 @router.get(_JOB, operation_id="show_job", responses=problems(404))
-async def show(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
+async def show_job(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
     """A job with its attempts."""
-    desk = plane.pool(pool_id)
-    found = await desk.job(job_id)
-    attempts = [AttemptShape.model_validate(each) for each in await desk.attempts(job_id)]
+    pool = plane.pool(pool_id)
+    found = await pool.job(job_id)
+    attempts = [AttemptShape.model_validate(each) for each in await pool.attempts(job_id)]
     return WholeJob(job=JobShape.model_validate(found), attempts=attempts)
 
 
 @router.get(f"{_JOB}/explain", operation_id="explain_job", responses=problems(404))
-async def explain(pool_id: Id, job_id: Id, plane: Plane) -> JobExplained:
-    """Why a job is not running, or what became of it."""
+async def explain_job(pool_id: Id, job_id: Id, plane: Plane) -> JobExplained:
+    """Why a job is not running, or how it ended."""
     return JobExplained.model_validate(await plane.pool(pool_id).explain(job_id))
 
 
 @router.post(f"{_JOBS}/cancel", operation_id="cancel_jobs", responses=problems(404))
-async def cancel(pool_id: Id, body: JobsNamed, plane: Plane) -> list[JobShape]:
-    """Cancel jobs: pending ones at once, running ones as soon as their worker hears it. Those that have ended stay."""
+async def cancel_jobs(pool_id: Id, body: JobsNamed, plane: Plane) -> list[JobShape]:
+    """Cancel jobs: pending jobs at once, running jobs as soon as their worker is notified. Ended jobs are unchanged."""
     return [JobShape.model_validate(each) for each in await plane.pool(pool_id).cancel(*body.job_ids)]
 
 
 @router.post(f"{_JOBS}/requeue", operation_id="requeue_jobs", responses=problems(404))
-async def requeue(pool_id: Id, plane: Plane, body: JobsToRequeue = ALL_POISONED) -> Pushed:
-    """Have poisoned and cancelled jobs tried again, with their failures forgotten. Answers with those that were."""
+async def requeue_jobs(pool_id: Id, plane: Plane, body: JobsToRequeue = ALL_POISONED) -> Pushed:
+    """Retry poisoned and cancelled jobs, with their failures reset. Returns the ids of the requeued jobs."""
     return Pushed(job_ids=list(await plane.pool(pool_id).requeue(*(body.job_ids or ()))))

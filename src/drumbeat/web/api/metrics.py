@@ -1,4 +1,4 @@
-"""Figures for Prometheus: queues, workers, runs, beats and money, each count bounded."""
+"""Prometheus metrics: queues, workers, runs, beats and costs, in bounded number."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,33 +18,33 @@ from drumbeat.web.api.route import router as checked
 
 router = checked("health")
 
-MOST_POOLS = 200  #: whose figures are told: the newest of those that are no run's
-MOST_RUNS = 1000  #: runs that are counted by their status
+MOST_POOLS = 200  #: with metrics: the newest, without the pools of runs
+MOST_RUNS = 1000  #: counted by status
 _TYPE = "text/plain; version=0.0.4"
 _HELP = {
     "drumbeat_up": "Whether the store answers.",
     "drumbeat_runs": "Runs by status, among the newest 1000.",
-    "drumbeat_run_qps": "Operations a second of each run under way.",
-    "drumbeat_jobs": "Jobs by state; those that ended are counted exactly, the other counts stop at 10000.",
-    "drumbeat_oldest_ready_seconds": "How long the oldest ready job has waited.",
-    "drumbeat_pool_paused": "Whether nothing may be claimed from the pool.",
-    "drumbeat_workers": "Live workers by state; draining from the moment they are told to leave.",
-    "drumbeat_workers_terminating": "Live workers that were told to leave.",
+    "drumbeat_run_qps": "Operations per second of each run under way.",
+    "drumbeat_jobs": "Jobs by state; ended jobs are counted exactly, the other counts stop at 10000.",
+    "drumbeat_oldest_ready_seconds": "Seconds that the oldest ready job has waited.",
+    "drumbeat_pool_paused": "Whether the pool is paused.",
+    "drumbeat_workers": "Live workers by state; a worker counts as draining as soon as it is asked to stop.",
+    "drumbeat_workers_terminating": "Live workers that were asked to stop.",
     "drumbeat_workers_health": "Live workers by health.",
     "drumbeat_last_beat": "The number of a pool's last beat.",
-    "drumbeat_last_beat_age_seconds": "How long ago a pool's last beat was.",
-    "drumbeat_last_beat_failed": "Whether anything of a pool's last beat failed: a stage, an action, the provider's list.",
+    "drumbeat_last_beat_age_seconds": "Seconds since a pool's last beat.",
+    "drumbeat_last_beat_failed": "Whether part of a pool's last beat failed: a stage, an action, or listing the workers.",
     **FLEET_HELP,
 }
 
-_TOLD: dict[int | str, dict[str, Any]] = {
+_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
-@router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse, responses=_TOLD)
+@router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse, responses=_RESPONSES)
 async def metrics(plane: Plane) -> Response:
-    """Figures in Prometheus' text format."""
+    """Metrics in the Prometheus text format."""
     now = await plane.store.now()
     pools = [each for each in await plane.store.pools.list() if each.kind is not PoolKind.BENCH][-MOST_POOLS:]
     lines: list[Line] = [("drumbeat_up", {}, 1.0), *await _runs(plane)]
@@ -58,9 +58,9 @@ async def _runs(plane: ControlPlane) -> list[Line]:
         return []
     runs = await plane.store.runs.list(limit=MOST_RUNS)
     counts = Counter(run.status for run in runs)
-    told: list[Line] = [("drumbeat_runs", {"status": status}, float(counts[status])) for status in RunStatus]
+    lines: list[Line] = [("drumbeat_runs", {"status": status}, float(counts[status])) for status in RunStatus]
     under_way = [run for run in runs if run.status is RunStatus.RUNNING]
-    return told + [("drumbeat_run_qps", {"run": run.run_id}, run.qps) for run in under_way]
+    return lines + [("drumbeat_run_qps", {"run": run.run_id}, run.qps) for run in under_way]
 
 
 async def _pool(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
@@ -77,22 +77,22 @@ async def _jobs(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]
     counts, name = await plane.store.jobs.counts(pool.pool_id), str(pool.pool_id)
     states = ("ready", "delayed", "claimed", "done", "poisoned", "cancelled")
     oldest = 0.0 if counts.oldest_ready is None else max((now - counts.oldest_ready).total_seconds(), 0.0)
-    told: list[Line] = [("drumbeat_jobs", {"pool": name, "state": each}, float(getattr(counts, each))) for each in states]
-    return [*told, ("drumbeat_oldest_ready_seconds", {"pool": name}, oldest)]
+    lines: list[Line] = [("drumbeat_jobs", {"pool": name, "state": each}, float(getattr(counts, each))) for each in states]
+    return [*lines, ("drumbeat_oldest_ready_seconds", {"pool": name}, oldest)]
 
 
 async def _workers(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     workers, name = await plane.store.workers.list(pool.pool_id, live=True), str(pool.pool_id)
-    leaving = sum(worker.is_terminating for worker in workers)
+    terminating = sum(worker.is_terminating for worker in workers)
     states = Counter(str(WorkerStatus.DRAINING if worker.is_terminating else worker.status) for worker in workers)
     health = Counter(str(judge(worker, now, pool.thresholds)) for worker in workers)
-    told: list[Line] = [("drumbeat_workers", {"pool": name, "state": each}, float(count)) for each, count in states.items()]
-    told += [("drumbeat_workers_health", {"pool": name, "health": each}, float(count)) for each, count in health.items()]
-    return [*told, ("drumbeat_workers_terminating", {"pool": name}, float(leaving))]
+    lines: list[Line] = [("drumbeat_workers", {"pool": name, "state": each}, float(count)) for each, count in states.items()]
+    lines += [("drumbeat_workers_health", {"pool": name, "health": each}, float(count)) for each, count in health.items()]
+    return [*lines, ("drumbeat_workers_terminating", {"pool": name}, float(terminating))]
 
 
 async def _beats(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """Of a fleet its own last beat, not that of a checker in its pool."""
+    """Metrics of a pool's last beat; for a fleet its own last beat, not that of a checker in its pool."""
     name = {"pool": str(pool.pool_id)}
     last = await (plane.fleet(pool.pool_id).last_beat() if pool.is_scaled else plane.store.beats.last(pool.pool_id))
     if last is None:
@@ -112,8 +112,8 @@ def _written(lines: Iterable[Line]) -> Iterator[str]:
         yield f"# HELP {name} {_HELP[name]}"
         yield f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"
         for _, labels, value in of_name:
-            said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            yield f"{name}{{{said}}} {value:.10g}" if said else f"{name} {value:.10g}"
+            pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            yield f"{name}{{{pairs}}} {value:.10g}" if pairs else f"{name} {value:.10g}"
 
 
 def _escaped(text: str) -> str:

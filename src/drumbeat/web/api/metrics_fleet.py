@@ -1,4 +1,4 @@
-"""Figures of fleets for Prometheus, from their last beats: no provider is asked, so a server without its key has them too."""
+"""Prometheus metrics of fleets, from their last beats. The provider is not asked, so no API key is needed."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,31 +12,31 @@ from drumbeat.core.pool import PoolRow
 Line = tuple[str, Mapping[str, str], float]
 
 FLEET_HELP = {
-    "drumbeat_workers_wanted": "Workers the last beat of a fleet wanted.",
-    "drumbeat_breaker_open": "Whether a fleet starts no workers because too many failed.",
+    "drumbeat_workers_wanted": "Number of workers that a fleet's last beat wanted.",
+    "drumbeat_breaker_open": "Whether the circuit breaker is open: a fleet starts no workers because too many failed.",
     "drumbeat_breaker_failed_workers": "Workers that had failed when the breaker opened; 0 while it is closed.",
-    "drumbeat_provider_faults": "How often in a row a fleet's provider failed to start a worker.",
-    "drumbeat_provider_backoff_seconds": "How long a fleet's provider is still left alone after it failed.",
+    "drumbeat_provider_faults": "Consecutive failures of a fleet's provider to start a worker.",
+    "drumbeat_provider_backoff_seconds": "Seconds until a fleet asks its provider again after a failure.",
     "drumbeat_spawns_failed": "Workers that the provider failed to start in a fleet's last beat.",
-    "drumbeat_spawns_failed_total": "Workers that the provider failed to start, as long as a fleet's beats remember.",
+    "drumbeat_spawns_failed_total": "Workers that the provider failed to start so far.",
     "drumbeat_alarms": "Alarms of a fleet's last beat.",
-    "drumbeat_spent": "Money spent by a fleet in the running hour, day and month (UTC).",
-    "drumbeat_burn_per_hour": "Money a fleet costs an hour now.",
+    "drumbeat_spent": "Money spent by a fleet in the current hour, day and month (UTC).",
+    "drumbeat_burn_per_hour": "Current cost of a fleet per hour.",
 }
 
 
 async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """A fleet's own figures, by its last decision: a beat that failed to look tells nothing of them.
+    """A fleet's metrics, from its last beat that made a decision; beats that failed before are skipped.
 
-    Before its first decision there is only its money.
+    Before its first decision there are only its costs.
     """
     last = await plane.fleet(pool.pool_id).last_decision()
-    seen = [] if last is None else _decided(str(pool.pool_id), last, now)
-    return [*seen, *await _money(plane, pool, last)]
+    decided = [] if last is None else _decided(str(pool.pool_id), last, now)
+    return [*decided, *await _money(plane, pool, last)]
 
 
 def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
-    """What the last decision wanted, and what kept it from getting it."""
+    """The wanted workers, and what kept the fleet from starting them: breaker, backoff, failures."""
     summary, state = last.summary, last.summary.get("state") or {}
     breaker, backoff = state.get("breaker") or {}, state.get("backoff") or {}
     failed = summary.get("spawns_failed", 0)
@@ -46,7 +46,7 @@ def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
         "drumbeat_breaker_open": is_open,
         "drumbeat_breaker_failed_workers": breaker.get("faults", 0) if is_open else 0,
         "drumbeat_provider_faults": backoff.get("faults", 0),
-        "drumbeat_provider_backoff_seconds": _left(backoff.get("until"), now),
+        "drumbeat_provider_backoff_seconds": _seconds_left(backoff.get("until"), now),
         "drumbeat_spawns_failed": failed,
         "drumbeat_spawns_failed_total": state.get("failed_spawns", 0) + failed,
         "drumbeat_alarms": len(summary.get("alarms", ())),
@@ -54,12 +54,12 @@ def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
     return [(metric, {"pool": name}, float(value)) for metric, value in figures.items() if value is not None]
 
 
-def _left(until: Any, now: datetime) -> float:
+def _seconds_left(until: Any, now: datetime) -> float:
     return 0.0 if until is None else max((datetime.fromisoformat(until) - now).total_seconds(), 0.0)
 
 
 async def _money(plane: ControlPlane, pool: PoolRow, last: Beat | None) -> list[Line]:
-    """Of fleets whose workers cost something; a policy that cannot be read costs nothing here."""
+    """Costs of a fleet; none if its workers have no price or its policy cannot be read."""
     try:
         found = await plane.fleet(pool.pool_id).spent_by(last)
     except DrumbeatError:

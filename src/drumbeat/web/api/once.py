@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent again with its key gets the answer it got, and nothing is done twice."""
+"""Idempotency keys: a request repeated with its key gets the first response again and has no further effect."""
 
 import logging
 import re
@@ -16,9 +16,9 @@ from drumbeat.web.app_state import AppState
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 KEPT_FOR = timedelta(days=1)
-WORKED_ON = timedelta(minutes=2)  #: for how long a key is held for a request whose server may have died
+HOLD_FOR = timedelta(minutes=2)  #: how long a key stays reserved if its server dies before it answers
 KEY_PATTERN = r"^[\x21-\x7e]{1,200}$"
-_LARGEST = 1024 * 1024  #: bytes of an answer that is kept
+_LARGEST = 1024 * 1024  #: bytes of a stored response
 
 log = logging.getLogger(__name__)
 
@@ -26,33 +26,34 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 async def once(request: Request, work: Handler) -> Response:
-    """Do what is asked, unless the same was asked under the same key: then answer as before.
+    """Process a request, unless its idempotency key was used for the same request before: then return the stored response.
 
-    Raises InvalidInput when another request came under the key, Refused while the first is still worked on.
+    Raises InvalidInput if the key was used for a different request, Refused if the first request is still being processed.
     """
-    house: AppState = request.app.state.house
-    key, fingerprint = _key(request), house.fingerprint(await _asked(request))
-    kept = await house.plane.store.answers.hold(key, fingerprint, WORKED_ON)
-    if kept is not None:
-        return _again(kept, fingerprint)
+    state: AppState = request.app.state.app_state
+    key, fingerprint = _key(request), state.fingerprint(await _content(request))
+    stored = await state.plane.store.answers.hold(key, fingerprint, HOLD_FOR)
+    if stored is not None:
+        return _replay(stored, fingerprint)
     try:
         response = await work(request)
     except BaseException:
-        with _whatever_comes(key):
-            await house.plane.store.answers.forget(key)
+        with _store_errors_logged(key):
+            await state.plane.store.answers.forget(key)
         raise
-    with _whatever_comes(key):
-        await _keep(house, key, response)
+    with _store_errors_logged(key):
+        await _store(state, key, response)
     return response
 
 
 @contextmanager
-def _whatever_comes(key: str) -> Iterator[None]:
-    """What was done is answered even if the answer cannot be kept; the key is free again once its hold runs out."""
+def _store_errors_logged(key: str) -> Iterator[None]:
+    """Log store errors instead of raising them: the request was processed. The key is free again after ``HOLD_FOR``."""
     try:
         yield
     except StoreError as exc:
-        log.warning("the answer under %s %s could not be kept: %s", KEY, key, exc)
+        seconds = HOLD_FOR.total_seconds()
+        log.warning("failed to store the response for %s %s: %s; the key is free again in %g s", KEY, key, exc, seconds)
 
 
 def _key(request: Request) -> str:
@@ -62,27 +63,27 @@ def _key(request: Request) -> str:
     return f"http/{key}"
 
 
-async def _asked(request: Request) -> bytes:
-    """Everything that makes it this request and no other."""
+async def _content(request: Request) -> bytes:
+    """Everything that must be equal for two requests to count as the same."""
     role = request.state.caller.role
-    what = f"{role} {request.method} {request.url.path}?{request.url.query}\n{request.headers.get('content-type', '')}\n"
-    return what.encode() + await request.body()
+    head = f"{role} {request.method} {request.url.path}?{request.url.query}\n{request.headers.get('content-type', '')}\n"
+    return head.encode() + await request.body()
 
 
-def _again(kept: StoredAnswer, fingerprint: str) -> Response:
-    if kept.fingerprint != fingerprint:
-        raise InvalidInput(f"header.{KEY}: another request came under this key; choose a new key for a new request")
-    if kept.answer is None:
-        raise Refused(f"a request with this {KEY} is being worked on; ask again in a moment")
-    headers = {REPLAYED: "true"} | ({"Location": kept.answer.location} if kept.answer.location else {})
-    return Response(kept.answer.body, kept.answer.status, headers, "application/json")
+def _replay(stored: StoredAnswer, fingerprint: str) -> Response:
+    if stored.fingerprint != fingerprint:
+        raise InvalidInput(f"header.{KEY}: this key was used for a different request; use a new key for each request")
+    if stored.answer is None:
+        raise Refused(f"a request with this {KEY} is still being processed; retry in a moment")
+    headers = {REPLAYED: "true"} | ({"Location": stored.answer.location} if stored.answer.location else {})
+    return Response(stored.answer.body, stored.answer.status, headers, "application/json")
 
 
-async def _keep(house: AppState, key: str, response: Response) -> None:
-    """Only what went well is kept; what failed may be asked again."""
+async def _store(state: AppState, key: str, response: Response) -> None:
+    """Store a successful response. After an error the key is released, so that the request can be sent again."""
     body = bytes(response.body)
     if response.status_code >= 300 or len(body) > _LARGEST:
-        await house.plane.store.answers.forget(key)
+        await state.plane.store.answers.forget(key)
         return
     answer = RequestAnswer(status=response.status_code, body=body.decode(), location=response.headers.get("Location"))
-    await house.plane.store.answers.give(key, answer, KEPT_FOR)
+    await state.plane.store.answers.give(key, answer, KEPT_FOR)

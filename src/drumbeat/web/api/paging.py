@@ -1,4 +1,4 @@
-"""Pages of rows: one more row is read than is shown, so that the next page is known to be there."""
+"""Pages of rows. Callers read one row more than ``limit``, which tells whether there is a next page."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 def by_offset(request: Request, response: Response, rows: Sequence[T], limit: int, offset: int) -> dict[str, Any]:
-    """A page of rows that were asked for with one more than ``limit``."""
+    """A page whose next page is found by offset."""
     return _page(request, response, rows, limit, lambda last: {"offset": offset + limit})
 
 
 def by_number(
     request: Request, response: Response, rows: Sequence[T], limit: int, number: Callable[[T], object]
 ) -> dict[str, Any]:
-    """The same, where the next page begins after the last row's number."""
+    """A page whose next page begins after the number of the last row."""
     return _page(request, response, rows, limit, lambda last: {"after": number(last)})
 
 
@@ -27,7 +27,7 @@ def _page(
     shown = list(rows[:limit])
     if len(rows) <= limit:
         return {"items": shown, "next": None}
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in ("offset", "after", "limit")]
-    path = f"{request.url.path}?{urlencode([*kept, ('limit', limit), *following(shown[-1]).items()])}"
+    query = [(name, value) for name, value in request.query_params.multi_items() if name not in ("offset", "after", "limit")]
+    path = f"{request.url.path}?{urlencode([*query, ('limit', limit), *following(shown[-1]).items()])}"
     response.headers["Link"] = f'<{path}>; rel="next"'
     return {"items": shown, "next": path}

@@ -1,4 +1,4 @@
-"""Pools: made, looked at, paused; what their workers, events, beats, samples and logs say."""
+"""Pools: create, show, pause and resume; their workers, events, beats, samples and logs."""
 
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import NotFound
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import Worker, WorkerId, judge
-from drumbeat.web.api.answers import located, made, problems
+from drumbeat.web.api.answers import created, problems, set_location
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
@@ -23,21 +23,21 @@ from drumbeat.web.api.shapes_runs import BeatShape, EventShape, LogShape, Sample
 router = checked("pools")
 
 POOLS = f"{PREFIX}/pools"
-FOR_GOOD = Pause()
+UNTIL_RESUMED = Pause()
 _POOL = f"{POOLS}/{{pool_id}}"
 _LINKS = {name: f"{name}_pool" for name in ("show", "pause", "resume")} | {"push": "push_job", "list": "list_jobs"}
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
 @router.post(
-    POOLS, status_code=201, operation_id="make_pool", responses={**made(_LINKS, "pool_id", "pool_id"), **problems(409)}
+    POOLS, status_code=201, operation_id="make_pool", responses={**created(_LINKS, "pool_id", "pool_id"), **problems(409)}
 )
-async def make(body: NewPool, plane: Plane, response: Response) -> PoolShape:
-    """Make a pool of jobs, and keep how its workers work."""
+async def create_pool(body: NewPool, plane: Plane, response: Response) -> PoolShape:
+    """Create a job pool with the settings of its workers."""
     policy: dict[str, Any] = {} if body.max_workers is None else {"max_workers": body.max_workers}
-    kept = await plane.pool(body.pool_id).create(_plan(body), **policy)
-    located(response, f"{POOLS}/{quote(kept.pool_id, safe='')}")
-    return PoolShape.model_validate(kept)
+    pool = await plane.pool(body.pool_id).create(_plan(body), **policy)
+    set_location(response, f"{POOLS}/{quote(pool.pool_id, safe='')}")
+    return PoolShape.model_validate(pool)
 
 
 def _plan(body: NewPool) -> WorkPlan:
@@ -58,8 +58,8 @@ async def list_pools(plane: Plane, kind: PoolKind | None = None) -> list[PoolSha
 
 
 @router.get(_POOL, operation_id="show_pool", responses=problems(404))
-async def show(pool_id: Id, plane: Plane) -> PoolStanding:
-    """How a pool of jobs stands: its jobs, its workers, whether it is paused."""
+async def show_pool(pool_id: Id, plane: Plane) -> PoolStanding:
+    """The state of a job pool: job counts, workers, and whether it is paused."""
     found = await plane.pool(pool_id).status()
     counts = Counts.model_validate(found.counts)
     return PoolStanding(
@@ -75,96 +75,96 @@ async def show(pool_id: Id, plane: Plane) -> PoolStanding:
     )
 
 
-def worker_shape(worker: Worker, now: datetime, home: PoolRow) -> WorkerShape:
-    """A worker with its health by the store's clock."""
-    told = {each.name: getattr(worker, each.name) for each in fields(worker)}
-    health = judge(worker, now, home.thresholds) if worker.is_live else None
-    return WorkerShape.model_validate({**told, "health": health, "terminating": worker.is_terminating})
+def worker_shape(worker: Worker, now: datetime, pool: PoolRow) -> WorkerShape:
+    """A worker with its health. ``now``: by the store's clock."""
+    values = {each.name: getattr(worker, each.name) for each in fields(worker)}
+    health = judge(worker, now, pool.thresholds) if worker.is_live else None
+    return WorkerShape.model_validate({**values, "health": health, "terminating": worker.is_terminating})
 
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))
-async def pause(pool_id: Id, plane: Plane, body: Pause = FOR_GOOD) -> PoolShape:
-    """Let nothing be claimed from a pool; what runs goes on."""
+async def pause_pool(pool_id: Id, plane: Plane, body: Pause = UNTIL_RESUMED) -> PoolShape:
+    """Pause a pool: no job can be claimed. Running jobs continue."""
     until = None if body.seconds is None else await plane.store.now() + timedelta(seconds=body.seconds)
     return PoolShape.model_validate(await plane.pool(pool_id).pause(until))
 
 
 @router.post(f"{_POOL}/resume", operation_id="resume_pool", responses=problems(404))
-async def resume(pool_id: Id, plane: Plane) -> PoolShape:
-    """Let a paused pool's jobs be claimed again."""
+async def resume_pool(pool_id: Id, plane: Plane) -> PoolShape:
+    """Resume a paused pool: its jobs can be claimed again."""
     return PoolShape.model_validate(await plane.pool(pool_id).resume())
 
 
 @router.get(f"{_POOL}/workers", operation_id="list_workers", responses=problems(404))
-async def workers(pool_id: Id, plane: Plane, live: bool = False) -> list[WorkerShape]:
-    """The workers of a pool, or of a run by its id, with their health."""
-    home, now = await _home(plane, pool_id), await plane.store.now()
-    return [worker_shape(each, now, home) for each in await plane.store.workers.list(home.pool_id, live=live)]
+async def list_workers(pool_id: Id, plane: Plane, live: bool = False) -> list[WorkerShape]:
+    """The workers of a pool, or of a run by its run id, with their health."""
+    pool, now = await _pool(plane, pool_id), await plane.store.now()
+    return [worker_shape(each, now, pool) for each in await plane.store.workers.list(pool.pool_id, live=live)]
 
 
 @router.get(f"{_POOL}/events", operation_id="list_events", responses=problems(404))
-async def events(
+async def list_events(
     pool_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[EventShape]:
-    """A pool's events, in order."""
-    home = await _home(plane, pool_id)
-    rows = await plane.store.events.read(home.pool_id, after, limit + 1)
+    """A pool's events, oldest first."""
+    pool = await _pool(plane, pool_id)
+    rows = await plane.store.events.read(pool.pool_id, after, limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.sequence_id)
     return Page[EventShape].model_validate(page, from_attributes=True)
 
 
 @router.get(f"{_POOL}/beats", operation_id="list_beats", responses=problems(404))
-async def beats(
+async def list_beats(
     pool_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[BeatShape]:
-    """What a pool's controllers did, and why, oldest first."""
-    home = await _home(plane, pool_id)
-    rows = await plane.store.beats.list(home.pool_id, after=after, limit=limit + 1)
+    """The beats of a pool's controllers, with their actions and reasons, oldest first."""
+    pool = await _pool(plane, pool_id)
+    rows = await plane.store.beats.list(pool.pool_id, after=after, limit=limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.n)
     return Page[BeatShape].model_validate(page, from_attributes=True)
 
 
 @router.get(f"{_POOL}/beats/last", operation_id="last_beat", responses=problems(404))
-async def last_beat(pool_id: Id, plane: Plane) -> WholeBeat:
-    """The last beat, with what it saw."""
-    found = await plane.store.beats.last((await _home(plane, pool_id)).pool_id)
+async def show_last_beat(pool_id: Id, plane: Plane) -> WholeBeat:
+    """The last beat, with the state it was based on."""
+    found = await plane.store.beats.last((await _pool(plane, pool_id)).pool_id)
     if found is None:
-        raise NotFound(f"pool {pool_id!r} has had no beat yet")
+        raise NotFound(f"pool {pool_id!r} has no beat yet")
     return WholeBeat.model_validate(found)
 
 
 @router.get(f"{_POOL}/logs", operation_id="list_logs", responses=problems(404))
-async def logs(
+async def list_logs(
     pool_id: Id,
     plane: Plane,
     request: Request,
     response: Response,
     worker: Annotated[str | None, Query(max_length=200)] = None,
-    level: Annotated[Level | None, Query(description="This level and up.")] = None,
+    level: Annotated[Level | None, Query(description="This level and above.")] = None,
     after: After = 0,
     limit: Limit = 100,
 ) -> Page[LogShape]:
     """Log lines of a pool's workers, oldest first."""
-    home, name = await _home(plane, pool_id), WorkerId(worker) if worker else None
-    rows = await plane.store.logs.list(home.pool_id, after=after, worker_id=name, level=level, limit=limit + 1)
+    pool, name = await _pool(plane, pool_id), WorkerId(worker) if worker else None
+    rows = await plane.store.logs.list(pool.pool_id, after=after, worker_id=name, level=level, limit=limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.log_id)
     return Page[LogShape].model_validate(page, from_attributes=True)
 
 
 @router.get(f"{_POOL}/samples", operation_id="list_samples", responses=problems(404))
-async def samples(
+async def list_samples(
     pool_id: Id,
     plane: Plane,
     worker: Annotated[str | None, Query(max_length=200)] = None,
-    since: Annotated[Moment | None, Query(description="Measured after this.")] = None,
-    failed: Annotated[bool, Query(description="Only those that count errors.")] = False,
+    since: Annotated[Moment | None, Query(description="Only samples measured after this time.")] = None,
+    failed: Annotated[bool, Query(description="Only samples with errors.")] = False,
     limit: Limit = 100,
 ) -> list[SampleShape]:
-    """What a pool's workers measured, as they wrote it, oldest first; a run's course is at /runs/{run_id}/samples."""
-    home, name = await _home(plane, pool_id), WorkerId(worker) if worker else None
-    rows = await plane.store.samples.list(home.pool_id, worker_id=name, since=since, failed=failed, limit=limit)
+    """The raw samples of a pool's workers, oldest first. A run's time series is at /runs/{run_id}/samples."""
+    pool, name = await _pool(plane, pool_id), WorkerId(worker) if worker else None
+    rows = await plane.store.samples.list(pool.pool_id, worker_id=name, since=since, failed=failed, limit=limit)
     return [SampleShape.model_validate(each) for each in rows]
 
 
-async def _home(plane: ControlPlane, pool_id: str) -> PoolRow:
+async def _pool(plane: ControlPlane, pool_id: str) -> PoolRow:
     return await plane.store.pools.get(PoolId(pool_id))

@@ -1,4 +1,4 @@
-"""Usual prices: what an hour costs where a template does not say."""
+"""Default prices per hour, for templates that set none."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Hour = Annotated[float, Field(ge=0, le=1e9, strict=True)]
 
 
 class NewPrices(RequestBody):
-    """All of them; what is left out or null has no price."""
+    """All default prices; a price that is missing or null is unset."""
 
     worker_hour: Hour | None = None
     target_hour: Hour | None = None
@@ -25,7 +25,7 @@ class NewPrices(RequestBody):
 
 
 class PricesShape(Shape):
-    """What an hour of a worker and of the database under test costs."""
+    """Prices per hour of a worker and of the database under test."""
 
     worker_hour: float | None
     target_hour: float | None
@@ -33,12 +33,12 @@ class PricesShape(Shape):
 
 
 @router.get(PRICES, operation_id="show_prices", responses=problems(501))
-async def show(plane: Plane) -> PricesShape:
-    """The usual prices, for runs whose template gives none. A run keeps those it was made with."""
+async def show_prices(plane: Plane) -> PricesShape:
+    """The default prices, for runs whose template sets none. A run keeps the prices it was created with."""
     return PricesShape.model_validate(await plane.bench().prices())
 
 
 @router.put(PRICES, operation_id="set_prices", responses=problems(501))
 async def set_prices(body: NewPrices, plane: Plane) -> PricesShape:
-    """Set the usual prices. Runs that are there already stay as they are."""
+    """Set the default prices. Existing runs are unchanged."""
     return PricesShape.model_validate(await plane.bench().set_prices(Prices(**body.model_dump())))

@@ -1,4 +1,4 @@
-"""What every route of the API does before its own work: it reads text that any store can keep, and answers a key once."""
+"""What all routes of the API have in common: checks of the request's text and JSON, and idempotency keys."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -16,15 +16,15 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class CheckedRequest(Request):
-    """A request whose JSON has been looked through."""
+    """A request whose JSON body is checked."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = json.loads(await self.body(), parse_constant=_no_number)
+            self._json = json.loads(await self.body(), parse_constant=_refuse_constant)
         return self._json
 
-    async def look_through(self) -> None:
-        """Raise InvalidInput for text no store can keep, HTTPException 415 and 400 for what is no JSON."""
+    async def check_body(self) -> None:
+        """Raise InvalidInput for text that no store can hold, HTTPException 415 or 400 for a body that is not JSON."""
         if not await self.body():
             return
         if not _is_json(self.headers.get("content-type")):
@@ -40,7 +40,7 @@ class CheckedRequest(Request):
 
 
 class Route(APIRoute):
-    """A route of the API."""
+    """A route of the API, with these checks."""
 
     def get_route_handler(self) -> Handler:
         inner = super().get_route_handler()
@@ -51,24 +51,24 @@ class Route(APIRoute):
                 _check_text(str(value), name)
             checked = CheckedRequest(request.scope, request.receive)
             if self.body_field is not None:
-                await checked.look_through()
-            return await once(checked, inner) if _has_a_key(request) else await inner(checked)
+                await checked.check_body()
+            return await once(checked, inner) if _has_key(request) else await inner(checked)
 
         return answer
 
 
-def _has_a_key(request: Request) -> bool:
-    """Webhooks have keys too, of their own kind."""
+def _has_key(request: Request) -> bool:
+    """Whether a request has an idempotency key. Webhooks handle their keys themselves."""
     return request.method == "POST" and KEY in request.headers and request.url.path.startswith(PREFIX)
 
 
 def router(tag: str) -> APIRouter:
-    """A router whose routes are checked."""
+    """A router of such routes."""
     return APIRouter(tags=[tag], route_class=Route)
 
 
 def check(value: Any, path: str = "", depth: int = 0) -> None:
-    """Raise InvalidInput for text that is none, and for what is nested too deep."""
+    """Raise InvalidInput for invalid text and for JSON that is nested too deeply."""
     if depth > DEEPEST:
         raise too_deep("JSON")
     if isinstance(value, str):
@@ -85,7 +85,7 @@ def check(value: Any, path: str = "", depth: int = 0) -> None:
 def _check_text(text: str, path: str) -> None:
     if "\0" in text or not _is_unicode(text):
         where = path[:200] if _is_unicode(path) and "\0" not in path and path else "text"
-        raise InvalidInput(f"{where}: expected text without NUL and without half a surrogate pair")
+        raise InvalidInput(f"{where}: expected text without NUL characters and unpaired surrogates")
 
 
 def _is_unicode(text: str) -> bool:
@@ -96,12 +96,12 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"it has no number {name}")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _is_json(content_type: str | None) -> bool:
-    """As FastAPI judges it."""
+    """Whether FastAPI treats a Content-Type as JSON."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 

@@ -1,4 +1,4 @@
-"""Runs: made, started, stopped, listed, run again and removed."""
+"""Runs: create, start, stop, list, run again and remove."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId, RunStatus
-from drumbeat.web.api.answers import located, made, problems
-from drumbeat.web.api.entry import PREFIX, InHouse, Plane
+from drumbeat.web.api.answers import created, problems, set_location
+from drumbeat.web.api.entry import PREFIX, Plane, State
 from drumbeat.web.api.paging import by_offset
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
@@ -28,8 +28,8 @@ router = checked("runs")
 
 RUNS = f"{PREFIX}/runs"
 _RUN = f"{RUNS}/{{run_id}}"
-MOST_SORTED = 1000  #: runs that are put in another order than that of their making
-AS_IT_WAS = Rerun()
+MOST_SORTED = 1000  #: runs, in any order other than newest first
+UNCHANGED = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
 Shown = TypeVar("Shown", bound=RunShape)
@@ -40,55 +40,56 @@ Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status
     RUNS,
     status_code=201,
     operation_id="make_run",
-    responses={**made(_LINKS, "run/run_id", "run_id"), **problems(404, 409, 501)},
+    responses={**created(_LINKS, "run/run_id", "run_id"), **problems(404, 409, 501)},
 )
-async def make(body: NewRun, plane: Plane, response: Response) -> RunMade:
-    """Make a run from a template or a document, PREPARED; its database is looked at, and no load is made yet."""
-    desk = plane.bench()
-    run, ahead = await desk.create(await _document(desk, body), body.template)
-    return await _made(plane, response, run, ahead, start=body.start)
+async def create_run(body: NewRun, plane: Plane, response: Response) -> RunMade:
+    """Create a PREPARED run from a template or a document. Its database is inspected, but gets no load yet."""
+    bench = plane.bench()
+    run, preflight = await bench.create(await _document(bench, body), body.template)
+    return await _created(plane, response, run, preflight, start=body.start)
 
 
-async def _document(desk: "BenchService", body: NewRun) -> Any:
+async def _document(bench: "BenchService", body: NewRun) -> Any:
     if (body.template is None) == (body.document is None):
         raise InvalidInput("template: expected a template or a document, got " + ("both" if body.template else "neither"))
     if body.document is not None:
-        return await desk.document(text_of(body.document), settings_of(body.settings), is_text=True)
-    return await desk.document(body.template or "", settings_of(body.settings))
+        return await bench.document(text_of(body.document), settings_of(body.settings), is_text=True)
+    return await bench.document(body.template or "", settings_of(body.settings))
 
 
-async def _made(plane: ControlPlane, response: Response, run: Run, ahead: object, *, start: bool) -> RunMade:
+async def _created(plane: ControlPlane, response: Response, run: Run, preflight: object, *, start: bool) -> RunMade:
     if start:
         await plane.bench().start(run.run_id)
         run = await plane.store.runs.get(run.run_id)
-    located(response, f"{RUNS}/{quote(run.run_id)}")
-    return RunMade.model_validate({"run": run, "preflight": ahead}, from_attributes=True)
+    set_location(response, f"{RUNS}/{quote(run.run_id)}")
+    return RunMade.model_validate({"run": run, "preflight": preflight}, from_attributes=True)
 
 
 @router.get(RUNS, operation_id="list_runs", responses=problems(404, 409))
 async def list_runs(
-    house: InHouse,
+    state: State,
     request: Request,
     response: Response,
-    status: Annotated[list[RunStatus] | None, Query(description="Only these.")] = None,
-    search: Annotated[str | None, Query(max_length=200, description="Part of a run's name.")] = None,
+    status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these statuses.")] = None,
+    search: Annotated[str | None, Query(max_length=200, description="Only runs whose name contains this text.")] = None,
     template: Annotated[str | None, Query(max_length=200, description="Only runs of this template.")] = None,
     load_mode: LoadMode | None = None,
     scaling_mode: ScalingMode | None = None,
     database: Annotated[
         DatabaseType | None, Query(description="Only runs on this type of database, of the newest 1000 that match the rest.")
     ] = None,
-    since: Annotated[Moment | None, Query(description="Made then or later.")] = None,
-    until: Annotated[Moment | None, Query(description="Made before.")] = None,
+    since: Annotated[Moment | None, Query(description="Only runs created at or after this time.")] = None,
+    until: Annotated[Moment | None, Query(description="Only runs created before this time.")] = None,
     sort: Annotated[
-        Order, Query(description="Prefix a field with - for descending order; all orders but -created_at sort the newest 1000.")
+        Order,
+        Query(description="Prefix a field with `-` for descending order. Orders other than -created_at sort the newest 1000."),
     ] = "-created_at",
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Page[RunShape]:
-    """Runs that match every filter, each with its verdict."""
-    plane = house.plane
-    wanted = {
+    """Runs that match every filter, with their verdicts."""
+    plane = state.plane
+    filters = {
         "statuses": status or (),
         "search": search,
         "template_id": (await plane.store.templates.get(template)).template_id if template else None,
@@ -97,24 +98,24 @@ async def list_runs(
         "since": since,
         "until": until,
     }
-    rows = await _sorted(plane, wanted, database, sort, limit + 1, offset)
+    rows = await _sorted(plane, filters, database, sort, limit + 1, offset)
     found = by_offset(request, response, rows, limit, offset)
-    return Page[RunShape](items=[await _shown(house, run, RunShape) for run in found["items"]], next=found["next"])
+    return Page[RunShape](items=[await _shown(state, run, RunShape) for run in found["items"]], next=found["next"])
 
 
-async def _shown(house: AppState, run: Run, shape: type[Shown]) -> Shown:
+async def _shown(state: AppState, run: Run, shape: type[Shown]) -> Shown:
     """A run with its verdict."""
-    judged = await house.verdicts.of(run)
-    told = {"verdict": judged.verdict, "verdict_reason": judged.reason, "is_orphan": judged.is_orphan}
-    return shape.model_validate(run).model_copy(update=told)
+    judged = await state.verdicts.of(run)
+    verdict = {"verdict": judged.verdict, "verdict_reason": judged.reason, "is_orphan": judged.is_orphan}
+    return shape.model_validate(run).model_copy(update=verdict)
 
 
 async def _sorted(
-    plane: ControlPlane, wanted: Mapping[str, Any], database: DatabaseType | None, sort: str, limit: int, offset: int
+    plane: ControlPlane, filters: Mapping[str, Any], database: DatabaseType | None, sort: str, limit: int, offset: int
 ) -> Sequence[Run]:
     if sort == "-created_at" and database is None:
-        return await plane.store.runs.list(**wanted, limit=limit, offset=offset)
-    found = await plane.store.runs.list(**wanted, limit=MOST_SORTED)
+        return await plane.store.runs.list(**filters, limit=limit, offset=offset)
+    found = await plane.store.runs.list(**filters, limit=MOST_SORTED)
     rows = [run for run in found if database is None or database_of(run.config) is database]
     name = sort.removeprefix("-")
     ordered = sorted(rows, key=lambda run: getattr(run, name), reverse=sort.startswith("-"))
@@ -122,16 +123,16 @@ async def _sorted(
 
 
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
-async def show(run_id: Id, house: InHouse) -> WholeRun:
+async def show_run(run_id: Id, state: State) -> WholeRun:
     """A run with its verdict and its configuration."""
-    return await _shown(house, await house.plane.store.runs.get(RunId(run_id)), WholeRun)
+    return await _shown(state, await state.plane.store.runs.get(RunId(run_id)), WholeRun)
 
 
 @router.get(f"{_RUN}/status", operation_id="show_run_status", responses=problems(404, 409))
-async def status(run_id: Id, house: InHouse) -> RunStanding:
-    """How a run stands, from the store alone."""
-    found = await house.plane.bench().status(RunId(run_id))
-    run = await _shown(house, found.run, RunShape)
+async def show_run_status(run_id: Id, state: State) -> RunStanding:
+    """The status of a run: its orchestrator, its verdict and its workers."""
+    found = await state.plane.bench().status(RunId(run_id))
+    run = await _shown(state, found.run, RunShape)
     return RunStanding(
         run=run,
         led_by=found.led_by,
@@ -143,15 +144,15 @@ async def status(run_id: Id, house: InHouse) -> RunStanding:
 
 
 @router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
-async def start(run_id: Id, plane: Plane) -> RunShape:
-    """Let a PREPARED run begin, as soon as somebody conducts it: this server, unless it was told not to."""
+async def start_run(run_id: Id, plane: Plane) -> RunShape:
+    """Start a PREPARED run. It begins once an orchestrator picks it up: this server, unless it runs with --no-conduct."""
     await plane.bench().start(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 
 
 @router.post(f"{_RUN}/stop", status_code=202, operation_id="stop_run", responses=problems(404, 409))
-async def stop(run_id: Id, plane: Plane) -> RunShape:
-    """Cancel a run. One that has ended stays as it is."""
+async def stop_run(run_id: Id, plane: Plane) -> RunShape:
+    """Cancel a run. A run that has ended is unchanged."""
     await plane.bench().stop(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 
@@ -160,15 +161,15 @@ async def stop(run_id: Id, plane: Plane) -> RunShape:
     f"{_RUN}/rerun",
     status_code=201,
     operation_id="rerun_run",
-    responses={**made(_LINKS, "run/run_id", "run_id"), **problems(404, 409)},
+    responses={**created(_LINKS, "run/run_id", "run_id"), **problems(404, 409)},
 )
-async def rerun(run_id: Id, plane: Plane, response: Response, body: Rerun = AS_IT_WAS) -> RunMade:
-    """Make a run like another, or with some settings changed."""
-    run, ahead = await plane.bench().recreate(RunId(run_id), settings_of(body.settings))
-    return await _made(plane, response, run, ahead, start=body.start)
+async def rerun(run_id: Id, plane: Plane, response: Response, body: Rerun = UNCHANGED) -> RunMade:
+    """Create a run like an earlier one, optionally with some settings changed."""
+    run, preflight = await plane.bench().recreate(RunId(run_id), settings_of(body.settings))
+    return await _created(plane, response, run, preflight, start=body.start)
 
 
 @router.delete(_RUN, status_code=204, operation_id="remove_run", responses=problems(404, 409))
-async def remove(run_id: Id, plane: Plane) -> None:
-    """Remove a run and everything that was measured in it. Refused while it is under way."""
+async def remove_run(run_id: Id, plane: Plane) -> None:
+    """Delete a run and all its measurements. Refused while the run is under way."""
     await plane.bench().remove(RunId(run_id))

@@ -1,4 +1,4 @@
-"""Thinning a run's seconds to as many points as somebody can look at. Pure."""
+"""Thins a run's seconds to fewer points. Pure: no clock, no I/O."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,7 +10,7 @@ from drumbeat.web.api.shapes_runs import Interval
 
 
 def thinned(timeline: Sequence[Second], points: int) -> tuple[int, list[Interval]]:
-    """How many seconds a point stands for, and the points; rates are means over them, percentiles are exact."""
+    """The number of seconds per point, and the points. Rates are means over a point's seconds; percentiles are exact."""
     if not timeline:
         return 1, []
     span = timeline[-1].offset - timeline[0].offset + 1

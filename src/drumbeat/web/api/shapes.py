@@ -1,4 +1,4 @@
-"""What all of the API's shapes are made of, and the shapes of problems and of pages of rows."""
+"""Base classes and common types of the API's request and response models."""
 
 import re
 from datetime import datetime, timedelta
@@ -14,13 +14,13 @@ LARGEST_INT = 2**31 - 1
 
 
 class Shape(BaseModel):
-    """An answer, made from the value it shows."""
+    """A response, made from the attributes of a value."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 class RequestBody(BaseModel):
-    """What is sent. A field it does not have is refused."""
+    """A request body. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -32,14 +32,14 @@ def _seconds(value: Any) -> Any:
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at the most.")]
-Offset = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Pass over so many.")]
-After = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Only those numbered above this.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of rows.")]
+Offset = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Number of rows to skip.")]
+After = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Only rows with a number above this.")]
 
 
 def _is_rfc3339(value: Any) -> Any:
     if not isinstance(value, datetime) and not (isinstance(value, str) and _MOMENT.fullmatch(value)):
-        raise ValueError("expected a moment such as 2026-01-31T12:00:00Z")
+        raise ValueError("expected a time such as 2026-01-31T12:00:00Z")
     return value
 
 
@@ -47,10 +47,10 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_is_rfc3339)]
 
 
 class Page(Shape, Generic[T]):
-    """Some rows, and where the next are."""
+    """A page of rows, and the path of the next page."""
 
     items: list[T]
-    next: str | None = Field(default=None, description="The path of the next page; null: this is the last.")
+    next: str | None = Field(default=None, description="Path of the next page; null on the last page.")
 
 
 class WrongField(Shape):
@@ -61,10 +61,10 @@ class WrongField(Shape):
 
 
 class Problem(Shape):
-    """What went wrong (RFC 9457): what was expected, what was got, what to do."""
+    """An error (RFC 9457): what was expected, what was got, what to do."""
 
     type: str = "about:blank"
     title: str
     status: int
     detail: str
-    errors: list[WrongField] = Field(default=[], description="The fields that are wrong, where there are any.")
+    errors: list[WrongField] = Field(default=[], description="The fields that are wrong, if any.")

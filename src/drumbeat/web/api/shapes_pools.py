@@ -1,4 +1,4 @@
-"""The shapes of pools and jobs."""
+"""Request and response models of pools and jobs."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -20,15 +20,15 @@ Key = Annotated[str, Field(min_length=1, max_length=200)]
 
 def _before_9000(moment: datetime) -> datetime:
     if moment.year >= 9000:
-        raise ValueError("expected a moment before the year 9000")
+        raise ValueError("expected a time before the year 9000")
     return moment
 
 
 class NewPool(RequestBody):
-    """A pool of jobs to be made. What its workers run is said where they are started, never here."""
+    """A job pool to create. The handlers of its workers are set where the workers are started, not here."""
 
     pool_id: Name
-    mode: Mode | None = Field(default=None, description="When workers that are started for it leave.")
+    mode: Mode | None = Field(default=None, description="When the workers of this pool stop.")
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
     capabilities: Annotated[list[Key], Field(max_length=100)] | None = None
     lease: Positive | None = None
@@ -47,7 +47,7 @@ class PoolShape(Shape):
 
 
 class Counts(Shape):
-    """How a queue stands. Done, poisoned and cancelled jobs are counted exactly; the other counts stop at 10,000."""
+    """Jobs by state. Done, poisoned and cancelled jobs are counted exactly; the other counts stop at 10,000."""
 
     ready: int
     delayed: int
@@ -60,7 +60,7 @@ class Counts(Shape):
 
 
 class PoolStanding(Shape):
-    """How a pool of jobs stands."""
+    """The state of a job pool."""
 
     pool: PoolShape
     paused: bool
@@ -74,13 +74,13 @@ class PoolStanding(Shape):
 
 
 class Pause(RequestBody):
-    """For how long; without it until somebody resumes the pool."""
+    """How long to pause; without seconds, until the pool is resumed."""
 
     seconds: Positive | None = None
 
 
 class BackoffBody(RequestBody):
-    """How long a failed job waits: first x factor^(failures - 1), at most ``most``, give or take the jitter's share."""
+    """Delay before a retry: first * factor^(failures - 1) seconds, at most ``most``, plus or minus the share ``jitter``."""
 
     first: Duration = 1
     factor: Annotated[float, Field(ge=1, le=1000)] = 2
@@ -89,14 +89,14 @@ class BackoffBody(RequestBody):
 
 
 class Rate(RequestBody):
-    """So many in so many seconds."""
+    """A rate limit: ``count`` per ``per`` seconds."""
 
     count: Count
     per: Positive
 
 
 class JobOptions(RequestBody):
-    """How a job is to be done."""
+    """Options of a job."""
 
     type: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
@@ -113,15 +113,15 @@ class JobOptions(RequestBody):
 
 
 class JobToPush(JobOptions):
-    """A job to be pushed."""
+    """A job to push."""
 
     payload: JsonValue
-    job_id: Key | None = Field(default=None, description="Pushed twice, it is there once, until retention deletes it.")
-    unique_key: Key | None = Field(default=None, description="While one of this key is unfinished, this is that one.")
+    job_id: Key | None = Field(default=None, description="Pushing it again has no effect, until retention deletes the job.")
+    unique_key: Key | None = Field(default=None, description="While a job with this key is unfinished, its id is returned.")
 
 
 class NewJobs(RequestBody):
-    """Jobs to be pushed: all of them, or none."""
+    """Jobs to push: all of them, or none on an error."""
 
     jobs: Annotated[list[JobToPush], Field(min_length=1, max_length=10_000)]
 
@@ -133,13 +133,13 @@ class JobsNamed(RequestBody):
 
 
 class JobsToRequeue(RequestBody):
-    """Jobs by id; none: every poisoned one of the pool."""
+    """Jobs by id; without ids, all poisoned jobs of the pool."""
 
     job_ids: Annotated[list[Key], Field(max_length=1000)] | None = None
 
 
 class Pushed(Shape):
-    """The id of each job, in order."""
+    """The ids of the jobs, in order."""
 
     job_ids: list[str]
 
@@ -199,7 +199,7 @@ class WholeJob(Shape):
 
 
 class ReasonShape(Shape):
-    """One thing in a job's way."""
+    """One reason why a job does not run."""
 
     why: str
     says: str
@@ -207,7 +207,7 @@ class ReasonShape(Shape):
 
 
 class JobExplained(Shape):
-    """Why a job is not running, or what became of it."""
+    """Why a job is not running, or how it ended."""
 
     job_id: str
     status: JobStatus

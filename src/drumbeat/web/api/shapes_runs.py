@@ -1,4 +1,4 @@
-"""The shapes of runs, and of what is measured and decided in them."""
+"""Request and response models of runs and their data."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -11,28 +11,26 @@ from drumbeat.core.run import RunStatus, StepType
 from drumbeat.core.worker import Health, WorkerStatus
 from drumbeat.web.api.shapes import RequestBody, Seconds, Shape, Text
 
-Document = Annotated[
-    dict[str, JsonValue], Field(description="A template's document; its schema is at /api/v1/templates/schema.")
-]
+Document = Annotated[dict[str, JsonValue], Field(description="A template document; its schema is at /api/v1/templates/schema.")]
 Settings = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue],
-    Field(max_length=100, description="Settings put into it, by path: {'scaling.max_workers': 4}."),
+    Field(max_length=100, description="Settings to change in the document, by path: {'scaling.max_workers': 4}."),
 ]
 
 
 class NewRun(RequestBody):
-    """A run to be made, from a kept template or from a document."""
+    """A run to create, from a stored template or from a document."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"template": "kept", "settings": {"concurrent_connections": 4}}]})
 
-    template: Text | None = Field(default=None, description="A template's name or id.")
+    template: Text | None = Field(default=None, description="Name or id of a template.")
     document: Document | None = None
     settings: Settings = Field(default_factory=dict)
-    start: bool = Field(default=False, description="Start it at once.")
+    start: bool = Field(default=False, description="Start the run at once.")
 
 
 class Rerun(RequestBody):
-    """A run like another, with some settings changed."""
+    """Changes for a new run that repeats an earlier one."""
 
     settings: Settings = Field(default_factory=dict)
     start: bool = False
@@ -51,9 +49,9 @@ class RunShape(Shape):
     operations: int
     errors: int
     qps: float
-    verdict: RunVerdict = Field(default=RunVerdict.PENDING, description="Whether it was a success; PENDING: it has not ended.")
-    verdict_reason: str = Field(default="", description="Which objectives were missed, or why it failed.")
-    is_orphan: bool = Field(default=False, description="It is under way, and no orchestrator leads it.")
+    verdict: RunVerdict = Field(default=RunVerdict.PENDING, description="Whether the run passed; PENDING until it ends.")
+    verdict_reason: str = Field(default="", description="Which objectives were missed, or why the run failed.")
+    is_orphan: bool = Field(default=False, description="The run is under way without an orchestrator.")
     created_at: datetime | None
     updated_at: datetime | None
     started_at: datetime | None
@@ -63,7 +61,7 @@ class RunShape(Shape):
 
 
 class WholeRun(RunShape):
-    """A run with its configuration and its controller's state."""
+    """A run with its configuration and the state of its controller."""
 
     config: dict[str, Any]
     controller_state: dict[str, Any]
@@ -71,25 +69,25 @@ class WholeRun(RunShape):
 
 
 class RunStanding(Shape):
-    """How a run stands now."""
+    """The status of a run."""
 
     run: RunShape
-    led_by: str | None = Field(description="Who orchestrates it; null: nobody does now.")
-    is_orphan: bool = Field(description="It is under way, and no orchestrator leads it.")
-    verdict: RunVerdict = Field(description="Whether it was a success; PENDING: it has not ended.")
-    verdict_reason: str = Field(description="Which objectives were missed, or why it failed.")
+    led_by: str | None = Field(description="The orchestrator of the run; null if it has none now.")
+    is_orphan: bool = Field(description="The run is under way without an orchestrator.")
+    verdict: RunVerdict = Field(description="Whether the run passed; PENDING until it ends.")
+    verdict_reason: str = Field(description="Which objectives were missed, or why the run failed.")
     workers: dict[str, int] = Field(description="Workers by state.")
 
 
 class PhaseShape(Shape):
-    """A phase, and how long it takes; null: as long as it takes."""
+    """A phase and its duration in seconds; null if it has no fixed duration."""
 
     phase: str
     duration: Seconds | None
 
 
 class PreflightShape(Shape):
-    """What a run would start, and what to beware of."""
+    """What a run would start, with warnings."""
 
     load_mode: LoadMode
     workers: int
@@ -118,7 +116,7 @@ def _latency(value: Any) -> Any:
 
 
 class LatencyShape(Shape):
-    """Latencies in milliseconds; null: nothing was measured."""
+    """Latencies in milliseconds; null if nothing was measured."""
 
     count: int
     mean_ms: float | None
@@ -135,7 +133,7 @@ FromHistogram = Annotated[LatencyShape, BeforeValidator(_latency)]
 
 
 class ResultShape(Shape):
-    """What a run came to: whole, by worker, by kind of operation."""
+    """The result of a run: its total (worker_id and kind are null), or of one worker or kind of operation."""
 
     worker_id: str | None
     kind: str | None
@@ -157,7 +155,7 @@ class ResultShape(Shape):
 
 
 class StepShape(Shape):
-    """A controller's decision, with the window it was measured in."""
+    """A decision of the load controller, with the measurements it is based on."""
 
     type: StepType
     n: int
@@ -183,9 +181,9 @@ class StepShape(Shape):
 
 
 class Interval(Shape):
-    """Some seconds of a run, over all its workers."""
+    """One point of a run's time series: some seconds, over all workers."""
 
-    offset: int = Field(description="Seconds since the run's start.")
+    offset: int = Field(description="Seconds since the start of the run.")
     seconds: int
     phase: str | None
     qps: float
@@ -201,26 +199,26 @@ class Interval(Shape):
 
 
 class Series(Shape):
-    """A run's course, thinned to at most as many points as were asked for."""
+    """A run's time series, thinned to at most the requested number of points."""
 
     origin: datetime | None
-    seconds: int = Field(description="How many seconds one point stands for.")
+    seconds: int = Field(description="Number of seconds per point.")
     points: list[Interval]
 
 
 class DecisionShape(Shape):
-    """What was decided or befell, and why."""
+    """A decision or an event, and its reason."""
 
     at: datetime
     offset: float
     what: str
     reason: str
     error: str | None
-    times: int = Field(description="How often it was decided in a row; at is the first time.")
+    times: int = Field(description="How often it was decided in a row; `at` is the first time.")
 
 
 class FailureShape(Shape):
-    """One failed operation, as an example of its class."""
+    """One failed operation, as an example of its error class."""
 
     kind: str
     error_class: str
@@ -231,14 +229,14 @@ class FailureShape(Shape):
 
 
 class ErrorsShape(Shape):
-    """A run's errors: how many, of which kinds of operation, when, and examples."""
+    """A run's errors: counts by kind, class and second, and examples."""
 
     operations: int
     errors: int
     error_rate: float
     by_kind: dict[str, int]
     by_class: dict[str, int] = Field(description="CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …")
-    by_second: dict[int, int] = Field(description="Seconds since the run's start in which operations failed.")
+    by_second: dict[int, int] = Field(description="Failed operations by second since the start of the run.")
     examples: list[FailureShape]
 
 
@@ -260,7 +258,7 @@ class ExecutionShape(Shape):
 
 
 class LoadedShape(Shape):
-    """What was copied into the store, and which files are on other hosts."""
+    """What was copied into the store; elsewhere lists the files on other hosts."""
 
     files: int
     rows: int
@@ -268,22 +266,22 @@ class LoadedShape(Shape):
 
 
 class Enriched(Shape):
-    """Whether a run's result was completed with its database's own totals."""
+    """Whether the database's own totals were added to a run's result."""
 
     status: str | None
     error: str | None
 
 
 class WorkerShape(Shape):
-    """A worker, and how it is."""
+    """A worker with its health."""
 
     worker_id: str
     slot: int
     status: WorkerStatus
     terminating: bool = Field(
-        default=False, description="Whether it lives and was told to leave; its status may not say so yet."
+        default=False, description="Whether it was asked to stop and is still alive; its status may not show it yet."
     )
-    health: Health | None = Field(description="Null once it has ended.")
+    health: Health | None = Field(description="Null once the worker has ended.")
     phase: str | None
     host: str | None
     pid: int | None
@@ -310,7 +308,7 @@ class WorkerShape(Shape):
 
 
 class EventShape(Shape):
-    """What workers were told, or what became of one."""
+    """A command to workers, or a change of a worker's state."""
 
     sequence_id: int
     type: str
@@ -322,7 +320,7 @@ class EventShape(Shape):
 
 
 class BeatShape(Shape):
-    """One pass of a control loop: what it did, or why nothing."""
+    """One pass of a control loop: its actions, or why there were none."""
 
     n: int
     at: datetime
@@ -336,13 +334,13 @@ class BeatShape(Shape):
 
 
 class WholeBeat(BeatShape):
-    """A beat with what it saw."""
+    """A beat with the state it was based on."""
 
     view: dict[str, Any] | None
 
 
 class LogShape(Shape):
-    """A line of a worker's log."""
+    """One line of a worker's log."""
 
     log_id: int
     at: datetime
@@ -354,7 +352,7 @@ class LogShape(Shape):
 
 
 class SampleShape(Shape):
-    """What one worker measured in one interval."""
+    """The measurements of one worker in one interval."""
 
     worker_id: str
     n: int
@@ -379,33 +377,31 @@ class TrendRun(Shape):
     run_id: str
     created_at: datetime | None
     verdict: RunVerdict
-    figures: dict[str, float | None] = Field(description="By name: operations/s, p95 (ms) and so on.")
+    figures: dict[str, float | None] = Field(description="By name, such as operations/s and p95 (ms).")
 
 
 class TrendFigure(Shape):
-    """What one figure did from run to run."""
+    """The trend of one figure from run to run."""
 
     runs: int
     median: float
-    recent: float = Field(description="The mean, each older run weighing 0.8 of the next.")
-    variation: float | None = Field(description="The coefficient of variation; null: of one run.")
-    slope: float = Field(description="Of the straight line through the values, from one run to the next.")
+    recent: float = Field(description="Weighted mean; each older run has 0.8 times the weight of the next.")
+    variation: float | None = Field(description="Coefficient of variation; null for a single run.")
+    slope: float = Field(description="Slope of the regression line, per run.")
     r_squared: float
     steadiness: str = Field(description="stable, moderate, unstable or unknown.")
 
 
 class RunTrend(Shape):
-    """How the figures of a run and of those of its kind before it went, oldest first."""
+    """The figures of a run and of earlier runs of the same kind, oldest first."""
 
     runs: list[TrendRun]
-    trends: dict[str, TrendFigure] = Field(description="By figure.")
+    trends: dict[str, TrendFigure] = Field(description="Trends by name of the figure.")
 
 
 class Regression(Shape):
-    """Whether a run is worse than another."""
+    """Whether a run is worse than another run."""
 
     verdict: Literal["passed", "run_failed", "objectives_missed", "regressed", "inconclusive"]
-    exit_code: int = Field(description="What drumbeat bench regress would end with.")
-    comparison: list[dict[str, Any]] = Field(
-        description="As at /api/v1/compare; nothing where there is nothing to compare with."
-    )
+    exit_code: int = Field(description="Exit code that `drumbeat bench regress` would return.")
+    comparison: list[dict[str, Any]] = Field(description="As at /api/v1/compare; empty if there is no run to compare with.")

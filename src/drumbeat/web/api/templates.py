@@ -1,4 +1,4 @@
-"""Templates: documents that runs are made from; what they would start, and the SQL they would run."""
+"""Templates: documents that runs are created from, with a plan of what they would start and a preview of their SQL."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from drumbeat.composition.offline import template_schema
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.run import Template
-from drumbeat.web.api.answers import located, made, problems
+from drumbeat.web.api.answers import created, problems, set_location
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
@@ -24,11 +24,11 @@ router = checked("templates")
 
 TEMPLATES = f"{PREFIX}/templates"
 _TEMPLATE = f"{TEMPLATES}/{{template_id}}"
-_ETAG = {"ETag": {"description": "The same until it is changed.", "schema": {"type": "string"}}}
+_ETAG = {"ETag": {"description": "Revision of the template.", "schema": {"type": "string"}}}
 _TAGGED: dict[int | str, dict[str, Any]] = {200: {"description": "The template", "headers": _ETAG}}
 IfMatch = Annotated[
     str | None,
-    Header(max_length=1000, description="The ETag the change was made on: one that somebody has changed since is left alone."),
+    Header(max_length=1000, description="ETag of the revision to change; 412 if the template has changed since."),
 ]
 _LINKS = {name: f"{name}_template" for name in ("show", "change", "copy", "plan", "remove")}
 
@@ -43,32 +43,32 @@ EXAMPLE: Any = {
 
 
 class NewTemplate(RequestBody):
-    """A template to be kept."""
+    """A template to store."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"document": EXAMPLE}]})
 
     document: Document
     name: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
-        default=None, description="Instead of the document's own name."
+        default=None, description="Name to use instead of the document's."
     )
 
 
 class TemplateChange(RequestBody):
-    """Another document, or single settings of the one there is."""
+    """A new document, or single settings to change."""
 
     document: Document | None = None
     settings: Settings = Field(default_factory=dict)
 
 
 class TemplateCopy(RequestBody):
-    """A new template like another."""
+    """A copy of a template."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     settings: Settings = Field(default_factory=dict)
 
 
 class Draft(RequestBody):
-    """A document that is not kept yet, or a kept one with settings put in."""
+    """A document, or a stored template, with settings to change."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"document": EXAMPLE}, {"template": "kept"}]})
 
@@ -92,7 +92,7 @@ class TemplateShape(Shape):
 
 
 class OperationShape(Shape):
-    """One kind of operation, and the SQL it would run; values are bound, never written in."""
+    """One kind of operation, and its SQL; values are bound as parameters."""
 
     kind: str
     weight: float
@@ -100,7 +100,7 @@ class OperationShape(Shape):
 
 
 class Preview(Shape):
-    """What a document would have its workers run."""
+    """The operations that workers would run."""
 
     operations: list[OperationShape]
 
@@ -109,47 +109,46 @@ class Preview(Shape):
     TEMPLATES,
     status_code=201,
     operation_id="make_template",
-    responses={**made(_LINKS, "template_id", "template_id"), **problems(409)},
+    responses={**created(_LINKS, "template_id", "template_id"), **problems(409)},
 )
-async def make(body: NewTemplate, plane: Plane, response: Response) -> TemplateShape:
-    """Keep a template, checked whole."""
-    return _told(plane, response, await plane.bench().add_template(text_of(body.document), body.name))
+async def create_template(body: NewTemplate, plane: Plane, response: Response) -> TemplateShape:
+    """Validate and store a template."""
+    return _created(plane, response, await plane.bench().add_template(text_of(body.document), body.name))
 
 
-def _told(plane: ControlPlane, response: Response, template: Template) -> TemplateShape:
-    located(response, f"{TEMPLATES}/{quote(template.template_id)}")
+def _created(plane: ControlPlane, response: Response, template: Template) -> TemplateShape:
+    set_location(response, f"{TEMPLATES}/{quote(template.template_id)}")
     return _tagged(plane, response, template)
 
 
 @router.get(TEMPLATES, operation_id="list_templates", responses=problems(409))
 async def list_templates(
     plane: Plane,
-    search: Annotated[str | None, Query(max_length=200, description="Part of a name or description.")] = None,
+    search: Annotated[str | None, Query(max_length=200, description="Part of the name or description.")] = None,
     tag: Annotated[str | None, Query(max_length=200)] = None,
-    database: Annotated[DatabaseType | None, Query(description="Only those that load this type of database.")] = None,
+    database: Annotated[DatabaseType | None, Query(description="Only templates for this type of database.")] = None,
     load_mode: LoadMode | None = None,
 ) -> list[TemplateShape]:
-    """Templates that match every filter, by name."""
+    """Templates that match every filter, sorted by name."""
     found = await matching_templates(plane, search, tag, database or "", load_mode or "")
     return [TemplateShape.model_validate(each) for each in found]
 
 
 @router.get(f"{TEMPLATES}/schema", operation_id="template_schema")
-async def schema() -> dict[str, Any]:
-    """The JSON Schema of documents."""
+async def show_schema() -> dict[str, Any]:
+    """The JSON Schema of template documents."""
     return dict(template_schema())
 
 
 @router.post(f"{TEMPLATES}/plan", operation_id="plan_draft", responses=problems(404, 409))
 async def plan_draft(body: Draft, plane: Plane) -> PreflightShape:
-    """What a run of a document would start, and what to beware of. Nothing is kept or started."""
-    desk = plane.bench()
-    return PreflightShape.model_validate(await desk.plan(await _drafted(plane, body)))
+    """What a run of a document would start, with warnings. Nothing is stored or started."""
+    return PreflightShape.model_validate(await plane.bench().plan(await _drafted(plane, body)))
 
 
 @router.post(f"{TEMPLATES}/preview", operation_id="preview_draft", responses=problems(404, 409))
 async def preview_draft(body: Draft, plane: Plane) -> Preview:
-    """The SQL a document would have its workers run, made for its table. Nothing is run."""
+    """The SQL that a run of a document would send, generated for its table. Nothing is executed."""
     found = await plane.bench().preview(await _drafted(plane, body))
     return Preview(
         operations=[
@@ -167,34 +166,34 @@ async def _drafted(plane: ControlPlane, body: Draft) -> Any:
 
 
 @router.get(_TEMPLATE, operation_id="show_template", responses={**_TAGGED, **problems(404, 409)})
-async def show(template_id: Id, plane: Plane, response: Response) -> TemplateShape:
-    """A template by its id or name; its ETag is for If-Match when it is changed."""
+async def show_template(template_id: Id, plane: Plane, response: Response) -> TemplateShape:
+    """A template by its id or name. Send its ETag as If-Match to change exactly this revision."""
     return _tagged(plane, response, await plane.store.templates.get(template_id))
 
 
 @router.put(_TEMPLATE, operation_id="change_template", responses={**_TAGGED, **problems(404, 409, 412)})
-async def change(
+async def change_template(
     template_id: Id, body: TemplateChange, plane: Plane, response: Response, if_match: IfMatch = None
 ) -> TemplateShape:
-    """Change a template. One that has been used is read-only: copy it."""
+    """Change a template. A template that a run has used is read-only: copy it instead."""
     if body.document is None and not body.settings:
-        raise InvalidInput("document: expected another document, or settings, got neither")
+        raise InvalidInput("document: expected a document or settings, got neither")
     text = text_of(body.document) if body.document is not None else None
-    seen = await _seen(plane, template_id, if_match)
+    revision = await _expected_revision(plane, template_id, if_match)
     try:
-        changed = await plane.bench().change_template(template_id, text, settings_of(body.settings), seen=seen)
+        changed = await plane.bench().change_template(template_id, text, settings_of(body.settings), seen=revision)
     except StaleWrite as exc:
         raise HTTPException(412, str(exc)) from exc
     return _tagged(plane, response, changed)
 
 
-async def _seen(plane: ControlPlane, template_id: str, if_match: str | None) -> str | None:
-    """The revision a change was made on; None: whatever there is may be changed. Raises HTTPException 412."""
+async def _expected_revision(plane: ControlPlane, template_id: str, if_match: str | None) -> str | None:
+    """The revision to change; None: any. Raises HTTPException 412 if the template has another one."""
     if if_match is None or if_match.strip() == "*":
         return None
     now = plane.bench().revision(await plane.store.templates.get(template_id))
     if f'"{now}"' not in [each.strip() for each in if_match.split(",")]:
-        raise HTTPException(412, f'If-Match: the template\'s ETag is "{now}": it was changed meanwhile; look at it again')
+        raise HTTPException(412, f'If-Match: the template was changed meanwhile; its ETag is now "{now}": read it again')
     return now
 
 
@@ -207,21 +206,21 @@ def _tagged(plane: ControlPlane, response: Response, template: Template) -> Temp
     f"{_TEMPLATE}/copy",
     status_code=201,
     operation_id="copy_template",
-    responses={**made(_LINKS, "template_id", "template_id"), **problems(404, 409)},
+    responses={**created(_LINKS, "template_id", "template_id"), **problems(404, 409)},
 )
-async def copy(template_id: Id, body: TemplateCopy, plane: Plane, response: Response) -> TemplateShape:
-    """A new template like another, never used."""
-    return _told(plane, response, await plane.bench().copy_template(template_id, body.name, settings_of(body.settings)))
+async def copy_template(template_id: Id, body: TemplateCopy, plane: Plane, response: Response) -> TemplateShape:
+    """Copy a template under a new name. The copy counts as unused, so it can be changed."""
+    return _created(plane, response, await plane.bench().copy_template(template_id, body.name, settings_of(body.settings)))
 
 
 @router.get(f"{_TEMPLATE}/plan", operation_id="plan_template", dependencies=OPERATORS, responses=problems(404, 409))
-async def plan(template_id: Id, plane: Plane) -> PreflightShape:
-    """What a run of a template would start, and what to beware of."""
-    desk = plane.bench()
-    return PreflightShape.model_validate(await desk.plan(await desk.document(template_id)))
+async def plan_template(template_id: Id, plane: Plane) -> PreflightShape:
+    """What a run of a template would start, with warnings."""
+    bench = plane.bench()
+    return PreflightShape.model_validate(await bench.plan(await bench.document(template_id)))
 
 
 @router.delete(_TEMPLATE, status_code=204, operation_id="remove_template", responses=problems(404, 409))
-async def remove(template_id: Id, plane: Plane) -> None:
-    """Remove a template; runs made from it stay."""
+async def remove_template(template_id: Id, plane: Plane) -> None:
+    """Delete a template. Runs created from it stay."""
     await plane.bench().remove_template(template_id)

@@ -1,4 +1,4 @@
-"""Triggers: listed and pulled; and webhooks, which are let in by their signature."""
+"""Triggers: list and fire; and webhooks, which are authenticated by their signature."""
 
 import logging
 from datetime import datetime
@@ -10,7 +10,7 @@ from pydantic import Field
 from drumbeat.core.errors import InvalidSettings, NotFound
 from drumbeat.triggers.model import BeatKind, TriggerType
 from drumbeat.web.api.answers import problems
-from drumbeat.web.api.entry import PREFIX, InHouse
+from drumbeat.web.api.entry import PREFIX, State
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Shape
 from drumbeat.web.app_state import AppState
@@ -23,14 +23,14 @@ router = checked("triggers")
 
 log = logging.getLogger(__name__)
 
-_STRANGER = (
+_NOT_SIGNED = (
     "expected a request to a webhook of this server, signed with its secret within the last minutes; "
-    "this server's log says what was wrong"
+    "see the server's log for the reason"
 )
 
 
 class LastFiredShape(Shape):
-    """The last time a trigger was pulled, by whomever, and what came of it."""
+    """When a trigger last fired, and with which outcome."""
 
     at: datetime
     ok: bool
@@ -38,7 +38,7 @@ class LastFiredShape(Shape):
 
 
 class TriggerShape(Shape):
-    """A trigger, when it last fired, and when it comes due next if it has a schedule."""
+    """A trigger, when it last fired, and when it is due next if it has a schedule."""
 
     name: str
     type: TriggerType
@@ -47,17 +47,17 @@ class TriggerShape(Shape):
     schedule: str | None
     timezone: str | None
     due: datetime | None
-    last_fired: LastFiredShape | None = Field(description="Null: it never fired.")
+    last_fired: LastFiredShape | None = Field(description="Null if it never fired.")
 
 
 class Fired(Shape):
-    """What the beats it woke came to, by pool."""
+    """The results of the beats that the trigger started, by pool."""
 
     beats: dict[str, dict[str, Any]]
 
 
 class Delivered(Shape):
-    """What became of a delivery. A repeated one wakes nothing again."""
+    """The result of a webhook request. A repeated request starts no further beats."""
 
     trigger: str
     repeated: bool
@@ -65,49 +65,49 @@ class Delivered(Shape):
 
 
 @router.get(f"{PREFIX}/triggers", operation_id="list_triggers")
-async def list_triggers(house: InHouse) -> list[TriggerShape]:
-    """The triggers of this server's file; none where it has no file."""
-    desk = house.triggers
-    if desk is None:
+async def list_triggers(state: State) -> list[TriggerShape]:
+    """The triggers of this server's trigger file; empty if it has no file."""
+    service = state.triggers
+    if service is None:
         return []
-    last = await desk.last_fired()
-    return [_shape(desk, each, last.get(each.name)) for each in desk.triggers]
+    last = await service.last_fired()
+    return [_shape(service, each, last.get(each.name)) for each in service.triggers]
 
 
-def _shape(desk: "TriggerService", trigger: Any, last: Any) -> TriggerShape:
+def _shape(service: "TriggerService", trigger: Any, last: Any) -> TriggerShape:
     names = [name for name in TriggerShape.model_fields if name not in ("due", "last_fired")]
-    told = {name: getattr(trigger, name) for name in names}
-    return TriggerShape.model_validate({**told, "due": desk.due(trigger), "last_fired": last}, from_attributes=True)
+    values = {name: getattr(trigger, name) for name in names}
+    return TriggerShape.model_validate({**values, "due": service.due(trigger), "last_fired": last}, from_attributes=True)
 
 
 @router.post(f"{PREFIX}/triggers/{{name}}/fire", operation_id="fire_trigger", responses=problems(404, 409, 502))
-async def fire(
+async def fire_trigger(
     name: Id,
-    house: InHouse,
-    pool: Annotated[str | None, Query(max_length=200, description="The pool, where the trigger names none.")] = None,
+    state: State,
+    pool: Annotated[str | None, Query(max_length=200, description="The pool, if the trigger names none.")] = None,
 ) -> Fired:
-    """Pull a trigger now, whatever it waits for."""
-    if house.triggers is None:
-        raise NotFound(f"no trigger {name!r}; this server was started without a file of triggers")
-    return Fired.model_validate({"beats": await house.triggers.fire(name, pool)})
+    """Fire a trigger now, without waiting for its event or schedule."""
+    if state.triggers is None:
+        raise NotFound(f"no trigger {name!r}: this server was started without a trigger file")
+    return Fired.model_validate({"beats": await state.triggers.fire(name, pool)})
 
 
 @router.post("/hooks/{name}", operation_id="deliver_webhook", response_model=Delivered)
-async def deliver(name: Id, house: InHouse, request: Request) -> Any:
-    """A webhook's delivery, signed with its secret (see docs/triggers.md). Whoever signs nothing learns nothing."""
-    return await _heard(house, name, request)
+async def deliver_webhook(name: Id, state: State, request: Request) -> Any:
+    """Deliver a webhook, signed with its secret (see docs/triggers.md). Without a valid signature the answer is always 401."""
+    return await _deliver(state, name, request)
 
 
-async def _heard(house: AppState, name: str, request: Request) -> Response | Delivered:
-    if house.triggers is None:
-        return problem(401, _STRANGER)
+async def _deliver(state: AppState, name: str, request: Request) -> Response | Delivered:
+    if state.triggers is None:
+        return problem(401, _NOT_SIGNED)
     try:
-        answer = await house.triggers.hear(name, dict(request.headers), await request.body())
+        answer = await state.triggers.hear(name, dict(request.headers), await request.body())
     except InvalidSettings as exc:
-        log.error("no webhook is heard: %s", exc)
-        return problem(401, _STRANGER)
+        log.error("cannot accept webhooks: %s", exc)
+        return problem(401, _NOT_SIGNED)
     if answer.status in (401, 404):
-        return problem(401, _STRANGER)
+        return problem(401, _NOT_SIGNED)
     if answer.status >= 400:
         return problem(int(answer.status), str(answer.body.get("error", "")))
     return Delivered.model_validate(answer.body)

@@ -38,7 +38,7 @@ def refuse() -> None:
 
 
 def show_session_ended() -> None:
-    """Replace the page by a link to the login."""
+    """Replace the page with a link to the login."""
     client = ui.context.client
     for dialog in [each for each in client.elements.values() if isinstance(each, ui.dialog)]:
         dialog.delete()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumbeat.composition.plane import BeatExplanation, FleetStatus
 
 REFRESH_SECONDS = 3.0
-COST_REFRESH_SECONDS = 10.0  #: less often: reading costs calls the cloud providers
+COST_REFRESH_SECONDS = 10.0  #: less often: costs are read from the cloud providers
 _CHART_SPAN = timedelta(hours=6)
 _CHART_BEATS = 500
 _PAGE = 20

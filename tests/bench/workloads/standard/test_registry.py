@@ -65,7 +65,7 @@ def test_rows_are_in_the_order_of_their_keys_and_no_two_have_the_same(name: str)
     assert any(table.count for table in tables)
     for table in tables:
         rows = list(table.rows(0, table.count))
-        keys = [tuple(row[place] for place in table.key_places) for row in rows]
+        keys = [tuple(row[place] for place in table.key_indexes) for row in rows]
 
         assert len(rows) == table.count
         assert {len(row) for row in rows} <= {len(table.columns)}

@@ -25,7 +25,7 @@ class StandardTable:
     changes: bool = False  #: whether the load adds or deletes rows
 
     @property
-    def key_places(self) -> tuple[int, ...]:
+    def key_indexes(self) -> tuple[int, ...]:
         return tuple(self.columns.index(name) for name in self.key)
 
 

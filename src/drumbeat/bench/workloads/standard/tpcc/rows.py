@@ -71,9 +71,9 @@ class RowsOf:
 
     def _last_names(self, chance: Chance, rows: Numbers) -> list[str]:
         """The first customers of a district get each name once; the others get non-uniformly distributed names."""
-        place, names = rows % self._size.customers, self._size.names
+        position, names = rows % self._size.customers, self._size.names
         mixed = (chance.integers(0, 256, BLOCK) | chance.integers(0, names, BLOCK)) % names
-        return [LAST_NAMES[number] for number in np.where(place < names, place % names, mixed).tolist()]
+        return [LAST_NAMES[number] for number in np.where(position < names, position % names, mixed).tolist()]
 
     def history(self, chance: Chance, rows: Numbers) -> Made:
         warehouse, district, customer = _split(rows, DISTRICTS, self._size.customers)
@@ -90,8 +90,8 @@ class RowsOf:
 
     def new_order(self, chance: Chance, rows: Numbers) -> Made:
         size = self._size
-        warehouse, district, place = _split(rows, DISTRICTS, size.customers - size.delivered)
-        return [warehouse, district, [size.delivered + number for number in place]]
+        warehouse, district, position = _split(rows, DISTRICTS, size.customers - size.delivered)
+        return [warehouse, district, [size.delivered + number for number in position]]
 
     def order_line(self, chance: Chance, rows: Numbers) -> Made:
         rest = rows % _BEFORE[-1]
