@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import InvalidInput, NotFound, SpawnError
+from drumbeat.core.errors import InvalidInput, NotFound, SpawnError, StaleWrite
 from drumbeat.core.job import JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
@@ -110,6 +110,29 @@ async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
     assert [call.verb for call in spawner.calls] == ["terminate"]
     with pytest.raises(InvalidInput, match="expected a live worker, got a, which is terminated"):
         await desk(store).kill("a", spawner)
+
+
+@pytest.mark.parametrize("beats", [3, 100], ids=["a few heartbeats", "more than it is tried"])
+async def test_a_heartbeat_does_not_save_a_worker_that_is_killed(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, beats: int
+) -> None:
+    await active(store, "a")
+    read, left = store.workers.get, iter(range(beats))
+
+    async def read_before_a_heartbeat(pool_id: PoolId, worker_id: WorkerId) -> Worker:
+        row = await read(pool_id, worker_id)
+        if row.is_live and next(left, None) is not None:
+            await store.membership.beat(heartbeat(row))
+        return row
+
+    monkeypatch.setattr(store.workers, "get", read_before_a_heartbeat)
+    killing = desk(store).kill("a", FakeSpawner(ManualClock()))
+
+    if beats > 3:
+        with pytest.raises(StaleWrite):
+            await killing
+    else:
+        assert (await killing).status is WorkerStatus.TERMINATED
 
 
 async def test_nobody_is_killed_by_another_provider_than_its_own(store: MemoryStore) -> None:

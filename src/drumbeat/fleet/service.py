@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
-from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.errors import InvalidInput, NotFound, StaleWrite
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import BeatExplanation, explain
@@ -28,6 +28,7 @@ _PAGE = 50  #: beats in memory at once: those of a large fleet are large
 _MAX_CHECKS = 20  #: beats of checkers that are skipped one by one
 _MICROSECOND = timedelta(microseconds=1)
 _BY_HAND = "by hand"
+_TRIES = 5  #: to close a row that heartbeats keep changing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +177,21 @@ class FleetService:
 
         Raises NotFound, InvalidInput, and SpawnError if it runs at another provider.
         """
+        closed = await self._close_row(worker, spawner)
+        await self._store.queue.release(closed.holder, "its worker was killed by hand")
+        await spawner.terminate(self._pool_id, closed.worker_id)
+        return closed
+
+    async def _close_row(self, worker: str, spawner: Spawner, tries: int = _TRIES) -> Worker:
+        """Close a worker's row. If a heartbeat changed the row in between, try again."""
         row = await self._live(worker)
         check_provider(row, spawner)
-        closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
-        await self._store.queue.release(closed.holder, "its worker was killed by hand")
-        await spawner.terminate(self._pool_id, row.worker_id)
-        return closed
+        try:
+            return await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
+        except StaleWrite:
+            if tries == 1:
+                raise
+            return await self._close_row(worker, spawner, tries - 1)
 
     async def spend(self, spawner: Spawner) -> Spent:
         """Money spent and allowed, at the provider's current prices."""
