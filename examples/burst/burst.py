@@ -1,4 +1,4 @@
-"""A burst of jobs, local workers 0 → 6 → 0, and what the fleet decided meanwhile: ``python burst.py``."""
+"""A burst of jobs scales local workers 0 → 6 → 0; then prints the fleet's decisions: ``python burst.py``."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from typing import Any
 
 HERE = Path(__file__).parent
 JOBS = 30
-PATIENCE = 180.0  #: seconds
+TIMEOUT = 180.0  #: seconds
 
 
 def drumbeat(*arguments: str, given: str | None = None) -> str:
-    """Run a command to its end; what it printed."""
+    """Run a command and return its output."""
     done = subprocess.run(command(*arguments), input=given, capture_output=True, text=True, check=False, env=environment())
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -28,7 +28,7 @@ def command(*arguments: str) -> Sequence[str]:
 
 
 def environment() -> dict[str, str]:
-    """Workers find their handler in this folder."""
+    """The environment of workers: they import their handler from this folder."""
     return {**os.environ, "PYTHONPATH": str(HERE)}
 
 
@@ -38,8 +38,8 @@ def say(line: str) -> None:
 
 
 def wait_until_all_is_done() -> list[int]:
-    """How many workers were seen, each time that changed, until the jobs are done and nobody is left."""
-    seen, deadline = [0], time.monotonic() + PATIENCE
+    """Wait until the jobs are done and no worker is left; return each number of workers on the way."""
+    seen, deadline = [0], time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
         status: dict[str, Any] = json.loads(drumbeat("fleet", "status", "burst", "--json"))
         workers = len(status["workers"])
@@ -50,14 +50,14 @@ def wait_until_all_is_done() -> list[int]:
         if len(seen) > 1 and not workers and not jobs:
             return seen
         time.sleep(0.3)
-    raise SystemExit("it took too long; see: drumbeat fleet explain burst")
+    raise SystemExit(f"the jobs were not done within {TIMEOUT:.0f} s; see: drumbeat fleet explain burst")
 
 
 def main() -> None:
     drumbeat("fleet", "create", "burst", "--file", str(HERE / "fleet.yml"), "--handler", "work:draw")
     lines = "".join(json.dumps({"n": n, "seconds": 2}) + "\n" for n in range(JOBS))
     drumbeat("pool", "push", "burst", "-", given=lines)
-    say(f"{JOBS} jobs pushed, nobody there")
+    say(f"{JOBS} jobs pushed, no workers yet")
     controller = subprocess.Popen(command("fleet", "run", "burst"), stdout=subprocess.DEVNULL, env=environment())
     try:
         seen = wait_until_all_is_done()

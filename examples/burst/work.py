@@ -1,10 +1,10 @@
-"""What the workers do."""
+"""The handler that the workers run."""
 
 import time
 from typing import Any
 
 
 def draw(payload: Any) -> Any:
-    """As if it were work."""
+    """Sleep instead of real work."""
     time.sleep(payload["seconds"])
     return {"drawn": payload["n"]}

@@ -15,9 +15,10 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
 from drumbeat.core.worker import WorkerId
 from drumbeat.pool.service import FOREVER, Pool
-from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob
+from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, describe, load
+from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.store.interface import Claiming, Store
 from drumbeat.store.memory import MemoryStore
 

@@ -40,7 +40,7 @@ def test_what_it_says_of_limits_is_so() -> None:
     assert f"for {KEPT_FOR.days} day" in told
     assert f"{MOST_JOBS:,} jobs" in told
     assert f"{MOST_BEATS:,} beats" in told
-    assert {KEY, REPLAYED} <= quoted(section(page("api"), "## Asking twice"))
+    assert {KEY, REPLAYED} <= quoted(section(page("api"), "## Idempotency keys"))
 
 
 def test_the_page_on_security_says_what_is_so() -> None:

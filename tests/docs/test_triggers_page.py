@@ -24,7 +24,7 @@ def test_every_machine_is_there() -> None:
 
 
 def test_every_action_is_there() -> None:
-    assert first_cells("## What a beat decides") == {action.__name__ for action in get_args(Action)}
+    assert first_cells("## What a beat decides") == {getattr(action, "TYPE", action.__name__) for action in get_args(Action)}
 
 
 def test_every_type_and_key_is_there() -> None:

@@ -125,8 +125,8 @@ async def test_a_mount_that_hangs_keeps_nobody_waiting_and_one_thread_at_the_mos
 
 
 def _join(probe: DiskProbe) -> None:
-    assert probe._looking is not None
-    probe._looking.join(60)
+    assert probe._thread is not None
+    probe._thread.join(60)
 
 
 @pytest.mark.parametrize(

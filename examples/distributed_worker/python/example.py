@@ -1,4 +1,4 @@
-"""Where this example keeps things, and what all its machines are run with."""
+"""Paths and settings of this example, and how its machines are run."""
 
 import json
 import os
@@ -18,7 +18,7 @@ POOL = "echo"
 
 
 def run(machine: str, given: Mapping[str, Any]) -> int:
-    """Run one of the machines in config/ by Drumbeat's runner: the store and the workers' logs are in data/."""
+    """Run a machine of config/ with Drumbeat's runner; the store and the workers' logs are in data/."""
     os.environ |= {"DRUMBEAT_STORE": STORE, "DRUMBEAT_STATE_DIR": str(DATA / "workers")}
     processor, echo = CONFIG / "echo_processor.yml", HERE / "hooks.py"
     named = (f"--machines=actual_job_processor={processor}", f"--hooks=echo={echo}:EchoHooks")

@@ -1,4 +1,4 @@
-"""The job itself: echo what came, after a while. Claiming, completing and the rest are the ``pool`` hook's."""
+"""The job: echo the input after a delay. The ``pool`` hook claims and completes jobs."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ from flatmachines import MachineHooks
 
 
 class EchoHooks(MachineHooks):
-    """``action: echo``. A job may ask for a ``delay`` in seconds, and to ``fail`` with a text."""
+    """``action: echo``. A job may have a ``delay`` in seconds, and a text to ``fail`` with."""
 
     async def on_action(self, state_name: str, action_name: str, context: dict[str, Any]) -> dict[str, Any]:
         if action_name != "echo":

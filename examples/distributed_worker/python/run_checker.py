@@ -1,4 +1,4 @@
-"""Start as many workers as the queue is worth, by cron or by hand: ``python run_checker.py --max-workers 3``."""
+"""Start as many workers as the queue needs, by cron or by hand: ``python run_checker.py --max-workers 3``."""
 
 import argparse
 import sys

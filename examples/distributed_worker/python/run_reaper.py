@@ -1,4 +1,4 @@
-"""Give up workers that went silent and release their jobs: ``python run_reaper.py``."""
+"""Mark silent workers as lost and release their jobs: ``python run_reaper.py``."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What became of the jobs: ``python work_pool.py``."""
+"""List the jobs with their results: ``python work_pool.py``."""
 
 import asyncio
 from typing import Any

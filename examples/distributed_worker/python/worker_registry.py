@@ -1,4 +1,4 @@
-"""Who works, and who did: ``python worker_registry.py``."""
+"""List current and past workers: ``python worker_registry.py``."""
 
 import asyncio
 from typing import Any

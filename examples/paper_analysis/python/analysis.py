@@ -1,4 +1,4 @@
-"""An extractive summary: the words a text is about, and the sentences that say most of them. No network, no model."""
+"""An extractive summary: the keywords of a text, and the sentences with most of them. No network, no model."""
 
 import re
 from collections import Counter
@@ -18,22 +18,22 @@ _STOP = frozenset(_STOP_WORDS.split())
 
 
 def summarize(text: str, sentences: int = 3, keywords: int = 6) -> dict[str, Any]:
-    """The title, the keywords and the most telling sentences in their own order. Raises ValueError for a text without any."""
+    """The title, the keywords and the most relevant sentences in their order. Raises ValueError if there is no sentence."""
     title, _, body = text.strip().partition("\n")
     found = [" ".join(each.split()) for each in _SENTENCE.split(body.strip()) if each.strip()]
     if not title or not found:
-        raise ValueError("expected a title and at least one sentence, got neither")
+        raise ValueError("expected a title and at least one sentence")
     frequency = Counter(word for word in _WORD.findall(body.lower()) if word not in _STOP and len(word) > 2)
-    telling = sorted(range(len(found)), key=lambda n: (-_weight(found[n], frequency), n))[:sentences]
+    relevant = sorted(range(len(found)), key=lambda n: (-_weight(found[n], frequency), n))[:sentences]
     return {
         "title": title.strip(),
         "keywords": [word for word, _ in sorted(frequency.items(), key=lambda each: (-each[1], each[0]))[:keywords]],
-        "summary": [found[n] for n in sorted(telling)],
+        "summary": [found[n] for n in sorted(relevant)],
         "sentences": len(found),
     }
 
 
 def _weight(sentence: str, frequency: Counter[str]) -> float:
-    """How much of what the text is about a sentence says, for its length."""
+    """How many of the text's frequent words a sentence has, relative to its length."""
     words = [word for word in _WORD.findall(sentence.lower()) if word in frequency]
     return sum(frequency[word] for word in set(words)) / (len(words) + 5)

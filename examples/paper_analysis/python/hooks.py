@@ -1,4 +1,4 @@
-"""What the analyzer machine does with one paper."""
+"""The actions of the analyzer machine, for one paper."""
 
 import os
 import sys
@@ -10,14 +10,14 @@ from flatmachines import MachineHooks
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from analysis import summarize  # noqa: E402 - found beside this file, wherever the worker was started
+from analysis import summarize  # noqa: E402 - imported from this folder, wherever the worker was started
 from paper_queue import PaperQueue  # noqa: E402
 
 DATA = Path(os.environ.get("EXAMPLE_DATA", HERE.parent / "data"))
 
 
 class PaperHooks(MachineHooks):
-    """``analyze_paper`` and ``write_summary``; whatever goes wrong is written to ``paper_queue.error``."""
+    """``analyze_paper`` and ``write_summary``; errors are written to ``paper_queue.error``."""
 
     def __init__(self) -> None:
         self._queue = PaperQueue(DATA / "papers.sqlite")
@@ -35,7 +35,7 @@ class PaperHooks(MachineHooks):
         return None
 
     def _write(self, paper_id: int, summary: dict[str, Any]) -> Path:
-        """The file is whole before its name is there, and its name is there before the table says so."""
+        """Write the file completely, then rename it, then record its path in the table."""
         file = DATA / "summaries" / f"{paper_id}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         sentences = "\n".join(f"- {sentence}" for sentence in summary["summary"])
@@ -55,5 +55,5 @@ class JsonValidationHooks(MachineHooks):
         if action_name == "validate_summary":
             missing = [key for key in ("title", "keywords", "summary") if not context["summary"].get(key)]
             if missing:
-                raise ValueError(f"its summary has no {', '.join(missing)}")
+                raise ValueError(f"the summary has no {', '.join(missing)}")
         return context

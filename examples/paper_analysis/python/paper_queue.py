@@ -1,4 +1,4 @@
-"""The table the crawler fills and the analysis reads: ``paper_queue``, in a SQLite file of its own."""
+"""The table ``paper_queue``, which the crawler fills and the analysis reads, in a separate SQLite file."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class PaperQueue:
         self._file = file
 
     def add(self, texts: list[Path]) -> None:
-        """What a crawler would do; papers that are there already stay as they are."""
+        """Add papers, as a crawler would; existing ones are not changed."""
         with self._open() as table:
             table.executemany(
                 "INSERT INTO paper_queue (text_path) VALUES (?) ON CONFLICT DO NOTHING", [(str(text),) for text in texts]

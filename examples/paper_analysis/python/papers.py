@@ -1,11 +1,11 @@
-"""Papers from a table to summaries, by workers that come and go.
+"""Summarise the papers of a table, with workers that start on demand.
 
-python papers.py crawl [FILE ...]    put papers into paper_queue (the three beside this example, if none are named)
-python papers.py import              make a job of each paper that has no summary; again is harmless
-python papers.py check               start workers for the jobs (the seed's checker; by cron or by hand)
-python papers.py work                be one worker
-python papers.py reap                give up silent workers and release their jobs (the seed's reaper)
-python papers.py list                what became of them
+python papers.py crawl [FILE ...]    add papers to paper_queue (default: the three of this example)
+python papers.py import              create a job for each paper without a summary; safe to repeat
+python papers.py check               start workers for the jobs, by cron or by hand
+python papers.py work                run one worker
+python papers.py reap                mark silent workers as lost and release their jobs
+python papers.py list                show the papers and their summaries
 """
 
 import argparse
@@ -22,7 +22,7 @@ from drumbeat.adapters.flatmachines import DrumbeatWorkBackend
 from drumbeat.adapters.flatmachines.runner import main as run_machine
 
 HERE = Path(__file__).resolve().parent
-SEED = HERE.parents[1] / "distributed_worker" / "config"
+CONFIG = HERE.parents[1] / "distributed_worker" / "config"
 DATA = Path(os.environ.get("EXAMPLE_DATA", HERE.parent / "data"))
 STORE = os.environ.get("DRUMBEAT_STORE", f"sqlite:///{DATA}/jobs.sqlite")
 POOL = "paper_analysis"
@@ -30,7 +30,7 @@ MACHINES = {"check": "parallelization_checker", "work": "job_worker", "reap": "s
 
 
 async def import_papers(queue: PaperQueue) -> list[str]:
-    """A paper's job is named for the paper: however often it is imported, it is done once."""
+    """Push a job for each paper. The job's id comes from the paper's, so importing it again creates no second job."""
     async with DrumbeatWorkBackend(STORE) as work:
         return [
             await work.pool(POOL).push(
@@ -43,12 +43,12 @@ async def import_papers(queue: PaperQueue) -> list[str]:
 
 
 def run(machine: str, given: dict[str, Any]) -> int:
-    """One of the seed's machines, with our analyzer as its actual_job_processor."""
+    """Run a machine of the example distributed_worker, with the analyzer as its actual_job_processor."""
     os.environ |= {"DRUMBEAT_STORE": STORE, "DRUMBEAT_STATE_DIR": str(DATA / "workers")}
     analyzer, hooks = HERE.parent / "config" / "analyzer_machine.yml", HERE / "hooks.py"
     return run_machine(
         [
-            f"--config={SEED / machine}.yml",
+            f"--config={CONFIG / machine}.yml",
             f"--machines=actual_job_processor={analyzer}",
             f"--hooks=papers={hooks}:PaperHooks",
             f"--hooks=validation={hooks}:JsonValidationHooks",
