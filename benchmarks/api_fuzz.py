@@ -1,7 +1,7 @@
-"""The whole HTTP API under schemathesis: examples, boundary values, chance, and calls that follow one another.
+"""Fuzz the whole HTTP API with schemathesis: examples, boundary values, random values, and sequences of calls.
 
-A real ``drumbeat serve`` in a process of its own, behind its gate, with something in its store. Every answer must be one the
-schema tells of, in its shape, and none a server error. Exits 1 if one is not.
+Runs a real ``drumbeat serve`` with authentication and some data. Every answer must match the schema, and none may be a server
+error; otherwise the exit code is 1.
 
     python benchmarks/api_fuzz.py --quick     about 1,500 cases
     python benchmarks/api_fuzz.py             more than 5,000
@@ -16,7 +16,7 @@ import kit  # noqa: F401
 from kit.report import Report, parser, print_table, say
 from web.fuzzing import Fuzzed, fuzz, serving
 
-#: phases, and how many cases each operation or chain of calls is given
+#: phases, and the number of cases for each operation or sequence of calls
 WHOLE = (("examples,coverage", 1), ("fuzzing", 30), ("stateful", 150))
 QUICK = (("examples,fuzzing", 12), ("stateful", 20))
 

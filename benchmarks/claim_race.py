@@ -1,6 +1,6 @@
-"""A race for jobs: many processes claim and finish everything in a pool; prints whether any was given twice, or lost.
+"""Many processes claim and finish all jobs of a pool at once; prints whether a job was claimed twice or lost.
 
-On SQLite, PostgreSQL and Redis the racers are processes; in memory, which is one process's own, they are tasks.
+On SQLite, PostgreSQL and Redis the workers are processes; on the memory store, which cannot be shared, they are tasks.
 
 python benchmarks/claim_race.py --stores sqlite redis --processes 16 --jobs 50000
 python benchmarks/claim_race.py --stores postgresql --url postgresql://me@localhost/scratch
@@ -33,7 +33,7 @@ PUSHED_AT_ONCE = 1000
 
 
 async def racer(store: Store, name: str, limit: int) -> list[str]:
-    """Claim and finish until there is nothing left; the ids of what was got."""
+    """Claim and finish jobs until none is left; returns their ids."""
     got: list[str] = []
     me = Holder(pool_id=POOL, worker_id=WorkerId(name))
     claiming = Claiming(pool_id=POOL, holder=me, lease=timedelta(minutes=10), limit=limit)
@@ -43,7 +43,7 @@ async def racer(store: Store, name: str, limit: int) -> list[str]:
         verdicts = [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE, result=name) for job in jobs]
         settled = await store.queue.settle(me, verdicts, claiming)
         if settled.stale:
-            raise SystemExit(f"{name}: {len(settled.stale)} of its own claims were refused")
+            raise SystemExit(f"{name}: {len(settled.stale)} results were refused although it held the jobs")
         jobs = settled.claimed
         await asyncio.sleep(0)
     return got
@@ -55,7 +55,7 @@ async def racing(url: str, name: str, limit: int) -> list[str]:
 
 
 async def prepare(store: Store, jobs: int) -> list[str]:
-    """A pool with so many jobs; their ids."""
+    """Create the pool and push the jobs; returns their ids."""
     ids: list[str] = []
     await store.pools.create(pool(POOL, PoolKind.JOBS))
     for first in range(0, jobs, PUSHED_AT_ONCE):
@@ -71,7 +71,7 @@ async def finished(store: Store, jobs: int) -> int:
 
 
 async def race(url: str, processes: int, jobs: int, limit: int) -> dict[str, Any]:
-    """Run it, and say what came of it."""
+    """Run the race; returns its figures."""
     async with open_store(url, create=True) as store:
         ids = await prepare(store, jobs)
         began = time.monotonic()
@@ -98,13 +98,13 @@ def run_processes(url: str, processes: int, limit: int) -> list[list[str]]:
     racers = [subprocess.Popen([*command, "--name", f"racer-{n}"], stdout=subprocess.PIPE) for n in range(processes)]
     outputs = [each.communicate()[0] for each in racers]
     if failed := [each.returncode for each in racers if each.returncode]:
-        raise SystemExit(f"{len(failed)} of {processes} racers failed: see above")
+        raise SystemExit(f"{len(failed)} of {processes} processes failed; see above")
     return [json.loads(output) for output in outputs]
 
 
 @contextmanager
 def place(store: str, url: str | None) -> Iterator[str]:
-    """Somewhere to race; made for the purpose unless it is named."""
+    """The URL of the store: the given one, or a temporary one."""
     if url is not None:
         yield url
     elif store == "memory":
@@ -127,10 +127,10 @@ def place(store: str, url: str | None) -> Iterator[str]:
 def options() -> argparse.Namespace:
     given = parser(__doc__)
     given.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
-    given.add_argument("--url", help="a store without a pool named race, in place of one made for the purpose")
+    given.add_argument("--url", help="use this store instead of a temporary one; it must not have a pool named race")
     given.add_argument("--processes", type=int, default=16)
-    given.add_argument("--jobs", type=int, help="50,000; with --quick 3,000")
-    given.add_argument("--limit", type=int, default=10, help="how many a claim asks for")
+    given.add_argument("--jobs", type=int, help="default 50,000; with --quick 3,000")
+    given.add_argument("--limit", type=int, default=10, help="jobs per claim")
     given.add_argument("--racer", help=argparse.SUPPRESS)
     given.add_argument("--name", help=argparse.SUPPRESS)
     return given.parse_args()
@@ -150,7 +150,7 @@ def main() -> None:
     print_table(["", *report.figures], _rows(report))
     report.print()
     if not all(_is_clean(each) for each in report.figures.values()):
-        raise SystemExit("the race was not clean")
+        raise SystemExit("jobs were claimed twice, lost or left unfinished; see the table above")
 
 
 def _rows(report: Report) -> list[list[object]]:

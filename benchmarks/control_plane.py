@@ -1,8 +1,8 @@
-"""How many workers one store keeps in step: 1,000 beating once a second, each beat a heartbeat, a sample and an event poll.
+"""The heartbeats of 1,000 workers on one store: each sends a heartbeat and a sample and polls for events, once a second.
 
-Each beat is done as one call (ours), and beside it as three separate calls, on SQLite and on PostgreSQL over at most 32
-connections. Latency counts from the moment a beat was due, so a store that falls behind shows it. The CPU is the database's:
-the server's processes for PostgreSQL; for SQLite, which lives in its client, the whole client's.
+This is done in one call (as Drumbeat does) and, for comparison, in three calls, on SQLite and on PostgreSQL over at most 32
+connections. Latency counts from when a heartbeat was due, so delays of the store are visible. CPU is the database's: the
+server's processes for PostgreSQL; the whole client's for SQLite, which runs inside it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from drumbeat.store.sql.store import SqlStore
 from kit.report import Report, median, parser, percentile, print_table, say
 from servers.postgres import PostgresServer
 
-Pids = Callable[[], Sequence[int]]  #: whose CPU is the database's
+Pids = Callable[[], Sequence[int]]  #: the database's processes
 
 POOL = PoolId("fleet")
 CONNECTIONS = 32
@@ -65,7 +65,7 @@ class Result:
 
 
 def one_call(store: SqlStore) -> Beater:
-    """Our way: one round trip."""
+    """As Drumbeat does it: one round trip."""
 
     async def beat(worker: WorkerId, read_to: int, sample: Sample) -> int:
         orders = await store.membership.beat(heartbeat(worker, read_to, sample))
@@ -144,12 +144,12 @@ async def enlist(store: SqlStore, workers: Sequence[WorkerId]) -> None:
 
 @dataclass(slots=True)
 class Loop:
-    """One simulated worker after another, each due once a second at a moment of its own."""
+    """Simulated workers, each due once a second, evenly spread over the second."""
 
     beat: Beater
     workers: Sequence[WorkerId]
     samples: Sequence[Sample]
-    read_to: int  #: they joined long ago, and have read what happened since
+    read_to: int  #: the last event that the workers have read
     late_ms: list[float]
 
     async def run(self, seconds: float, measure: bool) -> None:
@@ -170,7 +170,7 @@ class Loop:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """CPU used so far by these processes; by this one when there are none."""
+    """CPU seconds used so far by these processes, or by this one if there are none."""
     if not pids:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return used.ru_utime + used.ru_stime
@@ -199,7 +199,7 @@ async def measure(store: SqlStore, beat: Beater, workers: Sequence[WorkerId], se
 
 
 async def _tell_something(store: SqlStore) -> None:
-    """An event for everyone every two seconds, so that polls find something."""
+    """Write an event for all workers every two seconds, so that polls find something."""
     while True:
         await store.events.append(POOL, [NewEvent(type="SET_PHASE", payload={"phase": "MEASUREMENT"})])
         await asyncio.sleep(2)
@@ -215,7 +215,7 @@ async def fresh_store(kind: str, server: PostgresServer) -> AsyncIterator[SqlSto
 
 
 async def compare(workers: int, seconds: float, repeats: int) -> dict[tuple[str, str], list[Result]]:
-    """Every store and way, one after the other, over and over, so that a noisy minute hits all alike."""
+    """Run every store and variant in turn, repeatedly, so that a noisy minute affects all alike."""
     found: dict[tuple[str, str], list[Result]] = {}
     names = [WorkerId(f"w{n}") for n in range(workers)]
     with PostgresServer(max_connections=100, settings={"fsync": "on"}) as server:
@@ -241,7 +241,7 @@ def summarise(found: dict[tuple[str, str], list[Result]], workers: int) -> Repor
         report.figures[f"{kind}, {way}"] = {"workers": workers, **figures}
         shown = ("beats_per_second", "p50_ms", "p99_ms", "database_cpu", "cpu_us_per_beat")
         rows.append([f"{kind}, {way}", *(figures[name] for name in shown)])
-    print_table(["store and way", "beats/s", "p50 ms", "p99 ms", "CPU of one core", "CPU µs a beat"], rows)
+    print_table(["store and variant", "beats/s", "p50 ms", "p99 ms", "CPU of one core", "CPU µs per beat"], rows)
     for kind in ("sqlite", "postgresql"):
         pairs = list(zip(found[kind, "one call"], found[kind, "three calls"], strict=True))
         report.ratios[f"{kind}: CPU per beat, one call / three calls"] = median(
@@ -257,14 +257,14 @@ def plot(report: Report, file: Path) -> None:
     names = list(report.figures)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
     left.barh(names, [report.figures[name]["p99_ms"] for name in names], color="#4477aa")
-    left.axvline(50, color="grey", linestyle=":", label="aim: 50 ms")
+    left.axvline(50, color="grey", linestyle=":", label="goal: 50 ms")
     left.set(title="p99 from due to done, ms")
     right.barh(names, [100 * report.figures[name]["database_cpu"] for name in names], color="#ee6677")
-    right.axvline(50, color="grey", linestyle=":", label="aim: half a core")
+    right.axvline(50, color="grey", linestyle=":", label="goal: half a core")
     right.set(title="database CPU, % of one core", yticklabels=[])
     for axes in (left, right):
         axes.legend()
-    figure.suptitle("Workers beating once a second: heartbeat + sample + event poll")
+    figure.suptitle("Workers once a second: heartbeat + sample + event poll")
     figure.tight_layout()
     figure.savefig(file, dpi=120)
 

@@ -1,14 +1,14 @@
-"""Does the driver measure right? Against a server whose latencies are known, and against itself.
+"""How accurate the driver's measurements are, against a server with known latencies and against theory.
 
-Percentiles of a fixed and a bimodal server, against what that server says it took; a stall of one second in ten in an open
-loop (what theory says of it), throughput × latency = connections in a closed loop, and how late operations are sent at 5,000
-and 20,000 a second, to a server that answers at once (the driver's own lateness) and to a real PostgreSQL (beside which it may
-have to wait for a processor).
+Percentiles of a fixed and a bimodal server, compared with the times that the server measured itself; a stall of one second in
+ten in an open loop, compared with theory; throughput × latency = connections in a closed loop; and how late operations are sent
+at 5,000 and 20,000 a second, to a server that answers at once (the driver's own delay) and to a real PostgreSQL (which competes
+for the processors).
 
-What a driver reports contains how late it was woken, and that is the machine's doing. So a server that is known has a
-processor of its own, as if it stood on another machine; programs of the lowest kind keep the other from falling asleep
-(waking one up takes up to 1 ms here); and the driving thread goes before all of them where that is allowed (as root:
-without it the kernel lets them finish a turn of 4 ms first, and a p99.9 of 20 ms reads 24).
+A reported latency includes how late the driver was woken, which depends on the machine. So the fake server has its own
+processor, as if it ran on another machine; idle-priority programs keep the other one from sleeping (a wake-up takes up to
+1 ms here); and the driving thread gets real-time priority where allowed (as root: without it the kernel lets the others finish
+a time slice of 4 ms, and a p99.9 of 20 ms reads as 24).
 """
 
 import json
@@ -31,7 +31,7 @@ _AWAKE = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\
 
 
 class FakeServer:
-    """A server whose latencies are known, and once it has ended by its own watch."""
+    """A server with known latencies, which also measures them itself."""
 
     def __init__(self, shape: str) -> None:
         command = [sys.executable, str(_KIT / "fake_postgres.py"), shape]
@@ -45,7 +45,7 @@ class FakeServer:
         self._process.communicate()
 
     def took_ms(self, seconds: float) -> dict[float, float]:
-        """End it. Percentiles of what its answers took in the last so many seconds: what came before was warming up."""
+        """End the server; percentiles of its latencies in the last ``seconds``, without the warm-up before them."""
         self._process.terminate()
         took = json.loads(self._process.communicate()[0])
         since = took[-1][0] - seconds * 1e9
@@ -54,14 +54,14 @@ class FakeServer:
 
 
 def keep_to(process: subprocess.Popen[str], processors: list[int]) -> None:
-    """Nowhere else, where there are two to choose from."""
+    """Pin a process to these processors, if there are at least two."""
     if len(_PROCESSORS) > 1:
         os.sched_setaffinity(process.pid, processors)
 
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Programs that run only when nothing else would."""
+    """Idle-priority programs that keep the processors awake."""
     spinning = [subprocess.Popen([sys.executable, "-c", _AWAKE]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
@@ -72,7 +72,7 @@ def awake() -> Iterator[None]:
 
 
 def drive(url: str, connections: int, seconds: float, rate: float | None = None, bare: bool = False) -> dict[str, Any]:
-    """One driver as a process of its own."""
+    """Run one driver in a separate process; returns its figures."""
     command = [sys.executable, "-m", "kit.bare_child" if bare else "kit.drive_child", url, str(connections), str(seconds)]
     command += [str(rate)] if rate else []
     child = subprocess.Popen(command, cwd=_KIT.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -90,7 +90,7 @@ def off(found: float, truth: float) -> float:
 
 
 def known_latencies(seconds: float) -> list[tuple[str, float, float]]:
-    """What was reported, and the truth."""
+    """Name, reported value and true value of each percentile."""
     rows = []
     for shape in ("fixed", "bimodal"):
         server = FakeServer(shape)
@@ -101,7 +101,7 @@ def known_latencies(seconds: float) -> list[tuple[str, float, float]]:
 
 
 def stalls(seconds: float) -> list[tuple[str, float, float]]:
-    """200 a second at 5 ms; one in ten is due in a stall and waits for what is left of it: 0.5 s at p95, 0.9 s at p99."""
+    """200 operations a second at 5 ms; one in ten is due in a stall and waits for its rest: 0.5 s at p95, 0.9 s at p99."""
     server = FakeServer("stall")
     found = drive(server.url, 50, seconds, rate=200, bare=True)["response"]
     server.took_ms(seconds)
@@ -109,7 +109,7 @@ def stalls(seconds: float) -> list[tuple[str, float, float]]:
 
 
 def sent_to_no_work(report: Report, seconds: float) -> None:
-    """How late the driver itself sends: the server answers at once, and on a processor of its own."""
+    """How late the driver itself sends: the server answers at once, on its own processor."""
     for rate in (5_000, 20_000):
         server = FakeServer("instant")
         report.figures[f"open loop {rate}/s, instant server"] = _lag(drive(server.url, 64, seconds, rate=rate, bare=True))

@@ -1,9 +1,9 @@
-"""Point selects on one PostgreSQL by pgbench, by us, by Locust with psycopg and, where it can be had, by sysbench.
+"""Point selects on one PostgreSQL with pgbench, Drumbeat's driver, Locust with psycopg and, if available, sysbench.
 
-Every tool is one client process and runs the same statement with a fresh random key, prepared, over TCP on loopback; runs are
-interleaved and medians are compared. Ours records every operation to Parquet and to histograms while it runs. Read the ratios
-with care: pgbench also asks for a description of each result, takes text and parses it; we take binary and look at the few
-bytes that matter. Client and server share the machine's cores.
+Every tool is one client process and runs the same prepared statement with a new random key each time, over TCP on loopback.
+Runs are interleaved and medians compared. Drumbeat also records every operation to Parquet and histograms. Read the ratios
+with care: pgbench requests a description of each result and parses text; Drumbeat receives binary and reads only the bytes it
+needs. Client and server share the machine's cores.
 """
 
 import csv
@@ -31,12 +31,12 @@ from servers.postgres import PostgresServer, installation
 _BENCHMARKS = Path(kit.__file__).parents[1]
 COUNTS = (1, 8, 64, 256, 1000)
 QUICK_COUNTS = (8, 64)
-_TRIES = 3  #: runs of one tool until one comes to a figure
+_TRIES = 3  #: runs of one tool until one gives a figure
 _MOST_FOR_THREADS = 256  #: beyond it Locust and sysbench take minutes to start
 
 
 class NothingSteady(Exception):
-    """A tool's run came to no figure; the message says why."""
+    """A tool's run gave no figure; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Found:
 
 
 def pgbench(server: PostgresServer, connections: int, seconds: int, threads: int = 1) -> Found:
-    """Steady state: what happened between its second progress line and its last, connecting left out."""
+    """Steady state: from its second progress line to its last, without connecting."""
     command = [
         str(installation() / "bin" / "pgbench"),
         "-S",
@@ -73,7 +73,7 @@ def pgbench(server: PostgresServer, connections: int, seconds: int, threads: int
     steady = marks[1:]
     operations = sum(tps for _, tps, _, _ in steady[1:])
     if not operations:
-        raise NothingSteady(f"pgbench told of no steady second in {seconds + 2} s with {connections} connections")
+        raise NothingSteady(f"pgbench reported no full second in {seconds + 2} s with {connections} connections")
     latency = sum(tps * ms for _, tps, ms, _ in steady[1:]) / operations / 1000
     throughput = operations / (steady[-1][0] - steady[0][0])
     return Found(throughput, (steady[-1][3] - steady[0][3]) / operations * 1e6, throughput * latency)
@@ -172,7 +172,7 @@ TOOLS: dict[str, Tool] = {"pgbench": pgbench, "ours": ours, "locust": locust, "s
 
 
 def measured(tool: Tool, server: PostgresServer, connections: int, seconds: int) -> Found | None:
-    """A tool's figures; a run that came to none is said and repeated, and left out after the third."""
+    """A tool's figures; a run without one is logged and repeated, up to three times."""
     for _ in range(_TRIES):
         try:
             return tool(server, connections, seconds)
@@ -182,7 +182,7 @@ def measured(tool: Tool, server: PostgresServer, connections: int, seconds: int)
 
 
 def compare(counts: Sequence[int], seconds: int, repeats: int, *, in_pairs: bool) -> dict[tuple[str, int], list[Found]]:
-    """Each tool in turn at each count, over and over, so that a noisy minute hits all alike."""
+    """Run all tools in turn, repeatedly, so that a noisy minute affects all alike."""
     found: dict[tuple[str, int], list[Found]] = {}
     missing: set[str] = set()
     with PostgresServer(max_connections=max(counts) + 50, settings={"shared_buffers": "256MB"}) as server:
@@ -196,7 +196,7 @@ def compare(counts: Sequence[int], seconds: int, repeats: int, *, in_pairs: bool
                         run = measured(tool, server, connections, seconds)
                     except PeerMissing as exc:
                         missing.add(name)
-                        say(f"{name} is left out: {exc}")
+                        say(f"skipping {name}: {exc}")
                         continue
                     if run is not None:
                         found.setdefault((name, connections), []).append(run)
@@ -267,8 +267,8 @@ def plot(report: Report, counts: Sequence[int], file: Path) -> None:
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--connections", type=int, nargs="*", help="which counts")
-    options.add_argument("--tools", nargs="*", choices=list(TOOLS), help="which tools")
+    options.add_argument("--connections", type=int, nargs="*", help="numbers of connections")
+    options.add_argument("--tools", nargs="*", choices=list(TOOLS), help="tools to run")
     chosen = options.parse_args()
     for name in set(TOOLS) - set(chosen.tools or TOOLS):
         del TOOLS[name]

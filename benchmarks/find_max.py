@@ -1,12 +1,12 @@
-"""Whether find-max gives the same answer again, and pgbench's: five searches each on a real PostgreSQL, under three loads.
+"""Whether find-max gives repeatable answers, and pgbench's: five searches on a real PostgreSQL for each of three loads.
 
-slots: a lookup takes 10 ms in one of 25 places, which are advisory locks taken in turn. So the server has room for 25 at a
-time: the answer is known, and depends little on how busy the machine is. cpu: a lookup takes a millisecond as on a disk or a
-network, and nothing limits it but the processors, which server, client and orchestrator share. writes: pgbench's simple-update
-(-N) where a flush of the log takes as long as on a slow disk (commit_delay), so that sessions commit in groups: before and
-after each search pgbench itself is run at every level of the search, and the knee of its own curve is compared with ours.
+slots: a lookup holds one of 25 advisory locks for 10 ms. So the server can run 25 at a time: the right answer is known, and
+depends little on the machine's other load. cpu: a lookup takes a millisecond, as on a disk or a network, and only the
+processors limit it, which server, client and orchestrator share. writes: pgbench's simple-update (-N), with log flushes as slow
+as on a slow disk (commit_delay), so that sessions commit in groups: before and after each search pgbench is run at every level
+of the search, and the knee of its curve is compared with ours.
 
-Each search is a whole run through the orchestrator: steps up, back to verify, bisected to the knee (writes: steps alone).
+Each search is a whole run through the orchestrator: steps up, verification, bisection to the knee (writes: only steps).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from kit.runs import BUSY_HOST, conduct, open_plane, prepared
 from servers.postgres import PostgresServer
 
 AIM = 0.15
-SLOTS = 25  #: no multiple of what keys go up by (a worker has every 64th), so that all are used in turn
+SLOTS = 25  #: coprime to the step between a worker's keys (64), so that all slots are used in turn
 LOADS = {
     "slots": f"SELECT abalance, pg_advisory_xact_lock($1 % {SLOTS}), pg_sleep(0.01) FROM pgbench_accounts WHERE aid = $1",
     "cpu": "SELECT abalance, pg_sleep(0.001) FROM pgbench_accounts WHERE aid = $1",
@@ -35,7 +35,7 @@ GROUP_COMMIT = {"commit_delay": "20000", "commit_siblings": "1"}  #: microsecond
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How the most is searched for."""
+    """Settings of a search."""
 
     start: int = 4
     increment: int = 4
@@ -46,13 +46,13 @@ class Search:
 
     @property
     def levels(self) -> list[int]:
-        """What is searched, without bisection."""
+        """The levels of a search without bisection."""
         return list(range(self.start, self.most + 1, self.increment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What one search came to."""
+    """The result of one search."""
 
     best_connections: int
     best_qps: float
@@ -121,7 +121,7 @@ async def search(load: str, runs: int, how: Search) -> list[RunRecord]:
 
 
 async def search_writes(runs: int, how: Search) -> tuple[list[RunRecord], list[Curve]]:
-    """Each search between two rounds of pgbench at every level."""
+    """Run each search between two rounds of pgbench at every level."""
     records, curves = list[RunRecord](), list[Curve]()
     settings = PostgresServer(max_connections=300, settings=GROUP_COMMIT)
     with settings as server, tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ async def _pgbench(server: PostgresServer, url: str, how: Search) -> Curve:
 
 
 def spread(values: Sequence[float]) -> float:
-    """How much larger the largest is than the smallest, as a share."""
+    """Relative difference between the largest and the smallest value."""
     return max(values) / min(values) - 1 if min(values) > 0 else float("inf")
 
 
@@ -159,19 +159,19 @@ def summarise(records: Mapping[str, Sequence[RunRecord]], how: Search) -> Report
         report.figures[load] = {"searches": [asdict(each) for each in searches], **_spreads(load, searches, report)}
     print_table(["search", "connections", "ops/s", "p95 ms", "steps", "seconds"], rows)
     for name, ratio in report.ratios.items():
-        say(f"{name}: {ratio:.3f}" + (f" (aim: {1 + AIM:g})" if "smallest" in name else ""))
+        say(f"{name}: {ratio:.3f}" + (f" (goal: {1 + AIM:g})" if "smallest" in name else ""))
     return report
 
 
 def summarise_writes(records: Sequence[RunRecord], curves: Sequence[Curve], how: Search, report: Report) -> None:
-    """How many steps each search ended away from the knee of pgbench's curve."""
+    """Print the distance of each search's answer from the knee of pgbench's curve, in steps."""
     pairs = [(found(record).best_connections, knee(each)) for record, each in zip(records, curves, strict=True)]
     apart = [abs(ours - theirs) / how.increment for ours, theirs in pairs]
     print_table(
         ["writes", "find-max", "pgbench's knee", "steps apart"],
         [[n, *pair, a] for n, (pair, a) in enumerate(zip(pairs, apart, strict=True), 1)],
     )
-    say(f"writes: median {median(apart):g} steps apart (aim: 1 at most)")
+    say(f"writes: median distance {median(apart):g} steps (goal: at most 1)")
     report.ratios["writes: steps between find-max and pgbench's knee, median"] = median(apart)
     report.figures[WRITES] = {
         "searches": [asdict(found(record)) for record in records],
@@ -210,17 +210,17 @@ def plot(records: Mapping[str, Sequence[RunRecord]], file: Path) -> None:
                 axes.axvline(found(record).best_connections, color=f"C{n}", linestyle=":")
         left.set(xlabel="connections", ylabel="operations a second", title=f"{load}: throughput")
         right.set(xlabel="connections", ylabel="ms", title=f"{load}: p95")
-    figure.suptitle("The same search again: each dotted line is the most that was stable")
+    figure.suptitle("Repeated searches: each dotted line is the highest stable level")
     figure.tight_layout()
     figure.savefig(file, dpi=120)
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--runs", type=int, help="of each load: 5, or 2 with --quick")
-    options.add_argument("--step", type=float, help="seconds a step is measured: 5, or 1 with --quick")
-    options.add_argument("--latency", type=float, default=50.0, help="percent p95 may rise above the first step's")
-    options.add_argument("--load", choices=[*LOADS, WRITES], action="append", help="all, or slots with --quick")
+    options.add_argument("--runs", type=int, help="searches per load: 5, or 2 with --quick")
+    options.add_argument("--step", type=float, help="seconds per step: 5, or 1 with --quick")
+    options.add_argument("--latency", type=float, default=50.0, help="how far p95 may rise above the first step's, in percent")
+    options.add_argument("--load", choices=[*LOADS, WRITES], action="append", help="default: all, or slots with --quick")
     chosen = options.parse_args()
     how = Search(start=15, increment=10, step=chosen.step or 1.0, latency=chosen.latency, bisect=False)
     if not chosen.quick:

@@ -1,14 +1,15 @@
-"""Cost and wait of our policy, a fixed size chosen in hindsight, the seed's default and three other autoscalers' rules.
+"""Cost and wait of our policies, a fixed size chosen in hindsight, and the rules of three other autoscalers.
 
 python benchmarks/fleet_economy.py [--load "azure code"] [--lag 120] [--rule lag_aware] [--hours 24] [--tune]
 
-Each load is run at spawn lags of 10, 120 and 600 s, cold (no workers, nothing learnt) and warm (the same load a second time).
-Cost is paid worker-hours, starts and the beat until a worker has left included. "fixed" is the smallest fixed size, chosen by
-somebody who knew the whole load before, whose 95th percentile of waits is no longer than the rule's; "over" is the rule's cost
-over that size's. "short" is the share of workers that lived for less than two spawn lags. "lag_aware, told" knows at once
-how long a job takes on average (expected_service). A policy can be cheap by letting jobs wait: read both columns.
+Each load is run at spawn lags of 10, 120 and 600 s, cold (no workers, nothing learned) and warm (the same load a second time).
+Cost is paid worker-hours, including starts and the beat until a worker is gone. "fixed" is the smallest fixed size, chosen with
+knowledge of the whole load, whose 95th percentile of waits is no longer than the rule's; "over" is the rule's cost divided by
+that size's. "short" is the share of workers that lived for less than two spawn lags. "lag_aware, told" is given the mean
+service time (expected_service). "queue_ratio" is the default of the earlier RunPod orchestrator. A policy can be cheap by
+letting jobs wait: read both columns.
 
---tune prints which constants of lag_aware each load would get that are best on all the other loads (leave one trace out).
+--tune prints for each load the constant of lag_aware that is best on all other loads (leave one trace out).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +30,11 @@ from kit.report import Report, parser, print_table, say
 
 MOST = 1000
 LAGS = (10, 120, 600)
-ALLOWED = 1.10  #: cost over the fixed size's
-SHORT = 0.10  #: share of workers that live for less than two lags
-#: Settings among which --tune chooses: restarts' worth of work that a worker must find in the backlog to be started for it.
-CHOICES = {f"USE={use:g}": use for use in (0.5, 1.0, 2.0)}
-USED = "USE=1"
+ALLOWED = 1.10  #: cost relative to the fixed size's
+SHORT = 0.10  #: share of workers that may live for less than two lags
+#: Values that --tune compares: work that a new worker must find in the backlog, in units of the cost of a restart.
+CHOICES = {f"MIN_RESTARTS={value:g}": value for value in (0.5, 1.0, 2.0)}
+USED = "MIN_RESTARTS=1"
 Rule = Callable[[SimulatedLoad, SimulatedProvider, int], SimulationResult]
 
 
@@ -55,7 +56,7 @@ def rival(
 RULES: Mapping[str, Rule] = {
     "lag_aware": partial(ours, "lag_aware"),
     "lag_aware, told": told,
-    "seed default": partial(ours, "queue_ratio"),
+    "queue_ratio": partial(ours, "queue_ratio"),
     "queue_cover": partial(ours, "queue_cover"),
     "hpa-like": partial(rival, "hpa-like", HpaLike),
     "keda-like": partial(rival, "keda-like", KedaLike),
@@ -92,11 +93,11 @@ def measure(name: str, lag: int, rule: str, start: str, hours: float, choice: st
 
 def _choose(choice: str) -> None:
     """Set the constant that --tune varies. Each process runs one case at a time."""
-    vars(import_module("drumbeat.fleet.policies.lag_aware"))["USE"] = CHOICES[choice]
+    vars(import_module("drumbeat.fleet.policies.lag_aware"))["MIN_RESTARTS"] = CHOICES[choice]
 
 
 def judged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where lag_aware costs too much beside the fixed size, and where its workers live too briefly."""
+    """Cases in which lag_aware costs too much compared with the fixed size, or its workers live too briefly."""
     mine = [row for row in rows if row["rule"].startswith("lag_aware")]
     return {
         "compared": len(mine),
@@ -112,7 +113,7 @@ def _named(row: Mapping[str, Any], figure: str) -> str:
 
 
 def left_out(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each load: the choice whose cost exceeds the fixed size's least on all other loads, and how it does on this one."""
+    """For each load: the choice with the least excess cost on all other loads, and its result on this one."""
     return [_held_out(rows, name) for name in dict.fromkeys(row["load"] for row in rows)]
 
 
@@ -131,7 +132,7 @@ def _held_out(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _excess(rows: Sequence[Mapping[str, Any]]) -> float:
-    """By how much the cost exceeds the fixed size's on average. Costing less on one load makes up for nothing on another."""
+    """Mean excess over the fixed size's cost. A lower cost on one load does not offset an excess on another."""
     return fmean([max(row["over"] - 1, 0.0) for row in rows]) if rows else 0.0
 
 
@@ -141,11 +142,11 @@ HELD_OUT = ("held_out", "choice", "excess_on_others", "over_mean", "over_worst",
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--hours", type=float, help="how long the synthetic loads last; else 24, or 3 if quick")
-    options.add_argument("--load", action="append", help="only this load; may be given again")
-    options.add_argument("--lag", action="append", type=int, help="only this spawn lag in seconds; may be given again")
-    options.add_argument("--rule", action="append", help="only this rule; may be given again")
-    options.add_argument("--tune", action="store_true", help="leave one trace out, with lag_aware alone")
+    options.add_argument("--hours", type=float, help="length of the synthetic loads; default 24, or 3 with --quick")
+    options.add_argument("--load", action="append", help="only this load (repeatable)")
+    options.add_argument("--lag", action="append", type=int, help="only this spawn lag in seconds (repeatable)")
+    options.add_argument("--rule", action="append", help="only this rule (repeatable)")
+    options.add_argument("--tune", action="store_true", help="leave-one-out tuning of lag_aware")
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     hours = given.hours or (3.0 if given.quick else 24.0)

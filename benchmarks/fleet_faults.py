@@ -1,16 +1,20 @@
-"""The fleet's promises under faults, on virtual time: by default 10,000 runs, each told by its seed.
+"""The fleet's guarantees under simulated faults, in virtual time: by default 10,000 runs, each reproducible by its seed.
 
-In each run three fleets, whose workers have equal ids, share a store in memory and an account of a simulated RunPod. Each has
-two controllers with the real loop, decision and RunPod spawner. They are killed before and after any call, their calls get no
-answer, or a late one, or are done after they have died; the provider loses answers, makes two pods of one, shows pods late,
-leaves them out of lists, invents some, keeps what was deleted, refuses in every way it has; the store's clock jumps; workers
-are killed and fall silent; a person drains some and kills one. Then all goes well again, and everything must come right:
-nothing of one fleet touched on account of another's worker, no job taken from a worker that is well, never more pods at once
-than a fleet's maximum, no pod that nobody ends, no worker with a second pod of our making, none given up that is well, no job
-lost or completed twice, and by the provider's own meter no hour, day or month above its ceiling by more than a granule of one
-pod, and no pod bought that could not be paid for. In two of five runs there is a ceiling that binds: twice the work it pays
-for. What a controller can be held to while it is dead is worked out in tests/simulate/fleet_purse.py; runs in which something
-had to be allowed for are counted. ``--seed N`` runs one seed and tells what befell it.
+In each run three fleets, whose workers have the same ids, share a store in memory and an account of a simulated RunPod. Each
+has two controllers with the real loop, decision and RunPod spawner. Controllers are killed before and after any call; their
+calls get no answer, a late one, or take effect after they died. The provider loses answers, creates duplicate pods, shows pods
+late, omits them from lists, invents some, keeps deleted ones, and refuses in every way it can. The store's clock jumps, workers
+are killed or go silent, a user drains some and kills one. Then the faults stop, and these guarantees are checked:
+
+- no fleet touches another fleet's workers or jobs, and no job is taken from a healthy worker;
+- never more pods than a fleet's maximum, no orphaned pod, no second pod created by us, no healthy worker marked lost;
+- no job is lost or completed twice;
+- by the provider's meter no hour, day or month exceeds its ceiling by more than one pod's billing granule, and no pod is bought
+  without money.
+
+In two of five runs a ceiling limits the fleet: there is twice as much work as it pays for. tests/simulate/fleet_purse.py
+computes how much a ceiling may be exceeded while all controllers are dead; such runs are counted. ``--seed N`` runs one seed
+and prints its faults.
 """
 
 import sys
@@ -37,10 +41,10 @@ class Totals:
     pods: int = 0
     beats: int = 0
     hours: float = 0.0
-    tight: int = 0  #: runs with a ceiling that binds
-    spent_most: int = 0  #: of these, in which at least half of it was spent
-    excused: int = 0  #: runs in which a ceiling was passed, and nobody had been able to do anything about it
-    worst: float = -1.0  #: granules from a ceiling, of the others
+    tight: int = 0  #: runs in which a ceiling limits the fleet
+    spent_most: int = 0  #: those of them in which at least half of the ceiling was spent
+    excused: int = 0  #: runs in which a ceiling was exceeded while no controller could prevent it
+    worst: float = -1.0  #: largest distance above a ceiling in the other runs, in granules
     met: Counter[str] = field(default_factory=Counter)
     failed: dict[int, list[str]] = field(default_factory=dict)
 
@@ -62,7 +66,7 @@ class Totals:
             say(f"seed {verdict.seed}: {'; '.join(verdict.wrong)}")
 
     def broken(self, promise: str) -> int:
-        """In how many runs a promise was broken."""
+        """In how many runs a guarantee was broken."""
         return sum(any(each.startswith(promise) for each in wrong) for wrong in self.failed.values())
 
 
@@ -72,33 +76,33 @@ def run_all(first: int, count: int) -> Totals:
         for verdict in processes.map(judged, range(first, first + count), chunksize=_CHUNK):
             totals.add(verdict)
             if totals.runs % 500 == 0:
-                say(f"{totals.runs} runs, {len(totals.failed)} not as promised")
+                say(f"{totals.runs} runs, {len(totals.failed)} failed")
     return totals
 
 
 def tell(totals: Totals) -> None:
     say(f"{totals.runs} runs, {totals.beats} beats, {totals.hours:.0f} virtual hours, {totals.pods} pods, {totals.jobs} jobs")
-    say(f"{totals.waiting} jobs were left waiting for money; in {totals.tight} runs there was a ceiling that binds,")
-    say(f"in {totals.spent_most} of these at least half of it was spent; the worst hour, day or month was")
-    say(f"{totals.worst:+.2f} granules from its ceiling, but for {totals.excused} runs in which nobody was able to keep it")
+    say(f"{totals.waiting} jobs were left waiting for money; a ceiling limited the fleet in {totals.tight} runs,")
+    say(f"in {totals.spent_most} of them at least half of it was spent; the worst hour, day or month was {totals.worst:+.2f}")
+    say(f"granules from its ceiling, not counting {totals.excused} runs in which no controller could prevent it")
     kinds = Counter[str]()
     for name, count in totals.met.items():
         kinds[name.split(" ", 1)[0] if name.startswith(("died", "late", "no answer")) else name] += count
-    print_table(["what went wrong", "times"], [[name, count] for name, count in kinds.most_common()])
+    print_table(["fault", "times"], [[name, count] for name, count in kinds.most_common()])
     died = {name: count for name, count in totals.met.items() if name.startswith("died")}
-    print_table(["controllers killed", "times"], [[name[5:], count] for name, count in sorted(died.items())])
+    print_table(["controller killed", "times"], [[name[5:], count] for name, count in sorted(died.items())])
 
 
 def main() -> int:
     options = parser(__doc__)
-    options.add_argument("--runs", type=int, help=f"how many ({RUNS}; with --quick {QUICK})")
+    options.add_argument("--runs", type=int, help=f"number of runs (default {RUNS}; with --quick {QUICK})")
     options.add_argument("--first", type=int, default=0, help="the first seed")
-    options.add_argument("--seed", type=int, help="run this one alone")
+    options.add_argument("--seed", type=int, help="run only this seed")
     told = options.parse_args()
     if told.seed is not None:
         verdict = judged(told.seed)
-        print_table(["what happened", "times"], [[name, count] for name, count in verdict.met.most_common()])
-        say("; ".join(verdict.wrong) or "as promised")
+        print_table(["fault or event", "times"], [[name, count] for name, count in verdict.met.most_common()])
+        say("; ".join(verdict.wrong) or "all guarantees held")
         return bool(verdict.wrong)
     totals = run_all(told.first, told.runs or (QUICK if told.quick else RUNS))
     tell(totals)

@@ -1,10 +1,9 @@
-"""The fleet's promises under kill -9: by default 100 runs of real controllers and real workers on this machine.
+"""The fleet's guarantees under kill -9: by default 100 runs of real controllers and workers on this machine.
 
-In each run controllers scale three pools of jobs in one SQLite store, whose workers have equal ids, at two beats a second and
-with impatient limits, while controllers and workers are killed with SIGKILL at random moments and controllers are started
-again. Afterwards every job must be done, and once, and none may have been touched on account of another pool's worker; no
-process may be left; no worker may ever have been two processes, and no pool more workers than its maximum. ``--seed N`` runs
-one alone.
+In each run controllers scale three pools of jobs in one SQLite store, whose workers have the same ids, at two beats a second
+and with short timeouts. Controllers and workers are killed with SIGKILL at random moments, and controllers are restarted. At
+the end every job must be done exactly once, no job affected by another pool's worker, no process left, no worker run by two
+processes, and no pool above its maximum. ``--seed N`` runs one seed.
 """
 
 import asyncio
@@ -24,16 +23,16 @@ def one(seed: int) -> Toll:
         toll = asyncio.run(fought(seed, Path(folder)))
     say(
         f"seed {seed}: {toll.controllers} controllers and {toll.workers} workers killed, {toll.started} workers started: "
-        + ("; ".join(toll.wrong) or "as promised")
+        + ("; ".join(toll.wrong) or "all guarantees held")
     )
     return toll
 
 
 def main() -> int:
     options = parser(__doc__)
-    options.add_argument("--runs", type=int, help=f"how many ({RUNS}; with --quick {QUICK})")
+    options.add_argument("--runs", type=int, help=f"number of runs (default {RUNS}; with --quick {QUICK})")
     options.add_argument("--first", type=int, default=0, help="the first seed")
-    options.add_argument("--seed", type=int, help="run this one alone")
+    options.add_argument("--seed", type=int, help="run only this seed")
     told = options.parse_args()
     count = told.runs or (QUICK if told.quick else RUNS)
     seeds = [told.seed] if told.seed is not None else range(told.first, told.first + count)

@@ -1,9 +1,9 @@
-"""How long a fleet's decision takes, and a whole beat on SQLite and PostgreSQL, from 100 workers to 10,000.
+"""How long a fleet's decision takes, and a whole beat on SQLite and PostgreSQL, with 100 to 10,000 workers.
 
 python benchmarks/fleet_scale.py [--quick]
 
-Half of the workers are busy, ten jobs are queued for each. Aim: decide() in 20 ms at 10,000 workers and 100,000 queued jobs.
-A whole beat reads workers and queue, decides, and keeps its row with all it saw; the provider is a fake that lists everybody.
+Half of the workers are busy, ten jobs are queued for each. Goal: decide() in 20 ms at 10,000 workers and 100,000 queued jobs.
+A whole beat reads workers and queue, decides, and writes its row with the view; the provider is a fake that lists all workers.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from kit.report import Report, median, parser, print_table, say
 from servers.postgres import PostgresServer
 
 POOL = PoolId("big")
-AT_ONCE = 4  #: all take numbers from one pool
+AT_ONCE = 4  #: workers that join in parallel; all take event numbers from one pool
 JOBS_EACH = 10
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LONG = timedelta(days=1)
@@ -46,7 +46,7 @@ def name(n: int) -> WorkerId:
 
 
 def view_of(workers: int, thresholds: Thresholds) -> FleetView:
-    """Everybody ready, every second one busy, ten jobs queued for each."""
+    """All workers ready, every second one busy, ten jobs queued for each."""
     row = Worker(
         pool_id=POOL, worker_id=name(0), slot=0, status=WorkerStatus.ACTIVE, created_at=NOW, ready_at=NOW, heartbeat_at=NOW
     )
@@ -67,7 +67,7 @@ def view_of(workers: int, thresholds: Thresholds) -> FleetView:
 
 
 def time_decide(workers: int, times: int) -> float:
-    """Milliseconds of one decision, the median of some."""
+    """Milliseconds of one decision: the median of several."""
     view, took = view_of(workers, PATIENT), []
     for _ in range(times):
         began = time.perf_counter()
@@ -87,7 +87,7 @@ async def populate(plane: ControlPlane, spawner: FakeSpawner, workers: int) -> N
 
 
 async def enlist(plane: ControlPlane, spawner: FakeSpawner, n: int, workers: int) -> None:
-    """One ready worker; every second one takes a job."""
+    """Add one ready worker; every second one claims a job."""
     store, me, instance = plane.store, name(n), f"i{n}"
     await spawner.spawn(Order(pool_id=POOL, worker_id=me, slot=n, group_count=workers))
     joining = Joining(pool_id=POOL, worker_id=me, slot=n, instance=instance, host="here", pid=n)
@@ -99,7 +99,7 @@ async def enlist(plane: ControlPlane, spawner: FakeSpawner, n: int, workers: int
 
 
 async def time_beats(url: str, workers: int, times: int, folder: Path) -> float:
-    """Milliseconds of a whole beat, the median of some; the first, which remembers nothing, is not counted."""
+    """Milliseconds of a whole beat: the median of several, without the first, which has no learned state."""
     spawner = FakeSpawner(SystemClock())
     async with open_control_plane(Settings(store=url, state_dir=folder), create=True) as plane:
         await populate(plane, spawner, workers)

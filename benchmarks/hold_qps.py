@@ -1,8 +1,7 @@
-"""Whether QPS mode holds what it is told: 2,000 point lookups a second on a real PostgreSQL for a minute.
+"""Whether QPS mode holds its target: 2,000 point lookups a second on a real PostgreSQL for a minute.
 
-A whole run through the orchestrator with one worker: it begins with one connection and finds by itself how many it takes.
-What is counted is each of the worker's own intervals of a second, as it measured them. Client, orchestrator and database share
-this machine.
+A whole run through the orchestrator with one worker: it starts with one connection and finds the number it needs. Counted are
+the worker's one-second intervals, as it measured them. Client, orchestrator and database share this machine.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ class Held:
     target: float
     seconds: int
     mean: float
-    within: float  #: the share of seconds within 5 %
+    within: float  #: share of seconds within 5 % of the target
     least: float
     greatest: float
     connections: float  #: on average
@@ -55,7 +54,7 @@ def document(url: str, target: float, seconds: float) -> dict[str, Any]:
 
 
 def measured(record: RunRecord) -> list[WorkerSecond]:
-    """The intervals that lie wholly within the measurement: those at its ends are shared with other phases."""
+    """The intervals completely within the measurement; those at its ends are shared with other phases."""
     began = record.run.warmup_ended_at
     assert began is not None
     assert record.origin is not None

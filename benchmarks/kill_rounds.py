@@ -1,12 +1,12 @@
-"""Rounds of kill -9: workers are killed and frozen at random moments while they work, and others take their place.
+"""Kill (kill -9) or pause workers at random moments while they run jobs, and replace them.
 
-Real workers with short leases, of three pools in one store whose workers have equal ids. In a round jobs are pushed to each
-(of a hundred ten fail once, four always, one kills its worker); then, after a random moment, a worker is killed or, one time
-in four, frozen for longer than its lease and thawed while others have its jobs. At the end every job must be done exactly
-once, by the claim that held it last, or poisoned at its limit; what jobs say of their attempts must be what their attempts
-say; no job of one pool may be held or ended on account of another's worker; no late result may have been accepted, and one is
-brought on purpose. In memory a worker is a task: killed, its line to the store is cut wherever it waits and the task
-cancelled. With --unfenced claims have no number: the judge must see it.
+Real workers with short leases, of three pools in one store whose workers have the same ids. In a round jobs are pushed to each
+pool (of a hundred, ten fail once, four always, one kills its worker); after a random delay a worker is killed or, one time in
+four, paused for longer than its lease and resumed while other workers have its jobs. At the end every job must be done exactly
+once, by its last claim, or poisoned at its limit; jobs and their recorded attempts must agree; no job may be affected by
+another pool's worker; and no late result may be accepted, of which one is provoked. On the memory store a worker is a task:
+killing it cuts its connection to the store and cancels the task. With --unfenced late results are accepted: the check must
+detect that.
 
 python benchmarks/kill_rounds.py --stores postgresql --rounds 200
 """
@@ -32,13 +32,13 @@ STORES = ("memory", "sqlite", "postgresql", "redis")
 POOLS = ("soak", "soak-b", "soak-c")
 WORKERS, JOBS = 2, 5  #: of each pool
 LEASE = 0.9  #: seconds
-_LIMITS = thresholds(heartbeat=0.4, lost=20)  #: seconds; on a busy machine SQLite may keep a worker waiting
-_TRIES = 5  #: to get one late result accepted, without fencing
-_REAP_EVERY = 5  #: rounds; in between workers take back what has expired
+_LIMITS = thresholds(heartbeat=0.4, lost=20)  #: seconds; on a busy machine a worker may wait long for SQLite
+_TRIES = 5  #: attempts to provoke a late result, without fencing
+_REAP_EVERY = 5  #: rounds; in between workers take over expired jobs
 
 
 class Frozen:
-    """Who is frozen. Each thaws by itself, whatever the soak waits for: on SQLite it may have the lock that others need."""
+    """The paused workers. Each is resumed by a timer, because on SQLite it may hold the lock that others wait for."""
 
     def __init__(self, soak: Soak) -> None:
         self._soak = soak
@@ -55,7 +55,7 @@ class Frozen:
 
 
 async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen]) -> str:
-    """Push to all pools, wait a moment, strike in one of them; what was done."""
+    """Push to all pools, wait a moment, kill or pause a worker of one pool; returns which."""
     chance = soaks[0].chance
     for soak in soaks:
         await soak.push(JOBS)
@@ -76,7 +76,7 @@ async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen]) -> s
 
 
 async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool) -> dict[str, Any]:
-    """All rounds on one store, and the verdict on all its pools together."""
+    """All rounds on one store; returns the figures and faults of all its pools."""
     began, struck = time.monotonic(), []
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(url, create=True))
@@ -102,7 +102,7 @@ async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool)
 
 
 def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The pools' verdicts as one: figures added, faults one after the other."""
+    """Combine the results of several pools: figures added, faults concatenated."""
     faults = [fault for each in verdicts for fault in each["faults"]]
     sums = {name: sum(each[name] for each in verdicts) for name in verdicts[0] if name != "faults"}
     return {**sums, "foreign": sum("foreign" in fault for fault in faults), "faults": faults}
@@ -110,7 +110,7 @@ def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def place(store: str, folder: Path) -> Iterator[str]:
-    """An empty store of a kind."""
+    """The URL of an empty store."""
     if store == "memory":
         yield "memory:"
     elif store == "sqlite":
@@ -126,10 +126,10 @@ def place(store: str, folder: Path) -> Iterator[str]:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
-    options.add_argument("--url", help="the one store, empty, in place of one made for the purpose")
-    options.add_argument("--rounds", type=int, help="200; with --quick 6")
+    options.add_argument("--url", help="use this empty store instead of a temporary one")
+    options.add_argument("--rounds", type=int, help="default 200; with --quick 6")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--unfenced", action="store_true", help="take late results: the judge must find them")
+    options.add_argument("--unfenced", action="store_true", help="accept late results: the check must detect them")
     chosen = options.parse_args()
     count = chosen.rounds or (6 if chosen.quick else 200)
     report = Report("kill_rounds")
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def finish(report: Report) -> None:
-    """Print all of it; exit code 1 if there were faults."""
+    """Print the report; exit with 1 if there were faults."""
     names = [name for name in next(iter(report.figures.values())) if name != "faults"]
     print_table(["", *report.figures], [[name, *(each[name] for each in report.figures.values())] for name in names])
     found = {store: each["faults"] for store, each in report.figures.items() if each["faults"]}

@@ -1,6 +1,6 @@
-"""Thousands of connections: 1,000 held by one worker, then 5,000 by five, against one PostgreSQL, for a minute each.
+"""Thousands of connections to one PostgreSQL: 1,000 held by one worker, then 5,000 by five, for a minute each.
 
-Counts the sessions on the server's side, the connects that failed, and what a connection costs its client.
+Counts the sessions on the server, the failed connection attempts, and the client's memory.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _COUNT = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'drumbe
 
 
 async def hold(server: PostgresServer, workers: int, each: int, seconds: float) -> dict[str, Any]:
-    """Drive from so many processes at once, counting sessions meanwhile."""
+    """Drive from ``workers`` processes at once, and count the server's sessions meanwhile."""
     url = f"{server.url('postgres')}?sslmode=disable"
     command = [sys.executable, "-m", "kit.drive_child", url, str(each), str(seconds)]
     processes = [

@@ -1,9 +1,9 @@
-"""How long one whole beat of a run's orchestrator takes: lease, look, decide, act. On SQLite and on PostgreSQL as its store.
+"""How long one whole beat of a run's orchestrator takes (lease, observe, decide, act), with SQLite and PostgreSQL as its store.
 
-Twenty real workers on this machine drive a PostgreSQL gently while they are orchestrated at one beat a second. Then 1 to 100
-simulated ones, fed by a process of its own as if they were busy with four kinds of operations each: a run in QPS mode, whose
-orchestrator looks back over the last interval every few beats. Those looks are told apart from the other beats. The feeder and
-the store share this machine with the orchestrator.
+Twenty real workers on this machine put a light load on PostgreSQL at one beat a second. Then 1 to 100 simulated workers: a
+separate process writes the rows of busy workers with four kinds of operations each, in a run in QPS mode, whose orchestrator
+evaluates the last interval every few beats. Those beats are reported separately. That process and the store share this machine
+with the orchestrator.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ INTERVAL = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beats:
-    """The beats of one run while its load was on, in milliseconds."""
+    """The beats of one run under load, in milliseconds."""
 
     count: int
     p50_ms: float
     p99_ms: float
     greatest_ms: float
-    looking_ms: float | None  #: the median of those that looked back over an interval
+    looking_ms: float | None  #: median of the beats that evaluated an interval
     failed: int  #: beats with an error
 
 
@@ -77,14 +77,14 @@ def document(url: str, seconds: float) -> dict[str, Any]:
 
 
 async def real(store: str, server: PostgresServer, seconds: float, folder: Path) -> Conducted:
-    """A run of real workers, from the first row to the last one's end."""
+    """A whole run with real workers."""
     url = await prepared(server.new_database(), "select-only", 1)
     async with open_plane(store, folder) as plane:
         return await conduct(plane, document(url, seconds))
 
 
 def plan(workers: int) -> RunPlan:
-    """What simulated workers do is what they are asked for, so that nothing is changed while beats are measured."""
+    """A plan that simulated workers fulfil exactly, so that nothing changes while beats are measured."""
     return RunPlan(
         load_mode=LoadMode.QPS,
         warmup=timedelta(),
@@ -111,7 +111,7 @@ async def fed(url: str, run_id: RunId, workers: int) -> AsyncIterator[None]:
 
 
 async def simulated(url: str, workers: int, seconds: float, profile: cProfile.Profile | None = None) -> list[BeatReport]:
-    """Beats of a run whose workers are fed rows, for so many seconds once all of them work."""
+    """Beats of a run with simulated workers, for ``seconds`` after all of them are active."""
     clock = SystemClock()
     async with open_store(url, create=True) as store, FakeSpawner(clock) as spawner:
         service = Orchestrator(store, spawner, clock, "orchestrator", unwatched)
@@ -173,7 +173,7 @@ def summarise(found: Mapping[str, Beats], counts: Sequence[int], stores: Sequenc
     report.figures = {name: asdict(each) for name, each in found.items()}
     rows = [[name, *asdict(each).values()] for name, each in found.items()]
     shown = [["–" if cell is None else cell for cell in row] for row in rows]
-    print_table(["store, workers", "beats", "p50 ms", "p99 ms", "greatest ms", "looking back ms", "failed"], shown)
+    print_table(["store, workers", "beats", "p50 ms", "p99 ms", "max ms", "evaluating ms", "failed"], shown)
     few, many = counts[0], counts[-1]
     for kind in stores:
         before, after = found[f"{kind}, {few}"], found[f"{kind}, {many}"]
@@ -192,13 +192,13 @@ def plot(found: Mapping[str, Beats], counts: Sequence[int], stores: Sequence[str
     axes.axhline(1000, color="grey", linestyle=":", label="a beat is due every second")
     axes.set(xlabel="simulated workers", ylabel="one beat, ms", xscale="log", yscale="log")
     axes.legend()
-    figure.suptitle("What one beat of a run's orchestrator takes")
+    figure.suptitle("Duration of one beat of a run's orchestrator")
     figure.tight_layout()
     figure.savefig(file, dpi=120)
 
 
 async def profiled(workers: int, seconds: float) -> None:
-    """Where the time of a beat goes, to standard error."""
+    """Profile the beats, to standard error."""
     profile = cProfile.Profile()
     with tempfile.TemporaryDirectory() as folder:
         await simulated(f"sqlite:///{folder}/store.db", workers, seconds, profile)
@@ -207,7 +207,7 @@ async def profiled(workers: int, seconds: float) -> None:
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--profile", type=int, metavar="WORKERS", help="instead, where a beat's time goes with so many")
+    options.add_argument("--profile", type=int, metavar="WORKERS", help="only profile beats with this many workers")
     chosen = options.parse_args()
     import uvloop
 

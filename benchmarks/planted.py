@@ -1,9 +1,9 @@
-"""How many planted bugs the tests see: each is put into a copy of the source, and the tests that should see it are run.
+"""Mutation testing: plant known bugs in a copy of the source, one at a time, and check that the tests catch them.
 
-The list is in benchmarks/planted/, one file for each area; kit/planting.py says what an entry is. The checkout is never
-changed: each slot has a copy of it and a PostgreSQL of its own. First the tests run on the unchanged copy and must pass. A bug
-is caught when a test fails. A test run that does not end counts only where the promise is that something ends. A bug that no
-longer fits the source, breaks the import or is given no tests is an error: the exit status is 1, as it is below 95 % caught.
+The bugs are listed in benchmarks/planted/, one file for each area; kit/planting.py describes an entry. The checkout is never
+changed: each slot has a copy of it and its own PostgreSQL. First the tests run on the unchanged copy and must pass. A bug is
+caught when a test fails; a test run that hangs counts only if the entry says so. The exit status is 1 if fewer than 95 % are
+caught, or if a bug no longer fits the source, breaks the import or has no tests.
 
 python benchmarks/planted.py --area fleet --jobs 2
 python benchmarks/planted.py --only 'settle_and_claim' --survivors survivors.txt
@@ -57,13 +57,13 @@ _LOADED_ONCE = (
     "typer",
 )
 _CORE = Path("bench", "driver", "core.c")
-_LOOPS = "asyncio_default_fixture_loop_scope=session"  #: unset, it is warned of
+_LOOPS = "asyncio_default_fixture_loop_scope=session"  #: if unset, pytest-asyncio warns
 _CAUGHT, _SURVIVED, _BROKEN = "caught", "survived", "broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What became of one bug."""
+    """The result for one bug."""
 
     bug: Bug
     outcome: str
@@ -72,7 +72,7 @@ class Finding:
 
 
 class Watch:
-    """A pytest plugin: it keeps to the chosen tests, gives them the slot's PostgreSQL and notes the first that failed."""
+    """A pytest plugin: runs only the chosen tests, with the slot's PostgreSQL, and records the first that fails."""
 
     def __init__(self, slot: "Slot", tests: Sequence[str]) -> None:
         self._slot = slot
@@ -147,7 +147,7 @@ class Slot:
     def _write(self, bug: Bug, text: str) -> None:
         path = self._source / bug.file
         path.write_text(text)
-        if path.suffix == ".py":  # bytecode is compared by whole seconds and sizes: too coarse for us
+        if path.suffix == ".py":  # Python compares bytecode only by whole seconds and size
             Path(cache_from_source(str(path))).unlink(missing_ok=True)
         if path.suffix == ".c":
             _compile(path)
@@ -156,7 +156,7 @@ class Slot:
         return {"PYTHONPATH": str(self.folder / "src"), "TMPDIR": str(self.folder / "tmp")}
 
     def start(self, tests: Sequence[str]) -> multiprocessing.context.ForkProcess:
-        """Run tests in a child that has pytest loaded already; its exit code is pytest's."""
+        """Run tests in a forked child, which has pytest already loaded; its exit code is pytest's."""
         self.seen_by.unlink(missing_ok=True)
         child = multiprocessing.get_context("fork").Process(target=self._run, args=(tests,))
         child.start()
@@ -186,7 +186,7 @@ def _compile(path: Path) -> None:
 
 @dataclass(slots=True)
 class Running:
-    """Tests that are running in a slot; with a bug, or without."""
+    """A test run in a slot, with or without a bug."""
 
     slot: Slot
     child: multiprocessing.context.ForkProcess
@@ -198,7 +198,7 @@ class Running:
         return self.began + limit
 
     def end(self) -> None:
-        """Whatever the tests left running goes with them."""
+        """End the tests and all processes they started."""
         with suppress(ProcessLookupError):
             os.killpg(self.child.pid or 0, signal.SIGKILL)
         self.child.join()
@@ -207,7 +207,7 @@ class Running:
 def run_all(
     slots: Sequence[Slot], work: Sequence[tuple[Bug | None, Sequence[str]]], limit: float
 ) -> Iterator[tuple[Running, int | None]]:
-    """Each piece of work in whichever slot is free; yields it with pytest's exit code, None where it did not end in time."""
+    """Run each piece of work in a free slot; yields it with pytest's exit code, or None after the time limit."""
     free, waiting, running = list(slots), list(reversed(work)), list[Running]()
     while waiting or running:
         while waiting and free:
@@ -234,11 +234,11 @@ def judged(done: Running, bug: Bug, code: int | None) -> Finding:
     seconds = time.monotonic() - done.began
     seen = done.slot.seen_by.read_text() if done.slot.seen_by.exists() else ""
     if code is None:
-        outcome, by = (_CAUGHT if bug.hangs else _SURVIVED), "the tests did not end"
+        outcome, by = (_CAUGHT if bug.hangs else _SURVIVED), "the tests did not end in time"
     elif code == 0:
         outcome, by = _SURVIVED, ""
     elif code < 0:
-        outcome, by = _CAUGHT, f"the tests died of signal {-code}"
+        outcome, by = _CAUGHT, f"the tests were killed by signal {-code}"
     elif seen:
         outcome, by = _CAUGHT, seen
     else:
@@ -247,11 +247,11 @@ def judged(done: Running, bug: Bug, code: int | None) -> Finding:
 
 
 def check_green(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> None:
-    """The chosen tests pass without a bug. Exits where they do not."""
+    """Check that the chosen tests pass without a bug; exit if not."""
     by_file: dict[str, set[str]] = {}
     for test in (test for bug in bugs for test in bug.tests):
         by_file.setdefault(test.partition("::")[0], set()).add(test)
-    say(f"the chosen tests of {len(by_file)} files, without a bug")
+    say(f"running the chosen tests of {len(by_file)} files without a bug")
     red = [
         f"without a bug pytest ended with {code} on {' '.join(done.tests)}:\n{done.slot.log_tail()}"
         for done, code in run_all(slots, [(None, sorted(tests)) for tests in by_file.values()], limit * 4)
@@ -273,7 +273,7 @@ def find(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> list[Findi
 
 
 def fits(bugs: Sequence[Bug]) -> list[str]:
-    """What no longer fits the source."""
+    """Errors for bugs that no longer fit the source."""
     wrong: list[str] = []
     for bug in bugs:
         try:
@@ -284,7 +284,7 @@ def fits(bugs: Sequence[Bug]) -> list[str]:
 
 
 def load_once() -> None:
-    """Load pytest with its plugins, the way pytest does it, and what most tests import; every child is forked from here."""
+    """Load pytest, its plugins and common imports once; every child is forked from this process."""
     with tempfile.TemporaryDirectory() as empty, open(os.devnull, "w") as nowhere:
         kept = os.dup(1)
         os.dup2(nowhere.fileno(), 1)
@@ -312,7 +312,7 @@ def load_once() -> None:
 
 
 def tell(found: Sequence[Finding], survivors: Path | None, seconds: float) -> bool:
-    """Print what was found; whether it is enough."""
+    """Print the results; returns whether enough bugs were caught."""
     caught = Counter(each.bug.area for each in found if each.outcome == _CAUGHT)
     areas = Counter(each.bug.area for each in found)
     share = caught.total() / len(found)
@@ -344,15 +344,17 @@ def tell(found: Sequence[Finding], survivors: Path | None, seconds: float) -> bo
 
 def main() -> int:
     options = parser(__doc__)
-    options.add_argument("--only", metavar="PATTERN", help="bugs whose name, file or promise matches this regular expression")
-    options.add_argument("--area", action="append", help="bugs of this area (may be given again)")
-    options.add_argument("--jobs", type=int, default=2, help="how many are tried at once")
     options.add_argument(
-        "--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="how long the tests of a bug may take"
+        "--only", metavar="PATTERN", help="only bugs whose name, file or guarantee matches this regular expression"
     )
-    options.add_argument("--list", action="store_true", help="print the list and end")
-    options.add_argument("--survivors", type=Path, metavar="FILE", help="write what was not caught here")
-    options.add_argument("--unchecked", action="store_true", help="do not run the tests without a bug first")
+    options.add_argument("--area", action="append", help="only bugs of this area (repeatable)")
+    options.add_argument("--jobs", type=int, default=2, help="bugs tested in parallel")
+    options.add_argument(
+        "--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="time limit for the tests of one bug"
+    )
+    options.add_argument("--list", action="store_true", help="print the list and exit")
+    options.add_argument("--survivors", type=Path, metavar="FILE", help="write the bugs that were not caught to this file")
+    options.add_argument("--unchecked", action="store_true", help="skip the first run without a bug")
     chosen = options.parse_args()
     bugs = [bug for bug in listed() if not chosen.area or bug.area in chosen.area]
     if chosen.only:
@@ -367,7 +369,7 @@ def main() -> int:
         say("\n".join(wrong))
         return 1
     if not bugs:
-        say("no bug was chosen")
+        say("no bug matches --area and --only")
         return 1
     load_once()
     began = time.monotonic()

@@ -1,12 +1,12 @@
 """What a long history costs: check, status, explain, claim and push in a pool with millions of finished jobs and thousands of
-ended workers, beside the same in an empty pool; and how long pushes wait while a million rows are pruned.
+ended workers, compared with an empty pool; and how long pushes wait while a million rows are pruned.
 
 python benchmarks/pool_history.py [--quick] [--stores sqlite postgresql redis] [--jobs 2000000] [--workers 50000]
 
-Both pools have a hundred jobs that wait. Operations are measured in turns, one in the empty pool, one in the full one; ratios
-are those of the medians. Then one process pushes a job every few milliseconds while another prunes half of the finished jobs.
-The history is written by bulk statements, not by working the jobs. Aims: every ratio at most 3, and no push over 100 ms; on a
-busy machine a push may wait longer for a processor, so what is left without that is told too (longest_on_cpu_ms).
+Both pools have a hundred waiting jobs. Operations alternate between the empty and the full pool; ratios are those of the
+medians. Then one process pushes a job every few milliseconds while another prunes half of the finished jobs. The history is
+written by bulk statements. Goals: every ratio at most 3, and no push over 100 ms; on a busy machine a push may wait longer for
+a processor, so the time without that is reported too (longest_on_cpu_ms).
 """
 
 import asyncio
@@ -69,11 +69,11 @@ _DAY_US = 86_400_000_000
 
 
 class Scene:
-    """One pool, and what is measured in it."""
+    """One pool, and the operations measured in it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.desk = Pool(store, SystemClock(), POOL, "me")
+        self.pool = Pool(store, SystemClock(), POOL, "me")
         self._held: Sequence[Job] = ()
         self._pushed: str = ""
 
@@ -87,13 +87,13 @@ class Scene:
         await beat_once(pool_loop(beating, POOL, timedelta(seconds=15), timedelta(seconds=15)), clock)
 
     async def status(self) -> None:
-        await self.desk.status()
+        await self.pool.status()
 
     async def push(self) -> None:
         [self._pushed] = await self.store.queue.push(POOL, [NewJob(payload={})])
 
     async def explain(self) -> None:
-        await self.desk.explain(self._pushed)
+        await self.pool.explain(self._pushed)
 
     async def claim(self) -> None:
         self._held = await self.store.queue.claim(Claiming(pool_id=POOL, holder=ME, lease=timedelta(minutes=1)))
@@ -106,7 +106,7 @@ class Scene:
 
 
 async def measured(empty: Scene, full: Scene, rounds: int) -> dict[str, tuple[float, float]]:
-    """The median of each operation in both pools; the first round, which connects and prepares, is not counted."""
+    """The median of each operation in both pools, without the first round, which connects and prepares statements."""
     took: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in empty.operations()}
     for n in range(rounds + 1):
         for name, found in took.items():
@@ -119,7 +119,7 @@ async def measured(empty: Scene, full: Scene, rounds: int) -> dict[str, tuple[fl
     return {name: (median(few[1:]), median(many[1:])) for name, (few, many) in took.items()}
 
 
-# What the databases do
+# Query plans
 
 
 def sqlite_plans(path: Path) -> dict[str, list[str]]:
@@ -157,7 +157,7 @@ def _values(names: Sequence[str]) -> dict[str, Any]:
 
 
 def push_on_and_on(url: str, ready: Event, over: Event, answer: Any) -> None:
-    """Another process: one push after the other, each timed, with what of it was spent waiting for a processor."""
+    """Runs in another process: push job after job, and measure each push and its wait for a processor."""
 
     async def work() -> tuple[list[tuple[float, float]], int]:
         took: list[tuple[float, float]] = []
@@ -172,7 +172,7 @@ def push_on_and_on(url: str, ready: Event, over: Event, answer: Any) -> None:
                     await store.queue.push(POOL, [NewJob(payload={})])
                 except Exception as exc:
                     failed += 1
-                    print(f"a push failed: {exc}", file=sys.stderr)
+                    print(f"push failed: {exc}", file=sys.stderr)
                 took.append((time.perf_counter() - began, waited_for_cpu() - waited))
                 await asyncio.sleep(BETWEEN)
         return took, failed
@@ -181,13 +181,13 @@ def push_on_and_on(url: str, ready: Event, over: Event, answer: Any) -> None:
 
 
 def waited_for_cpu() -> float:
-    """Seconds that the threads of this process were ready to run and had no processor; 0 where the system does not tell."""
+    """Seconds that the threads of this process waited for a processor; 0 if the system does not report it."""
     files = Path("/proc/self/task").glob("*/schedstat")
     return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
 
 async def pushed_during(url: str, work: Callable[[], Awaitable[Any]]) -> tuple[dict[str, float], Any]:
-    """How long pushes of another process took while something was done, and what that came to."""
+    """The durations of another process's pushes during ``work``, and the result of ``work``."""
     fresh = multiprocessing.get_context("spawn")
     ready, over = fresh.Event(), fresh.Event()
     here, there = fresh.Pipe(duplex=False)
@@ -210,7 +210,7 @@ async def pushed_during(url: str, work: Callable[[], Awaitable[Any]]) -> tuple[d
 
 @dataclass(slots=True)
 class Timed:
-    """Pruning whose steps are timed: each is one transaction. This process does nothing else meanwhile."""
+    """Measures the steps of pruning; each is one transaction. This process does nothing else meanwhile."""
 
     upkeep: Upkeep
     rows: int = 0
@@ -227,7 +227,7 @@ class Timed:
 
 
 async def prune(store: Store, seconds: float | None) -> Timed:
-    """As retention does it, for so long at the most."""
+    """Prune as retention does, for at most ``seconds``."""
     timed = Timed(store.upkeep)
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -243,7 +243,7 @@ async def pruning(url: str, store: Store, seconds: float | None) -> dict[str, An
     return {"rows": timed.rows, "alone": alone, "pruning": beside, **steps}
 
 
-# The whole
+# All stores
 
 
 @contextmanager
@@ -312,8 +312,8 @@ def main() -> None:
     options.add_argument("--stores", nargs="+", choices=STORES, default=STORES)
     options.add_argument("--jobs", type=int, default=2_000_000)
     options.add_argument("--workers", type=int, default=50_000)
-    options.add_argument("--folder", type=Path, help="where SQLite and PostgreSQL keep their files, such as /dev/shm")
-    options.add_argument("--prune-for", type=float, metavar="SECONDS", help="prune for so long at the most")
+    options.add_argument("--folder", type=Path, help="folder for the files of SQLite and PostgreSQL, such as /dev/shm")
+    options.add_argument("--prune-for", type=float, metavar="SECONDS", help="prune for at most this long")
     given = options.parse_args()
     sizes = Sizes(given.jobs, given.workers, 21, given.prune_for)
     if given.quick:

@@ -1,11 +1,10 @@
-"""How soon a pushed job runs, and what waiting costs.
+"""How soon a pushed job runs, and what an idle worker costs.
 
-Ephemeral: a push pulls the subprocess trigger, a checker starts, it starts a worker, the worker calls the handler; from before
-the push to the handler's first line. Kept warm: the same where the trigger says keep_warm_seconds, so that all but the first
-find a process that is ready. Warm: the same with a fork server (drumbeat pool forkserver). Waiting: a long-lived worker
-is idle and a push wakes it; the same clock. Idle cost: the statements PostgreSQL was sent while a worker waited, as its own log
-has them, heartbeats counted. Aims: 300 ms at the 95th percentile, 50 ms for a wake-up on PostgreSQL, one statement in five
-seconds.
+Ephemeral: a push fires the subprocess trigger, which starts a checker, which starts a worker, which calls the handler; measured
+from before the push to the handler's first line. Kept warm: the same with keep_warm_seconds in the trigger, so that all pushes
+but the first find a fork server. Warm: the same with drumbeat pool forkserver. Waiting: a push wakes an idle, long-lived
+worker. Idle cost: the statements that a waiting worker sends to PostgreSQL, heartbeats included, counted in the server's log.
+Goals: 300 ms at the 95th percentile, 50 ms for a wake-up on PostgreSQL, one statement in five seconds.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from servers.redis import RedisServer
 POOL = "papers"
 STORES = ("postgresql", "sqlite", "redis")
 AIM_EPHEMERAL, AIM_WAKE, AIM_IDLE = 0.300, 0.050, 720.0  #: seconds, seconds, statements an hour
-REST = 0.7  #: seconds for what a worker's end sets off to be over
+REST = 0.7  #: seconds for follow-up work after a worker's exit
 _LOGGED = {"log_statement": "all"}
 _HANDLER = "import time\n\n\nasync def noop(payload):\n    return time.time()\n"
 _TRIGGERS = """triggers:
@@ -41,7 +40,7 @@ _TRIGGERS = """triggers:
 
 
 async def one(pool: Pool) -> float:
-    """Seconds from a push to its handler."""
+    """Seconds from a push to the start of its handler."""
     began = time.time()
     job_id = await pool.push({})
     while (job := await pool.job(job_id)).status is not JobStatus.DONE:
@@ -52,7 +51,7 @@ async def one(pool: Pool) -> float:
 
 
 async def ephemeral(url: str, count: int) -> list[float]:
-    """Every push finds nobody; the worker it calls is gone before the next."""
+    """No worker runs at a push; the worker it starts exits before the next push."""
     async with drumbeat.connect(url, triggers=True) as db:
         pool = db.pool(POOL)
         await pool.create(exist_ok=True, mode="once", handlers={"": "noop_handler:noop"})
@@ -67,7 +66,7 @@ async def ephemeral(url: str, count: int) -> list[float]:
 
 @contextmanager
 def fork_server(url: str) -> Iterator[None]:
-    """A warm process for the state folder, once it answers."""
+    """A running fork server for the state folder."""
     command = [sys.executable, "-m", "drumbeat", "pool", "forkserver"]
     server = subprocess.Popen(command, env={**os.environ, "DRUMBEAT_STORE": url})
     try:
@@ -81,7 +80,7 @@ def fork_server(url: str) -> Iterator[None]:
 
 @contextmanager
 def kept_warm(folder: Path) -> Iterator[None]:
-    """The trigger asks for a warm process; at the end it does so no more, and that process is gone."""
+    """Set keep_warm_seconds in the trigger; at the end remove it and wait until the fork server has exited."""
     triggers = folder / "triggers.yml"
     triggers.write_text(f"{_TRIGGERS}    keep_warm_seconds: 5\n")
     try:
@@ -93,7 +92,7 @@ def kept_warm(folder: Path) -> Iterator[None]:
 
 
 async def woken(url: str, count: int) -> list[float]:
-    """Pushes to a worker that waits."""
+    """Seconds from each push to its handler, with an idle worker."""
     async with drumbeat.connect(url) as db:
         pool, found = db.pool(POOL), list[float]()
         for _ in range(count):
@@ -104,7 +103,7 @@ async def woken(url: str, count: int) -> list[float]:
 
 @contextmanager
 def waiting_worker(url: str) -> Iterator[None]:
-    """A long-lived worker in a process of its own, once it has joined."""
+    """A long-lived worker process that has joined the pool."""
     command = [sys.executable, "-m", "drumbeat", "pool", "work", POOL, "--handler", "noop_handler:noop"]
     worker = subprocess.Popen(command, env={**os.environ, "DRUMBEAT_STORE": url})
     try:
@@ -123,7 +122,7 @@ async def _joined(url: str) -> None:
 
 
 def idle_statements(server: PostgresServer, seconds: float) -> float:
-    """An hour's worth of what a waiting worker sends, its start left out."""
+    """Statements per hour that an idle worker sends, without its start."""
     url = server.new_database()
     asyncio.run(_prepared(url))
     with waiting_worker(url):
@@ -145,7 +144,7 @@ def _statements(server: PostgresServer) -> int:
 
 @contextmanager
 def folder_of_its_own() -> Iterator[Path]:
-    """Here handlers and triggers are found, by this process and those it starts."""
+    """A temporary working directory with the handler and the triggers, for this process and its children."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "noop_handler.py").write_text(_HANDLER)
@@ -225,7 +224,7 @@ def main() -> None:
                 hourly = idle_statements(server, seconds)
             report.figures["postgresql: statements per idle hour"] = hourly
             report.ratios["postgresql: statements per idle hour / aim"] = hourly / AIM_IDLE
-            say(f"a waiting worker sends PostgreSQL {hourly:,.0f} statements an hour; at the most {AIM_IDLE:,.0f}")
+            say(f"an idle worker sends {hourly:,.0f} statements an hour to PostgreSQL (goal: at most {AIM_IDLE:,.0f})")
     if plotted:
         plot(report, plotted)
     report.print()

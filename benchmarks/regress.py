@@ -1,15 +1,14 @@
-"""How often ``bench regress`` is wrong: pairs of equal runs of 30 s, and pairs of which the second is truly 10 % slower.
+"""Error rates of ``bench regress``: pairs of equal runs of 30 s, and pairs whose second run is truly 10 % slower.
 
-Each round is three whole runs on a real PostgreSQL, one after the other: twice the same load, then one of which every operation
-takes 1 / 0.9 as long. The second is compared with the first (an alarm is an error), and so is the third (no alarm is an error).
-An alarm is what ``regress`` calls a warning or a regression, of any figure. wait: an operation waits 200 ms, as for another
-service, so that a busy machine disturbs it little. cpu: it computes, and shares the processors with everything else here.
+Each round is three whole runs on a real PostgreSQL: the same load twice, then one in which every operation takes 1 / 0.9 as
+long. The second and the third are compared with the first: an alarm for the second is an error, no alarm for the third too. An
+alarm is a warning or a regression of any figure. wait: an operation waits 200 ms, as for another service, so that other load
+on the machine has little effect. cpu: it computes, and shares the processors with everything else.
 
-Then the same is asked of made-up runs that scatter as the measured ones did, from second to second, from neighbour to
-neighbour and from run to run, and of some that scatter as on a quiet machine and on less quiet ones: many more than there is
-time to measure. ``--made-up`` does this part alone, ``--save FILE`` keeps the series of every run, and ``--replay FILE`` judges
-them again without a database. Measured rates mean something only where nothing else uses the machine: a neighbour that takes a
-tenth of it is a change of 10 %.
+Then the same is done with many simulated runs that vary like the measured ones, from second to second, between neighbouring
+seconds and from run to run, and with some that vary as on quiet and less quiet machines. ``--made-up`` runs only this part,
+``--save FILE`` stores the series of every run, and ``--replay FILE`` evaluates them again without a database. Measured rates
+are meaningful only if nothing else uses the machine: another program that takes a tenth of it is a change of 10 %.
 """
 
 import asyncio
@@ -36,18 +35,18 @@ from servers.postgres import PostgresServer
 SLOWER = 0.9  #: of the throughput
 SECONDS = 30
 MOST_ALARMS, LEAST_FOUND = 1 / 40, 0.8
-MADE_UP = 200  #: pairs of each sort; 40 with --quick
+MADE_UP = 200  #: simulated pairs of each kind; 40 with --quick
 LOADS = {
     "wait": ("SELECT abalance, pg_sleep({}) FROM pgbench_accounts WHERE aid = $1", 0.2),
     "cpu": ("SELECT COUNT(*) FROM generate_series(1, {}) AS n WHERE n <> $1", 20_000.0),
 }
 
-Series = Sequence[tuple[float, float]]  #: of each second: operations, and p50 in milliseconds
+Series = Sequence[tuple[float, float]]  #: for each second: operations, and p50 in milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Three runs: the same twice, then one that is slower."""
+    """Three runs: two of the same load, then a slower one."""
 
     first: Series
     same: Series
@@ -56,11 +55,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """How equal runs scatter: each figure as a share."""
+    """How equal runs vary: each figure as a share."""
 
     seconds: float  #: from second to second
-    neighbours: float  #: how much a second resembles the one before, from 0 to 1
-    runs: float  #: from run to run, beyond what their seconds explain
+    neighbours: float  #: correlation of neighbouring seconds, from 0 to 1
+    runs: float  #: from run to run, beyond what the seconds explain
 
 
 MACHINES = (
@@ -94,7 +93,7 @@ def series(record: RunRecord) -> Series:
 
 
 async def measure(load: str, rounds: int, together: int) -> list[Round]:
-    """All rounds, some of them side by side."""
+    """All rounds, ``together`` of them in parallel."""
     with PostgresServer(max_connections=300) as server, tempfile.TemporaryDirectory() as folder:
         url = await prepared(server.new_database(), "select-only", 1)
         async with open_plane(f"sqlite:///{folder}/store.db", Path(folder)) as plane:
@@ -156,15 +155,15 @@ def summarise(measured: Mapping[str, Sequence[Round]], pairs: int) -> Report:
     for load, rounds in measured.items():
         spread = scatter(rounds)
         rates = {f"{load}, {len(rounds)} measured pairs": judged(rounds)}
-        rates[f"{load}, {pairs} made-up pairs that scatter alike"] = simulated(spread, pairs)
+        rates[f"{load}, {pairs} simulated pairs with the same variation"] = simulated(spread, pairs)
         report.figures[load] = {"scatter": asdict(spread), "rates": rates}
         rows += [[name, each["alarms"], each["found"]] for name, each in rates.items()]
         say(f"{load}: {spread}")
     for each in MACHINES:
-        name = f"made up: seconds {each.seconds:.0%}, neighbours {each.neighbours:g}, runs {each.runs:.1%}"
+        name = f"simulated: seconds {each.seconds:.0%}, neighbours {each.neighbours:g}, runs {each.runs:.1%}"
         report.figures[name] = simulated(each, pairs)
         rows.append([name, *report.figures[name].values()])
-    print_table(["pairs", f"alarms (aim: ≤ {MOST_ALARMS})", f"10 % found (aim: ≥ {LEAST_FOUND})"], rows)
+    print_table(["pairs", f"alarms (goal: ≤ {MOST_ALARMS})", f"10 % found (goal: ≥ {LEAST_FOUND})"], rows)
     report.ratios = {str(name): float(found) for name, _, found in rows}  # type: ignore[arg-type]
     return report
 
@@ -198,12 +197,12 @@ def plot(measured: Mapping[str, Sequence[Round]], file: Path) -> None:
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--rounds", type=int, help="of each load: 40, or 2 with --quick (two minutes)")
-    options.add_argument("--together", type=int, help="rounds side by side: 1, or 2 with --quick")
-    options.add_argument("--load", choices=[*LOADS], action="append", help="both, or wait with --quick")
-    options.add_argument("--made-up", action="store_true", help="measure nothing")
-    options.add_argument("--save", type=Path, metavar="FILE.json", help="keep what was measured")
-    options.add_argument("--replay", type=Path, metavar="FILE.json", help="judge what was kept; no database is needed")
+    options.add_argument("--rounds", type=int, help="rounds per load: 40, or 2 with --quick (two minutes)")
+    options.add_argument("--together", type=int, help="rounds in parallel: 1, or 2 with --quick")
+    options.add_argument("--load", choices=[*LOADS], action="append", help="default: both, or wait with --quick")
+    options.add_argument("--made-up", action="store_true", help="only simulated runs")
+    options.add_argument("--save", type=Path, metavar="FILE.json", help="store the measured series")
+    options.add_argument("--replay", type=Path, metavar="FILE.json", help="evaluate stored series; needs no database")
     chosen = options.parse_args()
     loads = chosen.load or (["wait"] if chosen.quick else [*LOADS])
     rounds, together = chosen.rounds or (2 if chosen.quick else 40), chosen.together or (2 if chosen.quick else 1)

@@ -1,8 +1,8 @@
-"""The server of the store is killed (kill -9) and started again, over and over, while workers work and jobs are pushed.
+"""Kill the store's server (kill -9) and restart it, repeatedly, while workers run and jobs are pushed.
 
-Real workers; nobody restarts them. At the end whatever was pushed and answered must be there, done exactly once by the claim
-that held it last or poisoned at its limit, and no result that was answered may be undone. Redis keeps this promise only with
-appendonly yes and appendfsync always, which it is given here; PostgreSQL as it comes.
+The workers are real and are not restarted. At the end every acknowledged job must exist, either done exactly once by its last
+claim or poisoned at its limit, and no acknowledged result may be lost. Redis needs appendonly yes and appendfsync always for
+this, which are set here; PostgreSQL has its default settings.
 
 python benchmarks/server_restarts.py --stores redis --restarts 50
 """
@@ -31,7 +31,7 @@ Server = PostgresServer | RedisServer
 
 
 async def one_restart(soak: Soak, server: Server) -> None:
-    """Work, then a power cut in the middle of it; pushes go on all the while."""
+    """Kill and restart the server at a random moment; pushes continue all the time."""
     enough = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(_push_until(soak, enough))
@@ -50,7 +50,7 @@ async def _push_until(soak: Soak, enough: asyncio.Event) -> None:
 
 
 async def restarts(server: Server, url: str, folder: Path, count: int, seed: int) -> dict[str, Any]:
-    """All restarts of one server, and the verdict."""
+    """All restarts of one server; returns the figures and the faults."""
     began = time.monotonic()
     async with soaking(url, folder, _LIMITS, LEASE, WORKERS, seed) as soak:
         for n in range(count):
@@ -67,11 +67,11 @@ async def restarts(server: Server, url: str, folder: Path, count: int, seed: int
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
-    options.add_argument("--restarts", type=int, help="30; with --quick 3")
+    options.add_argument("--restarts", type=int, help="default 30; with --quick 3")
     options.add_argument("--seed", type=int, default=1)
     chosen = options.parse_args()
     count = chosen.restarts or (3 if chosen.quick else 30)
-    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)  # that it cannot connect meanwhile is no news
+    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)  # failed connections are expected here
     report = Report("server_restarts")
     for store in chosen.stores:
         say(f"{store}: {count} restarts")

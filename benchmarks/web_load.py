@@ -1,14 +1,15 @@
-"""What watching costs: 200 streams of a run and 50 requests a second beside its beats; how soon a long run's page is there.
+"""The dashboard under load: 200 streams and 50 requests a second during a run; load time and traffic of a run's page.
 
-A server conducts a run of four workers. Quiet windows and windows with the crowd take turns; each window's beats are read from
-the store: how far apart they were, how long each took. The crowd is a process of its own on the same machine.
+A server orchestrates a run of four workers. Periods with and without clients alternate; each period's beats are read from the
+store: the time between them, and how long each took. The clients are a separate process on the same machine.
 
-Then a run with an hour of samples of four workers is opened in Chromium: from going there until its status is told, its socket
-is connected and a part of it opens when pressed; and until its charts have their lines. First by a browser that has never been
-here, then several times by the same one. Once ended (its curves were kept), once under way (all is read anew, beside the page).
+Then the page of a run with an hour of samples of four workers is opened in Chromium. Measured is the time until its status is
+shown, its socket is connected and a part of it opens when clicked, and the time until its charts are drawn. First in a fresh
+browser, then several times in the same one. Once for an ended run (its curves are stored), once for an active one (everything
+is read again).
 
-Last, what a live page is sent: a run's page is open while its workers go on for some seconds; the bytes of its socket's frames
-are counted, without compression, from when its charts have been drawn.
+Last, the traffic of a live page: a run's page is open while its workers run for some seconds; the bytes of its socket's frames
+are counted, without compression, after its charts are drawn.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ PATIENCE = 120.0
 
 @contextmanager
 def serving(folder: Path, settings: Settings, *options: str) -> Iterator[tuple[str, psutil.Process]]:
-    """``drumbeat serve``, from its first word to the end of the block."""
+    """Run ``drumbeat serve``; yields its address and its process."""
     around = {**os.environ, "DRUMBEAT_STORE": settings.store, "DRUMBEAT_STATE_DIR": str(settings.state_dir)}
     command = [sys.executable, "-m", "drumbeat", "serve", "--port", "0", *options]
     with (folder / "serve.log").open("wb") as log:
@@ -76,28 +77,28 @@ def document(target: str, seconds: float) -> str:
 
 
 async def started(plane: ControlPlane, folder: Path, seconds: float) -> RunId:
-    """A run that the server conducts, once it measures."""
+    """Start a run, which the server orchestrates; returns once it is in MEASUREMENT."""
     target = f"sqlite:///{folder}/under-test.db"
     await prepare(target, "read-only", 0.01, fresh=True, on_progress=lambda *_: None)
-    desk = plane.bench()
-    run, _ = await desk.create(await desk.document(document(target, seconds), is_text=True))
-    await desk.start(run.run_id)
+    bench = plane.bench()
+    run, _ = await bench.create(await bench.document(document(target, seconds), is_text=True))
+    await bench.start(run.run_id)
     until = time.monotonic() + PATIENCE
     while (await plane.store.runs.get(run.run_id)).phase != "MEASUREMENT":
-        assert time.monotonic() < until, "the run did not begin"
+        assert time.monotonic() < until, "the run did not start measuring in time"
         await asyncio.sleep(0.2)
     return run.run_id
 
 
 async def window(plane: ControlPlane, run_id: RunId, seconds: float) -> list[Beat]:
-    """The beats of the time from now on."""
+    """The beats of the next ``seconds``."""
     last = await plane.store.beats.last(PoolId(run_id))
     await asyncio.sleep(seconds)
     return list(await plane.store.beats.list(PoolId(run_id), after=last.n if last else 0))
 
 
 async def crowded(plane: ControlPlane, address: str, run_id: RunId, seconds: float) -> tuple[list[Beat], dict[str, Any]]:
-    """The same with the crowd there; while it comes and goes nothing is counted."""
+    """The same with clients; while they connect and disconnect nothing is counted."""
     come = 3.0
     arguments = (address, run_id, str(WATCHERS), str(REQUESTS), str(seconds + 2 * come))
     crowd = await asyncio.create_subprocess_exec(*beside("stream_crowd.py"), *arguments, stdout=asyncio.subprocess.PIPE)
@@ -152,7 +153,7 @@ def _tell_beats(
         (name, len(apart[name]), mean[name], percentile(apart[name], 95), max(apart[name]), percentile(lasted[name], 50))
         for name in apart
     ]
-    print_table(("beats", "count", "apart, mean s", "p95 s", "greatest s", "took, median ms"), rows)
+    print_table(("beats", "count", "apart, mean s", "p95 s", "max s", "took, median ms"), rows)
     heard = [gap for crowd in crowds for gap in crowd["gaps"]]
     answers = [answer * 1000 for crowd in crowds for answer in crowd["answers"]]
     failed = [failure for crowd in crowds for failure in crowd["failed"]]
@@ -171,7 +172,7 @@ def _tell_beats(
         "server_cpu_percent": sum(crowd["cpu"] for crowd in crowds) / len(crowds),
     }
     for failure in failed[:5]:
-        say(f"failed: {failure}")
+        say(f"client error: {failure}")
 
 
 @asynccontextmanager
@@ -192,13 +193,13 @@ async def chromium() -> AsyncIterator[Any]:
             await browser.close()
 
 
-_ANSWERS = {"Operation log": "Failed only", "worker-0": "last heartbeat:"}  #: what is pressed, and what shows then
+_ANSWERS = {"Operation log": "Failed only", "worker-0": "last heartbeat:"}  #: what is clicked, and the text that then appears
 _THERE = """() => window.socket && window.socket.connected && document.querySelector('[aria-label="Status"]')?.innerText"""
 _DRAWN = "() => Number(document.querySelector('[data-drawn]')?.dataset.drawn) > 0"
 
 
 async def opened(context: Any, url: str, press: str) -> tuple[float, float]:
-    """Seconds until the page does what it is told, and until its charts have their lines."""
+    """Seconds until the page reacts to a click, and until its charts are drawn."""
     page = await context.new_page()
     try:
         began = time.monotonic()
@@ -214,7 +215,7 @@ async def opened(context: Any, url: str, press: str) -> tuple[float, float]:
 
 
 async def visits(browser: Any, url: str, press: str, times: int) -> list[tuple[float, float]]:
-    """The first visit of a browser that has never been here, and those that follow."""
+    """Load times of the first visit in a fresh browser, and of those that follow."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     try:
         return [await opened(context, url, press) for _ in range(times + 1)]
@@ -226,7 +227,7 @@ async def measure_pages(folder: Path, seconds: int, times: int, report: Report) 
     file = folder / "drumbeat.db"
     settings = Settings(store=f"sqlite:///{file}", state_dir=folder / "state")
     async with open_control_plane(settings, create=True) as plane:
-        say(f"{seconds} s of samples of {WORKERS} workers are written")
+        say(f"writing {seconds} s of samples of {WORKERS} workers")
         runs = {
             "ended": await long_run(plane.store, file, "ended", seconds, WORKERS, ended=True),
             "under_way": await long_run(plane.store, file, "under-way", seconds, WORKERS, ended=False),
@@ -244,7 +245,7 @@ async def measure_pages(folder: Path, seconds: int, times: int, report: Report) 
 
 
 async def going_on(plane: ControlPlane, run_id: RunId, first: int, seconds: int) -> None:
-    """A run's workers and its orchestrator, a second at a time."""
+    """Simulate a run's workers and its orchestrator, second by second."""
     known, pool_id = histograms(Random(8), 10), PoolId(run_id)
     await plane.store.leases.acquire(run_id, "o", timedelta(hours=1))
     for n in range(first, first + seconds):
@@ -272,7 +273,7 @@ async def going_on(plane: ControlPlane, run_id: RunId, first: int, seconds: int)
 
 
 async def measure_live(folder: Path, lasted: int, seconds: int, report: Report) -> None:
-    """How many bytes a second a live page is sent, of a run that has lasted so long."""
+    """Measure the bytes per second that a live page receives, for a run that has already lasted ``lasted`` seconds."""
     file = folder / "drumbeat.db"
     settings = Settings(store=f"sqlite:///{file}", state_dir=folder / "state")
     received: list[int] = []
@@ -291,7 +292,7 @@ async def measure_live(folder: Path, lasted: int, seconds: int, report: Report) 
 
 async def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--only", choices=("beats", "pages", "live"), help="one part of it")
+    options.add_argument("--only", choices=("beats", "pages", "live"), help="run only one part")
     given = options.parse_args()
     report = Report("web_load")
     with tempfile.TemporaryDirectory() as folder:

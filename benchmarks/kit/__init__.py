@@ -1,4 +1,4 @@
-"""What every benchmark shares: its options, its last line, its picture, and the real servers of the tests."""
+"""Shared by all benchmarks: options, the JSON line at the end, charts, and the database servers of the tests."""
 
 import sys
 from pathlib import Path

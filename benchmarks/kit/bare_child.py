@@ -1,4 +1,4 @@
-"""The driver alone, without a target's own connection: bare_child.py URL CONNECTIONS SECONDS [RATE]. Prints JSON."""
+"""The driver without a target's control connection: bare_child.py URL CONNECTIONS SECONDS [RATE]. Prints JSON."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from kit.drive_child import point_select
 
 
 def goes_first(engine: PostgresEngine) -> None:
-    """The driving thread, whenever it has something to do: before whatever keeps the processor awake, where we may say so."""
+    """Give the driving thread real-time priority over the programs that keep the processors awake, if permitted."""
     driving = next(each.native_id for each in threading.enumerate() if each.ident == engine.driving_thread)
     assert driving is not None
     with suppress(PermissionError):

@@ -1,9 +1,8 @@
-"""A server that speaks just enough PostgreSQL and takes exactly as long as it is told: fake_postgres.py SHAPE
+"""A fake PostgreSQL server with known latencies: fake_postgres.py SHAPE
 
-It spins, so that its answers leave within microseconds of when they are due. SHAPE: fixed (20 ms), bimodal (5 ms, every tenth
-50 ms), stall (5 ms, and one second out of every ten in which nothing is answered), instant (at once, and without spinning).
-Prints its port; when it is told to end (SIGTERM), how long each answer really took, in nanoseconds: no program decides alone
-when it gets its processor.
+It spins, so that answers are sent within microseconds of when they are due. SHAPE: fixed (20 ms), bimodal (5 ms, every tenth
+50 ms), stall (5 ms, and one second out of every ten without answers), instant (at once, without spinning). Prints its port; on
+SIGTERM prints how long each answer really took, in nanoseconds, because the operating system may delay any process.
 """
 
 import heapq
@@ -24,14 +23,14 @@ MS = 1_000_000
 
 
 class Server:
-    """One thread, every connection."""
+    """One thread for all connections."""
 
     def __init__(self, shape: str) -> None:
         self._shape = shape
         self._began = time.monotonic_ns()
         self._served = count(1)
         self._due: list[tuple[int, int, int, socket.socket]] = []
-        self.took: list[tuple[int, int]] = []  #: when each answer left, and how long it had taken
+        self.took: list[tuple[int, int]] = []  #: when each answer was sent, and how long it took
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self._poll = select.epoll()
         self._poll.register(self._listening.fileno(), select.EPOLLIN)

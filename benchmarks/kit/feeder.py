@@ -1,7 +1,7 @@
-"""Workers that are nothing but rows, beating once a second with what busy ones would send: feeder.py STORE RUN_ID WORKERS
+"""Simulated workers that send the heartbeats and samples of busy ones once a second: feeder.py STORE RUN_ID WORKERS
 
-They join as soon as their rows are there, go to work when the run begins, and never leave. A process of its own, so that an
-orchestrator measured beside it pays for none of it.
+They join when their rows exist, become active when the run begins, and never exit. They run in a separate process, so that
+their cost is not part of the measured orchestrator's.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ CONNECTIONS = 10
 
 
 def typical(chance: random.Random) -> Sample:
-    """One second of a worker with four kinds of operations: their histograms, twice each, and the client's own cost."""
+    """One second of a worker with four kinds of operations: two histograms of each, and the client's cost."""
     whole, kinds = Histogram(), dict[str, Any]()
     for kind, count in KINDS.items():
         latency = Histogram()
@@ -53,7 +53,7 @@ def typical(chance: random.Random) -> Sample:
 
 
 class Fed:
-    """One worker that is a row."""
+    """One simulated worker."""
 
     def __init__(self, store: Store, pool_id: PoolId, n: int, samples: Sequence[Sample]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The fixed number of workers that somebody would have chosen who knew the whole load before."""
+"""The best fixed number of workers, chosen with knowledge of the whole load."""
 
 from dataclasses import dataclass
 from heapq import heapreplace
@@ -12,7 +12,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """So many workers from the first arrival to the last job's end: what they cost and how long jobs wait."""
+    """Cost and wait of a fixed number of workers, from the first arrival to the last job's end."""
 
     workers: int
     hours: float
@@ -20,7 +20,7 @@ class Fixed:
 
 
 def fixed(load: SimulatedLoad, workers: int, lag: float, skip: int = 0) -> Fixed:
-    """Serve a load first come, first served. All workers are asked for at the first arrival; ``skip`` jobs are not counted."""
+    """Serve a load first come, first served. All workers start at the first arrival; the first ``skip`` jobs do not count."""
     free, waits, end = [load.arrivals[0] + lag] * workers, list[float](), 0.0
     for at, lasts in zip(load.arrivals, load.durations, strict=True):
         begins = max(free[0], at)
@@ -32,7 +32,7 @@ def fixed(load: SimulatedLoad, workers: int, lag: float, skip: int = 0) -> Fixed
 
 
 def cheapest(load: SimulatedLoad, lag: float, wait_p95: float, skip: int = 0) -> Fixed | None:
-    """The smallest fixed size whose 95th percentile of waits is no longer. None: no size is as quick."""
+    """The smallest fixed size whose 95th percentile of waits is at most ``wait_p95``. None if no size reaches it."""
     few, many = 0, 1
     while fixed(load, many, lag, skip).wait_p95_s > wait_p95 + 1e-6:
         few, many = many, many * 2

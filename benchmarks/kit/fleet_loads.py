@@ -1,4 +1,4 @@
-"""Loads for the fleet's economy: made by chance from a fixed seed, and the Azure LLM traces where they are."""
+"""Loads for fleet_economy.py: random ones from a fixed seed, and the Azure LLM traces if present."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -60,7 +60,7 @@ def on_off(hours: float) -> SimulatedLoad:
 
 
 def sessions(hours: float) -> SimulatedLoad:
-    """People who come, more by day, and each ask for about eight things of 20 s, one after the other."""
+    """User sessions, more by day, with about eight jobs of 20 s each, one after the other."""
     chance = Random(4)
 
     def begin(at: float) -> float:
@@ -80,7 +80,7 @@ def sessions(hours: float) -> SimulatedLoad:
 
 @cache
 def loads(hours: float) -> Mapping[str, SimulatedLoad]:
-    """Every load by its name."""
+    """Every load by name."""
     made = {"diurnal": diurnal(hours), "bursty": bursty(hours), "on/off": on_off(hours), "sessions": sessions(hours)}
     files = {"azure code": DATA / "code.csv", "azure conv": DATA / "conv.csv"}
     return made | {name: read_trace(file) for name, file in files.items() if file.is_file()}

@@ -1,7 +1,6 @@
 """Rules of other autoscalers, as controllers of the fleet's simulation.
 
-Where a detail is open, it is settled in their favour: they see jobs in work as well as queued ones, and they send away idle
-workers only.
+Open details are decided in their favour: they see running jobs as well as queued ones, and they drain only idle workers.
 """
 
 from collections import deque
@@ -14,14 +13,14 @@ COOLDOWN = 300.0
 
 
 class _Rival:
-    """Brings the number of workers to what ``wish`` says."""
+    """Brings the number of workers to ``wish``."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._made = 0
 
     def wish(self, world: World) -> int:
-        raise AssertionError("a rival has a wish of its own")
+        raise AssertionError("subclasses implement wish")
 
     def __call__(self, world: World) -> SimulatedOrders:
         staying = [each for each in world.machines.values() if not each.leaving]
@@ -36,7 +35,7 @@ class _Rival:
 
 
 def _spare(staying: list[SimulatedWorker]) -> list[SimulatedWorker]:
-    """Those without work, the newest first."""
+    """Idle workers, the newest first."""
     return sorted((each for each in staying if not each.jobs), key=lambda each: -each.created)
 
 
@@ -45,7 +44,7 @@ def _current(world: World) -> int:
 
 
 class HpaLike(_Rival):
-    """Kubernetes' HPA on jobs per worker: every 15 s, 10 % tolerance, at most doubled (or 4), down by the window's highest."""
+    """Kubernetes HPA on jobs per worker: every 15 s, 10 % tolerance, at most double (or 4), down to the window's maximum."""
 
     every = 15.0
 
@@ -66,7 +65,7 @@ class HpaLike(_Rival):
 
 
 class KedaLike(HpaLike):
-    """KEDA: 0 ↔ 1 by itself with a cooldown of 300 s, beyond that the HPA on five jobs a worker (its usual queue length)."""
+    """KEDA: 0 ↔ 1 with a cooldown of 300 s, above that HPA with five jobs per worker (its default queue length)."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most, target=5.0)
@@ -79,7 +78,7 @@ class KedaLike(HpaLike):
 
 
 class DaskLike(_Rival):
-    """Dask's Adaptive: every second, work over 5 s per worker, no more than jobs; down after three suggestions in a row."""
+    """Dask Adaptive: every second, work / 5 s per worker, at most one per job; down after three suggestions in a row."""
 
     every = 1.0
     target = 5.0

@@ -1,4 +1,4 @@
-"""The point select as a Locust user with psycopg: run by Locust's own command, see driver_vs_peers.py."""
+"""The point select as a Locust user with psycopg; run by Locust, see driver_vs_peers.py."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""A run with an hour of samples in a store, as real workers and a real orchestrator would have left it."""
+"""Creates a run with an hour of samples in a store, as real workers and a real orchestrator would write it."""
 
 import base64
 import sqlite3
@@ -44,7 +44,7 @@ def sample(n: int, age: timedelta, latency: Histogram) -> Sample:
 
 
 async def long_run(store: Store, file: Path, name: str, seconds: int, workers: int, *, ended: bool) -> RunId:
-    """Its start is put back as far as its samples go; one that has ended keeps its curves, as every one does."""
+    """Create the run. Its start is moved back to its first sample; an ended run also has its stored curves."""
     run_id, chance = RunId(name), Random(7)
     plan = msgspec.to_builtins(RunPlan(duration=timedelta(seconds=seconds)), str_keys=True)
     run = await store.runs.create(Run(run_id=run_id, name=name, config={"plan": plan}), pool(run_id, PoolKind.BENCH))
@@ -63,7 +63,7 @@ async def long_run(store: Store, file: Path, name: str, seconds: int, workers: i
 
 
 def _put_back(file: Path, run_id: RunId, seconds: int) -> None:
-    """The store stamps the time itself; an hour is too long to wait for."""
+    """Move the run's start back. The store sets times itself, and waiting an hour takes too long."""
     with sqlite3.connect(file) as database:
         database.execute(
             "UPDATE runs SET started_at = started_at - :by, warmup_ended_at = warmup_ended_at - :by WHERE run_id = :run",

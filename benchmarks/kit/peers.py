@@ -1,4 +1,4 @@
-"""Peers to be measured beside: each in an environment of its own, made when first asked for."""
+"""Installs the tools to compare with, each in its own environment, on first use."""
 
 import hashlib
 import os
@@ -13,11 +13,11 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "drumbe
 
 
 class PeerMissing(Exception):
-    """A peer that cannot be had on this machine, and why."""
+    """A tool is not available on this machine; the message says why."""
 
 
 def python_with(name: str, *packages: str) -> Path:
-    """A Python that has these packages. Raises PeerMissing."""
+    """A Python with these packages. Raises PeerMissing."""
     folder = CACHE / name
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
@@ -32,9 +32,9 @@ def python_with(name: str, *packages: str) -> Path:
 
 
 def program_from_debian(name: str, *packages: str) -> Path:
-    """A program from Debian's packages, unpacked with the libraries it needs, without installing. Raises PeerMissing.
+    """A program from Debian packages, unpacked with its libraries without installing it. Raises PeerMissing.
 
-    The folder is named for the packages and has its name only once all of them are in it.
+    The folder's name depends on the packages; it is renamed to it only after all of them are unpacked.
     """
     if found := shutil.which(name):
         return Path(found)
@@ -45,7 +45,7 @@ def program_from_debian(name: str, *packages: str) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         _unpack(wanted, folder)
     if missing := missing_libraries(program):
-        raise PeerMissing(f"{name} needs libraries that are not in {', '.join(wanted)}: {', '.join(missing)}")
+        raise PeerMissing(f"{name} needs libraries that {', '.join(wanted)} do not have: {', '.join(missing)}")
     return program
 
 
@@ -55,7 +55,7 @@ def _unpack(packages: Sequence[str], folder: Path) -> None:
         command = ["apt-get", "download", *packages]
         downloaded = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
         if downloaded.returncode:
-            raise PeerMissing(f"{', '.join(packages)} cannot be had from Debian: {downloaded.stderr.strip()[-200:]}")
+            raise PeerMissing(f"{', '.join(packages)} cannot be downloaded from Debian: {downloaded.stderr.strip()[-200:]}")
         tree = Path(work) / "tree"
         for package in Path(work).glob("*.deb"):
             subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
@@ -63,7 +63,7 @@ def _unpack(packages: Sequence[str], folder: Path) -> None:
 
 
 def libraries_of(program: Path) -> dict[str, str]:
-    """The environment in which an unpacked program finds the libraries unpacked beside it."""
+    """The environment variables with which an unpacked program finds its libraries."""
     folders = [*program.parents[2].glob("lib/*-linux-gnu*"), *program.parents[2].glob("usr/lib/*-linux-gnu*")]
     return {"LD_LIBRARY_PATH": ":".join(map(str, folders))} if CACHE in program.parents else {}
 

@@ -1,4 +1,4 @@
-"""pgbench's own throughput at each number of clients, and where it stops growing."""
+"""pgbench's throughput at each number of clients, and where it stops growing."""
 
 import re
 import subprocess
@@ -12,11 +12,11 @@ Curve = Sequence[tuple[int, float]]  #: clients, transactions a second
 
 
 class PgbenchFailed(Exception):
-    """pgbench told of no throughput."""
+    """pgbench printed no throughput."""
 
 
 def throughput(server: PostgresServer, database: str, clients: int, seconds: int) -> float:
-    """Of ``pgbench -N`` (simple-update), connecting left out, which on a busy machine takes long. Raises PgbenchFailed."""
+    """Throughput of ``pgbench -N`` (simple-update), without the time to connect. Raises PgbenchFailed."""
     command = [str(installation() / "bin" / "pgbench"), "-N", "-M", "prepared", "-n", "-c", str(clients), "-j", "1"]
     command += ["-T", str(seconds + clients // 8), "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", database]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -31,13 +31,13 @@ def curve(server: PostgresServer, database: str, levels: Sequence[int], seconds:
 
 
 def together(rounds: Sequence[Curve]) -> Curve:
-    """The best of each level over several rounds: what else runs on the machine only takes away."""
+    """The best of several rounds for each level, because other load on the machine only lowers throughput."""
     return [(points[0][0], max(tps for _, tps in points)) for points in zip(*rounds, strict=True)]
 
 
 def knee(found: Curve) -> int:
-    """The first level above which no other is worth its clients, by the measure our search takes: a fifth of what they would
-    bring if throughput grew with them."""
+    """The lowest level above which more clients are not worth it, by the rule of find-max: they bring less than a fifth of
+    linear growth."""
     return next(level for level, tps in found if not any(_is_worth(level, tps, *other) for other in found))
 
 

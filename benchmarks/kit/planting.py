@@ -1,4 +1,4 @@
-"""The list of planted bugs: each is a change of text in the source, the promise it breaks, and the tests that should see it."""
+"""The list of planted bugs: each is a text change in the source, the guarantee it breaks, and the tests that should fail."""
 
 import re
 import tomllib
@@ -10,25 +10,25 @@ LISTS = Path(__file__).parents[1] / "planted"  #: one file for each area
 
 
 class CannotPlant(Exception):
-    """The list no longer fits the source."""
+    """An entry no longer fits the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
     """One change of the source, and what it breaks."""
 
-    area: str  #: the name of its file
+    area: str  #: the name of its TOML file
     name: str
     file: str  #: under src/drumbeat
-    find: str  #: must occur exactly once, in the file or in what ``within`` names
+    find: str  #: must occur exactly once, in the file or in the part named by ``within``
     put: str
-    breaks: str  #: the promise, in one sentence
+    breaks: str  #: the guarantee, in one sentence
     tests: tuple[str, ...]  #: "tests/file.py", or "tests/file.py::test_name" for every test of that name in the file
     within: str | None = None  #: a named query, function or class
-    hangs: bool = False  #: the promise is that something ends, so a test that does not end has seen the bug
+    hangs: bool = False  #: the guarantee is that something ends, so tests that hang count as having caught the bug
 
     def planted_in(self, text: str) -> str:
-        """The file's text with the bug in it. Raises CannotPlant."""
+        """The file's text with the bug. Raises CannotPlant."""
         first, last = _section(self, text)
         part = text[first:last]
         if part.count(self.find) != 1:
@@ -38,7 +38,7 @@ class Bug:
 
 
 def _section(bug: Bug, text: str) -> tuple[int, int]:
-    """Where what ``within`` names begins and ends: the whole file, if it names nothing."""
+    """Start and end of the part named by ``within``, or of the whole file."""
     if bug.within is None:
         return 0, len(text)
     name, kind = re.escape(bug.within), Path(bug.file).suffix
@@ -56,7 +56,7 @@ def _section(bug: Bug, text: str) -> tuple[int, int]:
 
 
 def listed(folder: Path = LISTS) -> Sequence[Bug]:
-    """Every planted bug, by area. Raises CannotPlant for a name that an area uses twice."""
+    """All planted bugs, by area. Raises CannotPlant if an area uses a name twice."""
     bugs = [
         Bug(area=path.stem, **{**entry, "tests": tuple(entry["tests"])})
         for path in sorted(folder.glob("*.toml"))

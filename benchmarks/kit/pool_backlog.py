@@ -1,4 +1,4 @@
-"""The same course with a million other jobs queued before it: what that costs, against an empty queue in the same minutes."""
+"""The same measurement with a million other jobs queued, compared with an empty queue in the same minutes."""
 
 from collections.abc import Mapping
 
@@ -16,12 +16,12 @@ Rounds = dict[Contender, list[Found]]
 def with_backlog(
     place: Places, settings: Mapping[Contender, int | str], backlog: int, repeats: int, share: float, report: Report
 ) -> None:
-    """Fill each one's queue once, then measure in turn: in an empty one; pushed to its end, worked off from its head."""
+    """Fill each queue once, then measure in turn in an empty queue and in the full one."""
     rivals = [each for each in settings if each.name in RIVALS]
     urls = {each: place.lasting(each, number) for number, each in enumerate(rivals, 1)}
     for each in rivals:
         _fill(each, urls[each], backlog)
-        say(f"{each.store:<10} {each.name:<15} has {backlog:,} queued")
+        say(f"{each.store:<10} {each.name:<15} has {backlog:,} jobs queued")
     empty: Rounds = {each: [] for each in rivals}
     queued: Rounds = {each: [] for each in rivals}
     for _ in range(repeats):
@@ -39,7 +39,7 @@ def _told(run: Found) -> str:
 
 
 def _fill(contender: Contender, url: str, backlog: int) -> None:
-    """Through its own API. Huey on SQLite is filled without fsync, or it would take an hour."""
+    """Fill a queue through its own API; Huey on SQLite without fsync, because with it this takes an hour."""
     faster = {"huey": "huey, no fsync"} if contender.store == "sqlite" else {}
     filler = Contender(
         name=faster.get(contender.name, contender.name),

@@ -1,4 +1,4 @@
-"""Who is compared on which store, with which settings to choose from, and how one run of one of them is made."""
+"""The queues to compare on each store, their settings, and how to run one of them."""
 
 import json
 import os
@@ -24,27 +24,27 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A queue, and what it is put through."""
+    """A queue, and how it is measured."""
 
     name: str
     store: str  #: postgresql, sqlite or redis
-    program: str  #: the kit's module that knows it
-    settings: Settings  #: what is tried; without a sweep the first is taken
-    jobs: int  #: so many in a full run; slow ones get fewer
-    environment: tuple[str, ...] = ()  #: its name and packages; none: this Python
+    program: str  #: the kit's module for it
+    settings: Settings  #: settings to try; without a sweep the first is used
+    jobs: int  #: in a full run; slow queues get fewer
+    environment: tuple[str, ...] = ()  #: name and packages of its environment; empty: this Python
 
     @property
     def is_ours(self) -> bool:
         return not self.environment
 
     def course(self, url: str, setting: int | str, share: float) -> Course:
-        """A tenth one by one, the rest in batches of each size, then all of it worked off."""
+        """Push a tenth of the jobs one by one and the rest in batches of each size, then process all of them."""
         jobs = max(int(self.jobs * share) // 20, 5) * 20
         batched = jobs * 9 // 20
         return Course(url=url, setting=setting, singles=jobs - 2 * batched, batched=batched, jobs=jobs)
 
     def run(self, course: Course) -> Found:
-        """In a process of its own. Raises PeerMissing, RunFailed."""
+        """Run it in a separate process. Raises PeerMissing, RunFailed."""
         python = str(python_with(*self.environment)) if self.environment else sys.executable
         command = [python, "-m", self.program, self.name, json.dumps(asdict(course))]
         process = subprocess.Popen(
@@ -64,7 +64,7 @@ class Contender:
 
 
 def _end_group(pid: int) -> None:
-    """The workers a peer has forked end with it."""
+    """End the process with all workers it forked."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -117,7 +117,7 @@ CONTENDERS: Sequence[Contender] = (
 
 
 def installed(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
-    """Those that can be had here, and for the others why not."""
+    """The queues that are available here, and for the others the reason."""
     there, missing = list[Contender](), dict[str, str]()
     for each in contenders:
         try:

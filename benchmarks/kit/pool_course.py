@@ -1,8 +1,8 @@
-"""What every queue is put through, in a process of its own: push one by one, push in batches, work everything off.
+"""The measurement that every queue runs in its own process: push one by one, push in batches, process all jobs.
 
 python -m kit.pool_peers_postgres pgqueuer '{"url": …, "singles": 1000, …}' prints one JSON object. Needs only the standard
-library, since it runs where a peer is installed. The clock of working runs from telling a worker to begin, connected and
-imported, to its last call of the handler: the same for everyone.
+library, because it runs in the other queue's environment. Processing is timed from telling a connected worker, with everything
+imported, to begin until the last call of its handler.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """One peer's task."""
+    """What one queue has to do."""
 
     url: str
-    setting: int | str = 1  #: what was swept: a batch, a concurrency, a kind of worker
+    setting: int | str = 1  #: the setting under test: batch size, concurrency or kind of worker
     singles: int = 0  #: pushed one by one
     batched: int = 0  #: pushed in batches, once for each size
     batches: tuple[int, ...] = (1000, 100)
-    jobs: int = 0  #: to be worked off
+    jobs: int = 0  #: to be processed
 
 
 class Tally:
-    """Calls of the handler, from whichever thread."""
+    """Counts calls of the handler, from any thread."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -54,12 +54,12 @@ class Tally:
         self.full.set()
 
     async def wait(self) -> None:
-        """For workers in threads of their own."""
+        """Wait until all jobs are processed, for workers that run in threads."""
         await asyncio.to_thread(self.full.wait)
 
 
 class SharedTally(Tally):
-    """Calls of the handler, from whichever process; nothing is said of their CPU."""
+    """Counts calls of the handler from any process; without their CPU time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,8 +79,8 @@ class SharedTally(Tally):
         self._end()
 
 
-TALLY = Tally()  #: of this process; handlers that are found by their name count here
-SHARED = SharedTally()  #: for those that run in processes of their own
+TALLY = Tally()  #: of this process; used by handlers that queues import by name
+SHARED = SharedTally()  #: for handlers that run in child processes
 
 
 def noop(n: int = 0) -> None:
@@ -89,32 +89,32 @@ def noop(n: int = 0) -> None:
 
 
 def shared_noop(n: int = 0) -> None:
-    """The job, in a process of its own."""
+    """The job, for workers with child processes."""
     SHARED.one()
 
 
 class Peer(Protocol):
-    """A queue to be measured. Opening it is not measured."""
+    """A queue to measure. Opening it is not timed."""
 
     async def open(self, course: Course) -> None: ...
 
     async def push_one(self, n: int) -> None: ...
 
     async def push_many(self, first: int, count: int) -> None:
-        """One call of its own for many. Raises NoBatches where it has none."""
+        """Push many jobs with the queue's batch call. Raises NoBatches if it has none."""
         ...
 
     async def work(self, course: Course, tally: Tally) -> None:
-        """Work until the tally is full; it may go on for ever after that, since the process is ended then."""
+        """Process jobs until the tally is full. It need not return: the process is ended then."""
         ...
 
 
 class NoBatches(Exception):
-    """This queue takes jobs one by one."""
+    """The queue has no batch push."""
 
 
 async def run_course(peer: Peer, course: Course, tally: Tally) -> None:
-    """The whole course; prints how many jobs a second each part took. Ends the process, whatever the peer's worker does."""
+    """Run all parts; prints the jobs per second of each, and ends the process even if the queue's worker does not return."""
     await peer.open(course)
     await _push(peer, course, tally.found)
     if course.jobs:
@@ -122,7 +122,7 @@ async def run_course(peer: Peer, course: Course, tally: Tally) -> None:
         tally.begin(course.jobs)
         await peer.work(course, tally)
         if not tally.full.wait(5):
-            raise SystemExit(f"expected {tally.wanted} jobs to be worked on; the worker left before that")
+            raise SystemExit(f"expected {tally.wanted} processed jobs; the worker exited before that")
     _tell(tally)
 
 
@@ -153,7 +153,7 @@ async def _batches(peer: Peer, count: int, batch: int) -> None:
 
 
 def _tell_when_full(tally: Tally) -> None:
-    """A worker that does not return is left a moment to, then this process ends."""
+    """End this process shortly after the last job, even if the worker does not return."""
     tally.full.wait()
     time.sleep(0.5)
     _tell(tally)
@@ -169,7 +169,7 @@ def _tell(tally: Tally) -> None:
 
 
 def main(peers: Mapping[str, Callable[[], Peer]], tally: Tally = TALLY) -> None:
-    """The command line of a file of peers: its name, and the course as JSON."""
+    """The command line of a module of queues: the queue's name, and the course as JSON."""
     name, given = sys.argv[1:]
     course = Course(**json.loads(given))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
@@ -177,14 +177,14 @@ def main(peers: Mapping[str, Callable[[], Peer]], tally: Tally = TALLY) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """A benchmark that was stopped leaves nobody behind."""
+    """End this process when the benchmark that started it has ended."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """The faster loop, where it is installed."""
+    """uvloop if it is installed, otherwise asyncio."""
     try:
         import uvloop
     except ImportError:

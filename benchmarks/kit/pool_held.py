@@ -1,4 +1,4 @@
-"""Throughput and dead rows while an old transaction holds back vacuum."""
+"""Throughput and dead rows while an old transaction blocks vacuum."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _DEAD = "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables"
 
 
 def with_held_xmin(server: PostgresServer, settings: Mapping[Contender, int | str], seconds: float, report: Report) -> None:
-    """Rounds of pushing and working off, in turn, as fast as each can: first freely, then with vacuum held back."""
+    """Alternate rounds of pushing and processing, at full speed: first with vacuum, then with vacuum blocked."""
     rivals = {each: server.new_database() for each in settings if each.store == "postgresql" and each.name in RIVALS}
     before: dict[Contender, list[float]] = {each: [] for each in rivals}
     during: dict[Contender, list[float]] = {each: [] for each in rivals}
@@ -26,7 +26,7 @@ def with_held_xmin(server: PostgresServer, settings: Mapping[Contender, int | st
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             _round(rivals, settings, during)
-            say(f"held back for {seconds - (until - time.monotonic()):.0f} s: {_latest(during)}")
+            say(f"vacuum blocked for {seconds - (until - time.monotonic()):.0f} s: {_latest(during)}")
         dead = {each: dead_rows(server, url) for each, url in rivals.items()}
     _tell(report, before, during, dead)
 
@@ -40,7 +40,7 @@ def _round(
 
 @contextmanager
 def _old_transactions(server: PostgresServer, rivals: Mapping[Contender, str]) -> Iterator[None]:
-    """One in each database: another's do not hold back its vacuum."""
+    """Hold one old transaction in each database; a transaction blocks only the vacuum of its own database."""
     psql = str(installation() / "bin" / "psql")
     holders = [Popen([psql, "-X", "-q", url], stdin=PIPE, stdout=PIPE, text=True) for url in rivals.values()]
     try:
@@ -59,7 +59,7 @@ def _old_transactions(server: PostgresServer, rivals: Mapping[Contender, str]) -
 
 
 def dead_rows(server: PostgresServer, url: str) -> int:
-    """Row versions that nobody can see any more and vacuum has not taken."""
+    """The number of dead row versions that vacuum has not removed."""
     return int(server.sql(_DEAD, url.rpartition("/")[2]))
 
 
@@ -86,6 +86,6 @@ def _tell(
             "dead rows": dead[each],
             "jobs": jobs,
         }
-    print_table(["vacuum held back", "work/s before", "at its end", "loss", "dead rows", "jobs in all"], rows)
+    print_table(["vacuum blocked", "work/s before", "at the end", "loss", "dead rows", "jobs in total"], rows)
     if set(last) == set(RIVALS):
         report.ratios["held xmin: work, ours / pgqueuer"] = last["ours"] / last["pgqueuer"]

@@ -1,4 +1,4 @@
-"""Drumbeat's own queue on the course: its public API, a worker with an asynchronous handler, fencing on."""
+"""Drumbeat's queue in the comparison: its public API, a worker with an async handler, fencing on."""
 
 import os
 from contextlib import AsyncExitStack
@@ -10,7 +10,7 @@ POOL = "bench"
 
 
 class Ours:
-    """``push``, ``push_many`` and ``work`` of one connection."""
+    """``push``, ``push_many`` and ``work`` on one connection."""
 
     async def open(self, course: Course) -> None:
         self._stack = AsyncExitStack()
@@ -30,7 +30,7 @@ class Ours:
 
         done = await self._store.work(POOL, noop, concurrency=int(course.setting), max_jobs=course.jobs)
         if done.failed or done.finished != course.jobs:
-            raise SystemExit(f"expected {course.jobs} jobs done, got {done.finished}, of which {done.failed} failed")
+            raise SystemExit(f"expected {course.jobs} finished jobs, got {done.finished}, with {done.failed} failed attempts")
 
 
 if __name__ == "__main__":

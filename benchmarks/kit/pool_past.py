@@ -1,4 +1,4 @@
-"""A long history for a pool, written by bulk statements: finished jobs, half of them old, and ended workers."""
+"""Fills a pool with a long history by bulk statements: finished jobs, half of them old, and ended workers."""
 
 import asyncio
 import sqlite3
@@ -26,7 +26,7 @@ class Sizes:
     jobs: int
     workers: int
     rounds: int
-    prune_for: float | None = None  #: seconds; None: until all that is old is gone
+    prune_for: float | None = None  #: seconds; None: until all old jobs are deleted
 
 
 _JOB = "seq, pool_id, type, payload, status, result, lease_owner, lease_pool, lease_epoch, attempts, "
@@ -36,7 +36,7 @@ _WORKER += "heartbeat_count, meta"
 
 
 def history(sizes: Sizes, numbers: str, now: str) -> Iterator[str]:
-    """Statements that fill a SQL store: ``numbers`` is a table of them, ``now`` the time in microseconds."""
+    """Statements that fill a SQL store: ``numbers`` is a table of integers, ``now`` the time in microseconds."""
     ended = f"({now}) - CASE WHEN n <= {sizes.jobs // 2} THEN 30 ELSE 1 END * {_DAY_US} + n"
     worker_ended = f"({now}) - {_DAY_US} + n"
     yield (
@@ -109,7 +109,7 @@ redis.call('HSET', home .. 'pool', 'last_numbered', last, 'last_worker', last)
 
 
 async def fill_redis(store: RedisStore, sizes: Sizes) -> None:
-    """Numbers below those of the jobs that wait: a store hands its own out from here on."""
+    """Fill a Redis store. The jobs' numbers are below those of the waiting jobs, which the store assigned itself."""
     database, now, step = store.database, time.time_ns() // 1000, 2000
     for script, count, more in ((_FILL_JOBS, sizes.jobs, (sizes.jobs // 2,)), (_FILL_WORKERS, sizes.workers, ())):
         for first in range(1, count + 1, step):

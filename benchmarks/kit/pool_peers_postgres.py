@@ -1,4 +1,4 @@
-"""Queues over PostgreSQL on the course: PgQueuer, Procrastinate. Durability as they come: committed to disk."""
+"""PostgreSQL queues to compare with: PgQueuer, Procrastinate, with their default durability: committed to disk."""
 
 from datetime import timedelta
 from importlib import import_module
@@ -8,7 +8,7 @@ from kit.pool_course import Course, Tally, main, noop
 
 
 class PgQueuer:
-    """Its queue manager on one asyncpg connection and this loop; the setting is its batch size."""
+    """PgQueuer's queue manager on one asyncpg connection and this event loop; the setting is its batch size."""
 
     async def open(self, course: Course) -> None:
         self._connection: Any = await import_module("asyncpg").connect(course.url)
@@ -37,7 +37,7 @@ class PgQueuer:
 
 
 class Procrastinate:
-    """Its worker on this loop; the setting is its concurrency."""
+    """Procrastinate's worker on this event loop; the setting is its concurrency."""
 
     async def open(self, course: Course) -> None:
         procrastinate = import_module("procrastinate")

@@ -1,4 +1,4 @@
-"""Queues over Redis on the course: Huey, Dramatiq, RQ, SAQ, arq, Celery. Each has a database of its own on one server."""
+"""Redis queues to compare with: Huey, Dramatiq, RQ, SAQ, arq, Celery. Each has its own database on one server."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from kit.pool_course import SHARED, TALLY, Course, NoBatches, Peer, Tally, main,
 
 
 class Huey:
-    """Its consumer with threads in this process. A job is deleted when it is taken."""
+    """Huey's consumer with threads in this process. A job is deleted when a worker takes it."""
 
     async def open(self, course: Course) -> None:
         self._huey: Any = import_module("huey").RedisHuey("bench", url=course.url)
@@ -30,7 +30,7 @@ class Huey:
 
 
 class Dramatiq:
-    """Its worker with threads in this process."""
+    """Dramatiq's worker with threads in this process."""
 
     async def open(self, course: Course) -> None:
         dramatiq = import_module("dramatiq")
@@ -50,7 +50,7 @@ class Dramatiq:
 
 
 class Rq:
-    """SimpleWorker runs jobs in this process; Worker, as users run it, forks for each."""
+    """RQ: SimpleWorker runs jobs in this process; Worker, the usual choice, forks for each job."""
 
     async def open(self, course: Course) -> None:
         self._rq = import_module("rq")
@@ -74,7 +74,7 @@ async def _noop(context: Any, n: int = 0) -> None:
 
 
 class Saq:
-    """Its worker on this loop."""
+    """SAQ's worker on this event loop."""
 
     async def open(self, course: Course) -> None:
         self._queue: Any = import_module("saq").Queue.from_url(course.url, name="bench")
@@ -93,7 +93,7 @@ class Saq:
 
 
 class Arq:
-    """Its worker on this loop, in a burst."""
+    """arq's worker on this event loop, in burst mode."""
 
     async def open(self, course: Course) -> None:
         parts = urlsplit(course.url)
@@ -122,13 +122,13 @@ class Arq:
 
 
 async def _share(numbers: Any, push: Any) -> None:
-    """One of several tasks that push together, where there is no call for many."""
+    """One of several concurrent pushing tasks, for queues without a batch push."""
     for n in numbers:
         await push(n)
 
 
 class Celery:
-    """Its worker in this process, with the pool that is named in the setting: solo, threads 8, prefork 2."""
+    """Celery's worker in this process, with the pool given by the setting: solo, threads 8, prefork 2."""
 
     async def open(self, course: Course) -> None:
         self._app: Any = import_module("celery").Celery("bench", broker=course.url)

@@ -1,4 +1,4 @@
-"""Queues over a SQLite file on the course: Huey with and without fsync, litequeue, persist-queue. The URL is a folder."""
+"""SQLite queues to compare with: Huey with and without fsync, litequeue, persist-queue. The URL is a folder."""
 
 from importlib import import_module
 from pathlib import Path
@@ -8,7 +8,7 @@ from kit.pool_course import Course, NoBatches, Tally, main, noop
 
 
 class Huey:
-    """Its consumer with threads in this process. A job is deleted when it is taken: one whose worker dies is lost."""
+    """Huey's consumer with threads in this process. A job is deleted when a worker takes it: lost if the worker dies."""
 
     def __init__(self, *, fsync: bool) -> None:
         self._fsync = fsync
@@ -31,7 +31,7 @@ class Huey:
 
 
 class Litequeue:
-    """A loop of pop and done; as it comes: WAL, synchronous NORMAL."""
+    """A loop of pop and done, with litequeue's default settings: WAL, synchronous NORMAL."""
 
     async def open(self, course: Course) -> None:
         self._queue: Any = import_module("litequeue").LiteQueue(f"{course.url}/litequeue.db")
@@ -50,7 +50,7 @@ class Litequeue:
 
 
 class PersistQueue:
-    """A loop of get and ack on its queue with acknowledgements."""
+    """A loop of get and ack on persist-queue's SQLiteAckQueue."""
 
     async def open(self, course: Course) -> None:
         folder = Path(course.url) / "persist"

@@ -1,4 +1,4 @@
-"""Somewhere for each run of a queue: an empty database, folder or Redis, on servers that live as long as the benchmark."""
+"""An empty database, folder or Redis for each run of a queue, on servers that run as long as the benchmark."""
 
 import shutil
 import socket
@@ -11,11 +11,11 @@ from kit.pool_contenders import Contender
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer, Unavailable
 
-APPEND_ONLY = {"appendonly": "yes", "appendfsync": "everysec"}  #: for everyone on Redis
+APPEND_ONLY = {"appendonly": "yes", "appendfsync": "everysec"}  #: for all queues on Redis
 
 
 class Places:
-    """The servers."""
+    """The servers, and URLs on them."""
 
     def __init__(self, postgres: PostgresServer | None, redis: RedisServer | None, folder: Path) -> None:
         self._postgres = postgres
@@ -25,12 +25,12 @@ class Places:
     @property
     def postgres(self) -> PostgresServer:
         if self._postgres is None:
-            raise Unavailable("expected a PostgreSQL")
+            raise Unavailable("expected a PostgreSQL server, but none was started")
         return self._postgres
 
     @contextmanager
     def empty(self, contender: Contender) -> Iterator[str]:
-        """For one run; gone afterwards."""
+        """The URL of an empty store for one run, deleted afterwards."""
         if contender.store == "postgresql":
             url = self.postgres.new_database()
             try:
@@ -46,7 +46,7 @@ class Places:
 
     @contextmanager
     def apart(self, contender: Contender, number: int) -> Iterator[str]:
-        """For one run, while others' last."""
+        """The URL of an empty store for one run, while other stores keep their data."""
         if contender.store == "redis":
             url = self._redis_url(number)
             yield url
@@ -56,7 +56,7 @@ class Places:
             yield url
 
     def lasting(self, contender: Contender, number: int) -> str:
-        """For several runs."""
+        """The URL of a store for several runs."""
         if contender.store == "postgresql":
             return self.postgres.new_database()
         if contender.store == "sqlite":
@@ -68,11 +68,11 @@ class Places:
 
     def _redis_url(self, number: int) -> str:
         if self._redis is None:
-            raise Unavailable("expected a Redis")
+            raise Unavailable("expected a Redis server, but none was started")
         return self._redis.url(database=number)
 
     def _flush(self, number: int | None = None) -> None:
-        """One database, or all of them."""
+        """Delete one Redis database, or all of them."""
         words = b"FLUSHALL\r\n" if number is None else b"SELECT %d\r\nFLUSHDB\r\n" % number
         if self._redis is not None:
             with socket.create_connection(("127.0.0.1", self._redis.port), timeout=60) as connection:
@@ -83,7 +83,7 @@ class Places:
 
 @contextmanager
 def places(stores: Sequence[str]) -> Iterator[Places]:
-    """Start what these stores need."""
+    """Start the servers that these stores need."""
     with ExitStack() as stack:
         postgres = stack.enter_context(PostgresServer()) if "postgresql" in stores else None
         redis = stack.enter_context(RedisServer(settings=APPEND_ONLY)) if "redis" in stores else None

@@ -1,4 +1,4 @@
-"""A benchmark's options and its last line: one JSON object that programs can read."""
+"""A benchmark's options, its tables, and its last line: one JSON object for programs."""
 
 import argparse
 import json
@@ -13,16 +13,16 @@ from typing import Any
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The options every benchmark takes."""
+    """The options of every benchmark."""
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="under a minute, and less sure")
-    options.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figures")
+    options.add_argument("--quick", action="store_true", help="takes less than a minute; less accurate")
+    options.add_argument("--plot", type=Path, metavar="FILE.png", help="write a chart to this file")
     return options
 
 
 @dataclass(slots=True)
 class Report:
-    """What a benchmark found."""
+    """The results of a benchmark."""
 
     benchmark: str
     ratios: dict[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Report:
                 self.versions[package] = "not installed"
 
     def print(self) -> None:
-        """The last line of every benchmark."""
+        """Print the last line of the benchmark."""
         rounded = _rounded({"benchmark": self.benchmark, "ratios": self.ratios, "figures": self.figures})
         print(json.dumps({**rounded, "versions": self.versions}))
 
@@ -52,7 +52,7 @@ def _rounded(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """Progress, for people: to standard error, so that the last line of output stays alone."""
+    """Print progress to standard error, so that standard output has only the JSON line."""
     print(text, file=sys.stderr, flush=True)
 
 

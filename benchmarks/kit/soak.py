@@ -1,4 +1,4 @@
-"""What soaks share: a pool of jobs with fates, a driver that waits for their ends, and what it reads for the judge."""
+"""Shared by soak tests: a pool whose jobs succeed, fail or kill their worker, and the check of the result."""
 
 import asyncio
 import contextlib
@@ -26,12 +26,12 @@ from kit.soak_worker import Journal
 
 T = TypeVar("T")
 
-PATIENCE = 120.0  #: seconds in which everything must have come to its end once the trouble is over
+PATIENCE = 120.0  #: seconds in which all jobs must end after the last fault
 _PAGE = 1000
 
 
 def thresholds(heartbeat: float, lost: float) -> Thresholds:
-    """Those of a pool of jobs, but impatient."""
+    """The thresholds of a pool of jobs, with shorter times."""
     return replace(
         PRESETS[PoolKind.JOBS],
         heartbeat_every=timedelta(seconds=heartbeat),
@@ -44,7 +44,7 @@ def thresholds(heartbeat: float, lost: float) -> Thresholds:
 
 @dataclass(slots=True)
 class Soak:
-    """A pool under work."""
+    """A pool in a soak test."""
 
     store: Store
     crew: Crew
@@ -58,8 +58,8 @@ class Soak:
     started: int = 0
 
     async def push(self, count: int, *, deadly: int = 1, **more: Any) -> None:
-        """Jobs of every fate, so many in a hundred ``deadly`` to their workers. A push that went unanswered is made again; what
-        was answered must be there at the end."""
+        """Push jobs of every kind; ``deadly`` percent of them kill their worker. A push without an answer is repeated; every
+        acknowledged job must exist at the end."""
         first = len(self.pushed)
         jobs = [
             NewJob(payload=self._payload(deadly), job_id=JobId(f"{self.pool_id}-{first + n}"), backoff=NO_BACKOFF, **more)
@@ -72,15 +72,15 @@ class Soak:
         return {"seconds": self.chance.uniform(0, 0.08), "fate": fate}
 
     async def fill(self) -> None:
-        """Start workers until the pool has as many as it is to keep."""
+        """Start workers until the pool has ``size`` of them."""
         while len(self.crew.alive) < self.size:
             self.started += 1
             await self.crew.start(f"w{self.started}")
 
     async def bring_late_result(self) -> bool:
-        """One worker is frozen with a job in hand until another has it; thawed, it brings its result while that one works.
+        """Pause a worker that runs a job until another worker has the job; resumed, it sends its result while the other works.
 
-        Returns whether the result came: the worker may learn first that it has lost the job, and then sends none.
+        Returns whether the result was sent: the worker may learn first that it lost the job, and then sends none.
         """
         gate = str(self.journal.with_name(f"gate-{self.pool_id}-{len(self.pushed)}"))
         job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"{self.pool_id}-{len(self.pushed)}"))
@@ -94,7 +94,7 @@ class Soak:
         return came
 
     async def _told(self, began: Mapping[str, Any]) -> bool:
-        """Whether this claim's result came in time: accepted without fencing, refused with it."""
+        """Whether this claim's result was sent in time: accepted without fencing, refused with it."""
         what, within = ("accepted", 10) if self.unfenced else ("refused", 3)
         try:
             await self._word(began["job"], what, [began["epoch"]], within=within)
@@ -103,7 +103,7 @@ class Soak:
         return True
 
     async def _frozen_until_another_has_it(self, began: Mapping[str, Any]) -> None:
-        """On SQLite it may be frozen with the lock that others need; then it is thawed for a moment, and frozen again."""
+        """Pause the worker. On SQLite it may hold the lock that others need; then it is resumed briefly and paused again."""
         worker = began["worker"]
         for _ in range(10):
             self.crew.freeze(worker)
@@ -112,12 +112,12 @@ class Soak:
                 return
             self.crew.thaw(worker)
             await asyncio.sleep(0.2)
-        raise SystemExit(f"{worker} was frozen with job {began['job']}, and nobody else took it")
+        raise SystemExit(f"{worker} was paused with job {began['job']}, but no other worker took the job")
 
     async def _word(
         self, job_id: JobId, what: str, epochs: Container[int] = range(1, 100), within: float = PATIENCE
     ) -> Mapping[str, Any]:
-        """The journal's line about one of these claims, once it is there. Workers that have left meanwhile are replaced."""
+        """Wait for the journal's line about one of these claims. Workers that exit meanwhile are replaced."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             for line in Journal(self.journal).lines():
@@ -125,18 +125,18 @@ class Soak:
                     return line
             await self.fill()
             await asyncio.sleep(0.05)
-        raise TimeoutError(f"expected within {within:g} s that a claim of {job_id} {what}")
+        raise TimeoutError(f"expected '{what}' for a claim of {job_id} within {within:g} s")
 
     async def reap(self) -> None:
         await insist(lambda: self.plane.checker().reap(self.pool_id))
 
     async def finished(self) -> None:
-        """Return once no job is unfinished; workers that die meanwhile are replaced. Raises SystemExit after too long."""
+        """Wait until all jobs are finished; workers that die meanwhile are replaced. Raises SystemExit after a timeout."""
         deadline = time.monotonic() + PATIENCE
         while left := await insist(lambda: self._unfinished()):
             if time.monotonic() > deadline:
                 raise SystemExit(
-                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s, such as "
+                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s, for example "
                     f"{await insist(self._one_left)}"
                 )
             await self.fill()
@@ -151,7 +151,7 @@ class Soak:
         return found[0] if found else None
 
     async def verdict(self) -> dict[str, Any]:
-        """What is to be told, and what must not be."""
+        """The figures of the test, and its faults."""
         jobs = await insist(self._everything)
         found = records(jobs, Journal(self.journal).lines())
         well = set(self.crew.alive) - self.crew.struck
@@ -189,7 +189,7 @@ async def everything(jobs: Jobs, pool_id: PoolId) -> list[Job]:
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
-    """An answer of the store, however often it must be asked: it may be away for a while."""
+    """Repeat a store call while the store is unavailable."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -213,7 +213,7 @@ async def soaking(
     name: str = "soak",
     within: Store | None = None,
 ) -> AsyncIterator[Soak]:
-    """A pool with a crew, in a new store or ``within`` one that is open; at the end everybody leaves."""
+    """A pool with workers, in a new store or in the open store ``within``; at the end all workers exit."""
     journal = folder / f"journal-{name}"
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(url, create=True)) if within is None else within

@@ -1,4 +1,4 @@
-"""Workers to be killed and frozen: processes of their own, or, where the store is this process's memory, tasks."""
+"""Workers that a soak test kills and pauses: processes, or tasks if the store is in memory."""
 
 import asyncio
 import contextlib
@@ -18,17 +18,17 @@ _END_SECONDS = 60.0
 
 
 class Crew(Protocol):
-    """Workers of one pool by their names."""
+    """Workers of one pool, by name."""
 
-    struck: set[str]  #: who was frozen for a while
+    struck: set[str]  #: workers that were paused
 
     @property
     def alive(self) -> Sequence[str]:
-        """Those that work; who was killed, or has ended, does not."""
+        """The workers that were not killed and have not ended."""
         ...
 
     async def start(self, name: str) -> None:
-        """Return once it is about to join."""
+        """Start a worker; returns when it is about to join."""
         ...
 
     async def kill(self, name: str) -> None: ...
@@ -38,12 +38,12 @@ class Crew(Protocol):
     def thaw(self, name: str) -> None: ...
 
     async def close(self) -> None:
-        """Have all of them leave in order."""
+        """Stop all workers normally."""
         ...
 
 
 class ProcessCrew:
-    """Each a process; kill is kill -9."""
+    """Each worker is a process; kill is kill -9."""
 
     def __init__(self, url: str, pool: str, journal: Path, *, fenced: bool = True) -> None:
         self._url = url
@@ -92,7 +92,7 @@ class ProcessCrew:
 
 
 class Line:
-    """A task's line to its store: cut, its worker is as dead as a killed process; held, as slow as a frozen one."""
+    """A task's connection to its store: cutting it simulates a killed process, closing it a paused one."""
 
     def __init__(self) -> None:
         self.is_cut = False
@@ -103,11 +103,11 @@ class Line:
         await asyncio.sleep(0)
         await self.is_open.wait()
         if self.is_cut:
-            raise StoreUnavailable("this worker is dead")
+            raise StoreUnavailable("this worker was killed")
 
 
 class _Part:
-    """One of a store's parts, over a line; cut after the store has acted, its answer is lost."""
+    """One part of a store, over a line; if the line is cut during a call, the answer is lost."""
 
     def __init__(self, part: object, line: Line) -> None:
         self._part = part
@@ -126,7 +126,7 @@ class _Part:
 
 
 class LinedStore:
-    """A store at the other end of a line."""
+    """A store that is reached over a line."""
 
     _PARTS = frozenset({"queue", "jobs", "pools", "workers", "membership", "events", "leases", "beats", "samples", "logs"})
 
@@ -140,7 +140,7 @@ class LinedStore:
 
 
 class TaskCrew:
-    """Each a task on this loop; killed, its line is cut wherever it waits, and the task cancelled."""
+    """Each worker is a task on this loop; killing it cuts its line and cancels the task."""
 
     def __init__(self, store: Store, pool: str, journal: Path, group: asyncio.TaskGroup, *, fenced: bool = True) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The judge of a soak: reads every job, its attempts and the journal, and says what cannot be. Pure."""
+"""Checks the result of a soak test: every job, its attempts and the journal. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -12,16 +12,16 @@ FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One job at the end of a soak."""
+    """One job at the end of a soak test."""
 
     job: Job
     attempts: Sequence[Attempt]
-    accepted: Sequence[int]  #: epochs under which a worker was told that its DONE counts
+    accepted: Sequence[int]  #: epochs under which a worker's DONE was accepted
     refused: Sequence[int]  #: epochs under which a result was refused
 
 
 def records(jobs: Iterable[tuple[Job, Sequence[Attempt]]], journal: Iterable[Mapping[str, Any]]) -> list[Record]:
-    """Jobs with what their workers heard of them."""
+    """Jobs with the store's answers to their workers."""
     heard: dict[tuple[str, str], list[int]] = {}
     for line in journal:
         if line["what"] == "refused" or line.get("outcome") == AttemptOutcome.DONE:
@@ -38,17 +38,17 @@ def records(jobs: Iterable[tuple[Job, Sequence[Attempt]]], journal: Iterable[Map
 
 
 def faults(pushed: Iterable[JobId], found: Sequence[Record]) -> list[str]:
-    """What must not be; nothing, if every promise was kept."""
+    """Violations of the queue's guarantees."""
     there = Counter(record.job.job_id for record in found)
-    lost = [f"{job_id} was pushed, and is gone" for job_id in pushed if not there[job_id]]
-    twice = [f"{job_id} is there {times} times" for job_id, times in there.items() if times > 1]
+    lost = [f"{job_id} was pushed but does not exist" for job_id in pushed if not there[job_id]]
+    twice = [f"{job_id} exists {times} times" for job_id, times in there.items() if times > 1]
     return [*lost, *twice, *(fault for record in found for fault in _faults(record))]
 
 
 def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
-    """Attempts that another pool's worker made or ended: nobody else may crash what a worker holds that is ``well``.
+    """Attempts that another pool's worker made, and crashes of jobs whose worker is healthy (``well``).
 
-    A worker that was given no processor for longer than its lease loses its jobs by that, and by nobody's fault.
+    Expired leases are excluded: a worker that got no processor for longer than its lease loses its jobs.
     """
     attempts = [(record.job, attempt) for record in found for attempt in record.attempts]
     strange = [
@@ -76,13 +76,13 @@ def _faults(record: Record) -> Iterator[str]:
     if job.status not in (JobStatus.DONE, JobStatus.POISONED):
         yield f"{job.job_id} is {job.status}: neither done nor poisoned"
     if done != (job.status is JobStatus.DONE):
-        yield f"{job.job_id} is {job.status}, and {done} attempts were done"
+        yield f"{job.job_id} is {job.status}, but {done} attempts are done"
     if outcomes[None]:
-        yield f"{job.job_id}: {outcomes[None]} attempts have no end"
+        yield f"{job.job_id}: {outcomes[None]} attempts have no outcome"
     lost = job.crashes + job.suspicions
     if (job.attempts, lost, job.failures) != (done + crashed + failed, crashed, failed):
         counted = f"attempts {job.attempts}, crashes and suspicions {lost}, failures {job.failures}"
-        yield f"{job.job_id} says {counted}; its attempts say {done + crashed + failed}, {crashed}, {failed}"
+        yield f"{job.job_id} has {counted}; its attempts give {done + crashed + failed}, {crashed}, {failed}"
     yield from _poison(job)
     yield from _late(record)
 
@@ -98,11 +98,11 @@ def _poison(job: Job) -> Iterator[str]:
 
 
 def _late(record: Record) -> Iterator[str]:
-    """Only the last claim's result may count: its number is in the result, the job's own in its row."""
+    """Check that only the last claim's result was accepted: the result has its claim's epoch, the row the last one."""
     job = record.job
     if job.status is JobStatus.DONE and job.result["epoch"] != job.lease_epoch:
-        yield f"{job.job_id}: claim {job.result['epoch']} finished it, though claim {job.lease_epoch} held it: a late result"
+        yield f"{job.job_id}: claim {job.result['epoch']} finished it, but claim {job.lease_epoch} held it: a late result"
     if len(record.accepted) > 1:
-        yield f"{job.job_id} was told done {len(record.accepted)} times: under {list(record.accepted)}"
+        yield f"{job.job_id} was accepted as done {len(record.accepted)} times: by claims {list(record.accepted)}"
     if any(epoch != job.lease_epoch for epoch in record.accepted):
-        yield f"{job.job_id}: a result of claim {list(record.accepted)} was accepted, the last was {job.lease_epoch}"
+        yield f"{job.job_id}: results of claims {list(record.accepted)} were accepted, the last claim was {job.lease_epoch}"

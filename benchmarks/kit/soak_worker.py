@@ -1,7 +1,7 @@
-"""A real worker under watch, for soaks: python -m kit.soak_worker URL POOL NAME JOURNAL [unfenced], or a task of a soak itself.
+"""A real worker for soak tests: python -m kit.soak_worker URL POOL NAME JOURNAL [unfenced], or a task of the test itself.
 
-What its handler begins and what becomes of its verdicts is appended to a journal, one line at a time, so that not even a
-kill -9 tears one.
+It appends each start of its handler, and the store's answer to each result, to a journal: one line per write, so that kill -9
+never leaves half a line.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Journal:
 
 
 class WatchedQueue:
-    """Notes what became of every verdict, as far as the answer came."""
+    """A queue that journals whether each result was accepted or refused, if the answer arrived."""
 
     def __init__(self, queue: Queue, journal: Journal) -> None:
         self._queue = queue
@@ -64,7 +64,7 @@ class WatchedQueue:
 
 
 class UnfencedQueue:
-    """A queue without fencing: any worker's result is accepted as the present holder's. The judge must see it."""
+    """A queue without fencing: it accepts any worker's result as the current holder's. The check must detect that."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class UnfencedQueue:
 
 
 class WatchedStore:
-    """A store with another queue."""
+    """A store with its queue replaced."""
 
     def __init__(self, store: Store, queue: object) -> None:
         self._store = store
@@ -110,7 +110,7 @@ async def live(
     *,
     signals: bool = True,
 ) -> None:
-    """Be a worker until told to stop. ``die`` is what a job that kills its worker does."""
+    """Run a worker until it is told to stop. ``die`` is called by jobs that kill their worker."""
 
     async def work(payload: dict[str, Any], context: JobContext) -> dict[str, Any]:
         journal.note("began", context.job.token, worker=name)
@@ -118,7 +118,7 @@ async def live(
         if payload["fate"] == "die":
             await die()
         if payload["fate"] == "fail" or (payload["fate"] == "stumble" and context.attempt == 1):
-            raise ValueError("it was to fail")
+            raise ValueError("the job was told to fail")
         return {"epoch": context.job.lease_epoch, "worker": name}
 
     plane = ControlPlane(Settings(state_dir=folder), store, SystemClock())
@@ -127,7 +127,7 @@ async def live(
 
 
 async def _until(payload: Mapping[str, Any], context: JobContext) -> None:
-    """Work for so long; or until there is a file that lets this claim go on, or one that lets all."""
+    """Sleep for the job's time; with a gate, also wait for the file that releases this claim or all claims."""
     await asyncio.sleep(payload["seconds"])
     gate = payload.get("gate")
     while gate is not None and not any(Path(f"{gate}-{whose}").exists() for whose in (context.job.lease_epoch, "all")):

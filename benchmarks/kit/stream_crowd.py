@@ -1,4 +1,4 @@
-"""Many who watch one run, and others who ask: a process of its own, told by its arguments, which ends with one line of JSON."""
+"""Clients that watch a run's stream or send requests: stream_crowd.py ADDRESS RUN WATCHERS RATE SECONDS. Prints JSON."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ PATHS = ("/health", "/api/v1/runs/{run}", "/api/v1/info", "/api/v1/runs?limit=20
 
 @dataclass(slots=True)
 class Heard:
-    """What the crowd got."""
+    """What the clients received."""
 
     frames: int = 0
     bytes: int = 0
@@ -50,7 +50,7 @@ async def ask(client: httpx.AsyncClient, path: str, heard: Heard) -> None:
 
 
 async def ask_on(address: str, run_id: str, a_second: float, heard: Heard, until: float) -> None:
-    """At their times, whatever becomes of those before."""
+    """Send requests at a fixed rate, without waiting for earlier answers."""
     paths = [path.format(run=run_id) for path in PATHS]
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
     async with httpx.AsyncClient(base_url=address, limits=limits, timeout=30) as client, asyncio.TaskGroup() as group:
