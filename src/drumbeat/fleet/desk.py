@@ -109,15 +109,22 @@ class FleetDesk:
         for _ in range(_CHECKS):
             if found is None or is_fleets(found):
                 return found
-            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST)
+            found = await self._before(found)
         return None
 
     async def _last_seen(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
         """The last beat that saw something, is not later and fits."""
         found = await self._store.beats.last(self._pool_id, before=at, seen=True)
         while found is not None and not fits(found):
-            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST, seen=True)
+            found = await self._before(found, seen=True)
         return found
+
+    async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
+        """The beat before another one, by its number: a store's clock may show the same moment for both."""
+        found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
+        if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
+            return await self._store.beats.last(self._pool_id, before=beat.at - _JUST, seen=seen)
+        return found if found.view is not None or not seen else await self._before(found, seen=True)
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
         """The beats of late that did something, oldest first, without what they saw. Raises NotFound."""
