@@ -55,6 +55,7 @@ BREAKS = [
     ("surfaces", "adapters/flatmachines/work.py", "from drumbeat.runtime.worker import Workload"),
     ("surfaces-and-drivers", "cli/render.py", "import sqlite3"),
     ("surfaces-and-drivers", "web/api.py", "import asyncpg"),
+    ("no-circles", "pool/payload.py", "from drumbeat.pool.worker.attempt import AttemptRunner"),
     ("front-page", "runtime/beat.py", "from drumbeat import __version__"),
 ]
 

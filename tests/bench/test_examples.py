@@ -85,4 +85,4 @@ def test_the_gate_measures_long_enough_to_be_compared_later() -> None:
 def test_the_levels_of_the_gate_are_those_its_comment_speaks_of() -> None:
     comment = (ROOT / "examples" / "ci-gate.yaml").read_text(encoding="utf-8")
 
-    assert re.findall(r"# (\d): .* (\d): .* (\d): ", comment) == [("0", "3", "4")]
+    assert re.findall(r"# Exit codes: (\d) .*, (\d) .*, (\d) ", comment) == [("0", "3", "4")]

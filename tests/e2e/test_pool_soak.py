@@ -45,7 +45,7 @@ def test_every_job_of_killed_workers_is_done_once_or_poisoned(store: str, new_da
 def test_without_fencing_the_judge_sees_late_results(store: str) -> None:
     came = soak("kill_rounds", store, "--rounds", "1", "--unfenced", code=1)
 
-    assert any(" finished it, though claim " in fault for fault in came["faults"])
+    assert any(" finished it, but claim " in fault for fault in came["faults"])
 
 
 @pytest.mark.parametrize("store", ["postgresql", "redis"])

@@ -242,7 +242,7 @@ def test_explain_names_what_each_rule_wanted_and_which_limit_bound() -> None:
 
     assert [(wish["rule"], wish["workers"]) for wish in told["wishes"]] == [("queue", 30), ("warm", 0)]
     assert told["limits"] == [
-        {"name": "policy max_workers", "before": 30, "after": 4, "reason": "at most 4 are allowed"},
+        {"name": "policy max_workers", "before": 30, "after": 4, "reason": "at most 4 workers are allowed"},
     ]
 
 

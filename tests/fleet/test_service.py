@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.beat import Beat, NewBeat
+from drumbeat.core.beat import CHECK, Beat, NewBeat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, NotFound, SpawnError, StaleWrite
 from drumbeat.core.job import JobStatus, NewJob
@@ -279,3 +279,12 @@ async def test_workers_gone_long_ago_are_not_read_and_their_names_not_used_again
     seen = await observe(made, spawner, POOL, seconds(0))
 
     assert (seen.last_number, read) == (7, ["worker-7"] if is_read else [])
+
+
+async def test_of_two_beats_at_one_moment_the_later_is_the_last(store: MemoryStore) -> None:
+    """A store's clock may show whole milliseconds; here it stands still."""
+    failed = await store.beats.append(POOL, NewBeat(owner="a", epoch=1, view=None, error="observe: no answer"))
+    checks = [NewBeat(owner="a", epoch=1, view=None, summary={"kind": CHECK})] * 2
+    assert {(await store.beats.append(POOL, each)).at for each in checks} == {failed.at}
+
+    assert await desk(store).last_beat() == failed

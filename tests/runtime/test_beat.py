@@ -272,7 +272,7 @@ async def test_a_long_beat_renews_its_lease_between_actions(world: World) -> Non
 class Paused(Leadership):
     """That of a process that is stopped while it looks: nothing of it runs, so nothing is renewed."""
 
-    async def _keep(self, over: asyncio.Event) -> None:
+    async def _renew_until(self, over: asyncio.Event) -> None:
         return None
 
 

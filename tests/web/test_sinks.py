@@ -14,7 +14,7 @@ KNOWN = {  #: made of our own constants alone, as their functions show
     "f'worker {state}'",
     "f'bubble {self._state(position, run, missed=missed)}'",
     "size",
-    "look()",
+    "page_head()",
     "f\"<q-td :props='props'>{buttons}</q-td>\"",
     "_CARD.replace('<!-- actions -->', buttons)",
     "f'() => getElement({upload.id}).$refs.qRef.pickFiles()'",

@@ -109,15 +109,22 @@ class FleetService:
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):
                 return found
-            found = await self._store.beats.last(self._pool_id, before=found.at - _MICROSECOND)
+            found = await self._before(found)
         return None
 
     async def _last_with_view(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
         """The last beat up to a moment that has a view and fits."""
         found = await self._store.beats.last(self._pool_id, before=at, seen=True)
         while found is not None and not fits(found):
-            found = await self._store.beats.last(self._pool_id, before=found.at - _MICROSECOND, seen=True)
+            found = await self._before(found, seen=True)
         return found
+
+    async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
+        """The beat before another one, by its number: a store's clock may show the same moment for both."""
+        found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
+        if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
+            return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)
+        return found if found.view is not None or not seen else await self._before(found, seen=True)
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
         """The recent beats that took actions, oldest first, without their views. Raises NotFound."""

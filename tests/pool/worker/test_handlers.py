@@ -72,7 +72,7 @@ async def test_a_payload_that_does_not_fit_names_the_field(name: str, payload: A
         ("no.such.module:f", "cannot import 'no.such.module'"),
         (f"{HERE}:nobody", "has no 'nobody'"),
         (f"{HERE}:not_a_function", "expected a function, got int"),
-        (f"{HERE}:too_many", "got 'other' too"),
+        (f"{HERE}:too_many", "got 'other'"),
         ("command:no-such-program-here x", "not on the PATH"),
         ("command:echo 'unclosed", "cannot be split"),
     ],

@@ -196,7 +196,7 @@ class TestFleet:
         ]
 
         assert {answer.status_code for answer in answers} == {422}
-        assert {"workers of runpod can reach" in answer.json()["detail"] for answer in answers} == {True}
+        assert {"workers at runpod can reach" in answer.json()["detail"] for answer in answers} == {True}
         assert [each.status for each in await store.workers.list(PoolId(fleet))] == [WorkerStatus.ACTIVE]
 
     async def test_a_trace_of_jobs_that_take_no_time_is_simulated_too(self, api: httpx.AsyncClient) -> None:
