@@ -233,7 +233,7 @@ def test_a_fleet_is_watched(url: str) -> None:
     after = invoke("fleet", "watch", "p", "--once", store=url).output
     assert "beat 1 at" in after
     assert "wanted 0 workers" in after
-    assert "policy max_workers: 1 → 0: at most 0 are allowed" in after
+    assert "policy max_workers: 1 → 0: at most 0 workers are allowed" in after
     assert "nothing was done" in after
     assert "0.000 of 5 this day" in after
 

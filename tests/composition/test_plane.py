@@ -214,14 +214,14 @@ def test_a_folder_that_cannot_be_made_is_a_wrong_setting(clock: ManualClock, tmp
     (tmp_path / "file").write_text("in the way")
     plane = ControlPlane(Settings(store="memory:", state_dir=tmp_path / "file" / "state"), MemoryStore(clock), clock)
 
-    with pytest.raises(InvalidSettings, match=r"file/state, got: .*; set DRUMBEAT_STATE_DIR"):
+    with pytest.raises(InvalidSettings, match=r"file/state: .*; set DRUMBEAT_STATE_DIR"):
         plane.local_spawner()
 
 
 def test_a_folder_that_may_not_be_written_is_a_wrong_setting(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)
 
-    with pytest.raises(InvalidSettings, match=r"state, but may not write there; set DRUMBEAT_STATE_DIR"):
+    with pytest.raises(InvalidSettings, match=r"state: permission denied; set DRUMBEAT_STATE_DIR"):
         plane.local_spawner()
 
 

@@ -169,7 +169,8 @@ def test_everything_that_is_wrong_is_named_at_once() -> None:
         parse_triggers("triggers: [{name: a, type: cron, x: 1}, {name: b, type: webhook}]")
 
     assert all(
-        part in str(caught.value) for part in ("(a): schedule: this key is required", "x: there is no such key", "(b): secret_variable:")
+        part in str(caught.value)
+        for part in ("(a): schedule: this key is required", "x: there is no such key", "(b): secret_variable:")
     )
 
 

@@ -48,4 +48,4 @@ async def test_tables_without_rows_and_without_a_table(target: Target) -> None:
 
     (told,) = await size_warnings(target, workload)
 
-    assert told.startswith("usertable has no rows, and ycsb-a")
+    assert told.startswith("usertable has no rows, but ycsb-a")

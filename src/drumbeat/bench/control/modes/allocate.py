@@ -11,7 +11,7 @@ def ceiling(scaling: Scaling) -> int:
     return scaling.min_connections if scaling.mode is ScalingMode.FIXED else scaling.cap
 
 
-def floor(scaling: Scaling) -> int:
+def fewest_held(scaling: Scaling) -> int:
     """The fewest connections of a worker that has any."""
     return min(scaling.min_connections, ceiling(scaling))
 
@@ -31,9 +31,9 @@ def allocate(total: int, slots: Sequence[int], scaling: Scaling, ceilings: Mappi
     """
     caps = {slot: _cap(slot, scaling, ceilings or {}) for slot in sorted(slots)}
     able = [slot for slot, cap in caps.items() if cap > 0]
-    used = able[: _how_many(total, len(able), floor(scaling))]
+    used = able[: _how_many(total, len(able), fewest_held(scaling))]
     deal = _pack if scaling.allocation is Allocation.PACK else _spread
-    return dict.fromkeys(caps, 0) | deal(total, {slot: caps[slot] for slot in used}, floor(scaling))
+    return dict.fromkeys(caps, 0) | deal(total, {slot: caps[slot] for slot in used}, fewest_held(scaling))
 
 
 def _cap(slot: int, scaling: Scaling, ceilings: Mapping[int, int]) -> int:

@@ -1,6 +1,6 @@
 """CONCURRENCY: a fixed number of connections, all open from the start, each sending as fast as it can."""
 
-from drumbeat.bench.control.modes.allocate import allocate, floor, workers_for
+from drumbeat.bench.control.modes.allocate import allocate, fewest_held, workers_for
 from drumbeat.bench.model import ModeView, RunPlan, ScalingMode, Steer
 
 
@@ -26,8 +26,8 @@ def _reason(requested: int, held: int, workers: int, plan: RunPlan) -> str:
     if scaling.mode is ScalingMode.FIXED:
         return f"{held} connections: FIXED at {workers} workers with {scaling.min_connections} each"
     if held < requested:
-        limit = f"{workers} workers with {floor(scaling)} to {scaling.cap} each"
+        limit = f"{workers} workers with {fewest_held(scaling)} to {scaling.cap} each"
         return f"{held} connections instead of {requested}: the limit is {limit}"
-    if held < floor(scaling):
-        return f"{held} connections on one worker: fewer than the minimum of {floor(scaling)} per worker"
+    if held < fewest_held(scaling):
+        return f"{held} connections on one worker: fewer than the minimum of {fewest_held(scaling)} per worker"
     return f"{held} connections on {workers} workers with at most {scaling.cap} each"
