@@ -114,8 +114,10 @@ def broken(folder: Path) -> tuple[set[str], str]:
     return ids, done.stdout
 
 
-def importing(file: str, line: str) -> str:
-    """How the linter tells of the import that a line is."""
+def importing(rule: str, file: str, line: str) -> str:
+    """How the linter tells of the import that a line is; circles are told by the names of the siblings."""
+    if rule == "no-circles":
+        return f".{Path(file).stem} -> .{line.split()[1].split('.')[len(Path(file).parts)]}"
     return f"drumbeat.{file.removesuffix('.py').replace('/', '.')} -> {line.split()[1].rstrip(',')}"
 
 
@@ -147,10 +149,10 @@ def test_every_broken_rule_is_caught_where_it_is_broken(package: Path) -> None:
 
     assert ids == set(contracts())
     missed = [
-        (rule, importing(file, line))
+        (rule, importing(rule, file, line))
         for rules, file, line in BREAKS
         for rule in rules.split()
-        if importing(file, line) not in what_breaks(rule, said)
+        if importing(rule, file, line) not in what_breaks(rule, said)
     ]
     assert missed == []
 
@@ -162,7 +164,7 @@ def test_a_broken_rule_is_the_only_one_that_complains(package: Path, rules: str,
     ids, said = broken(package.parent)
 
     assert ids == set(rules.split())
-    assert importing(file, line) in said
+    assert all(importing(rule, file, line) in said for rule in rules.split())
 
 
 def test_what_the_rules_allow_is_let_through(package: Path) -> None:
