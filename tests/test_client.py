@@ -384,3 +384,8 @@ async def test_a_push_on_a_connection_to_another_place_is_refused(postgres_url: 
             await other.close()
 
         assert (await papers.job(kept)).payload == 1
+
+
+def test_the_earlier_name_of_a_pool_is_accepted_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"drumbeat\.PoolDesk is now called drumbeat\.Pool"):
+        assert drumbeat.PoolDesk is drumbeat.Pool  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """Drumbeat keeps a fleet of workers in step through one database."""
 
+import warnings
 from importlib import import_module as _import_module
 from typing import Any
 
@@ -18,6 +19,8 @@ _MODULES = {
     "connect_blocking": "drumbeat.client",
 }
 
+_RENAMED = {"PoolDesk": "Pool"}  #: earlier names, accepted for one release
+
 __all__ = [*_MODULES, "__version__"]
 
 
@@ -26,6 +29,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("drumbeat")
+    if name in _RENAMED:
+        warnings.warn(f"drumbeat.{name} is now called drumbeat.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _MODULES:
         raise AttributeError(f"module 'drumbeat' has no attribute {name!r}; it has: {', '.join(_MODULES)}")
     return getattr(_import_module(_MODULES[name]), name)
