@@ -36,7 +36,7 @@ def bucket_of(nanoseconds: int) -> int:
 
 
 def bucket_bounds(bucket: int) -> tuple[int, int]:
-    """The least value of a bucket, and the least value above it."""
+    """The bounds of a bucket: its lowest value, and the lowest value of the next bucket."""
     if bucket < _EXACT:
         return bucket, bucket + 1
     shift = (bucket >> _SUB_BITS) - 1

@@ -119,7 +119,7 @@ def recover(snapshot: PoolSnapshot) -> Recovered:
 
 
 def _unusual(snapshot: PoolSnapshot) -> list[Worker]:
-    """All workers but the active ones with a recent heartbeat that stay. In a large fleet few are left to check further."""
+    """The workers that need a closer check: all except active workers with a recent heartbeat that were not told to leave."""
     fresh, usual = snapshot.now - snapshot.thresholds.stale_after, WorkerStatus.ACTIVE
     return [
         worker

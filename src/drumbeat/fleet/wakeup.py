@@ -42,7 +42,7 @@ class PushWaker:
         self._idle.set()
 
     async def watch(self) -> None:
-        """Listen until cancelled. Store errors are logged and retried; the regular beats continue meanwhile."""
+        """Listen for new jobs until cancelled. Store errors are logged and retried; the regular beats continue meanwhile."""
         while True:
             await self._idle.wait()
             try:

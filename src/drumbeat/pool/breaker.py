@@ -42,7 +42,7 @@ def held_until(found: Streak) -> datetime | None:
 
 
 def allowed(found: Streak, living: Sequence[Worker], now: datetime) -> int | None:
-    """How many workers may be started: one at a time, none before ``held_until``. None: as many as are needed."""
+    """The limit on workers to start: 0 until ``held_until``, then 1. Without failures there is no limit: None."""
     until = held_until(found)
     if until is None:
         return None

@@ -21,7 +21,7 @@ _POLL_EVERY = timedelta(milliseconds=500)
 
 
 class Checker:
-    """Checks and reaps the pools of one store. Every call is one beat with a new spawner."""
+    """Starts workers for the pools of one store and takes jobs back from lost workers. Each call is one beat."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A process to fork. Files sent with it: its output, a lock that it closes once it is recorded, and its leash."""
+    """A request to fork a process. Three files are sent with it: the process's output, a lock, and a pipe whose end ends it."""
 
     words: Sequence[str]  #: the arguments after ``python -m drumbeat``
     environment: Mapping[str, str]

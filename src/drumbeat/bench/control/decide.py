@@ -90,7 +90,7 @@ def _begin(view: RunView, ready: int) -> Begin:
 
 
 def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> RunEnding | None:
-    """The start timeout. Time without an orchestrator does not count, as no workers are started then."""
+    """End the run if its workers did not start in time. Time without an orchestrator does not count."""
     limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
     if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
         return None

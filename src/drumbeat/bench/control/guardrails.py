@@ -167,7 +167,7 @@ def _may_back_off(view: GuardView, guarded: WorkerGuard) -> bool:
 
 
 def _backed_off(view: GuardView, worker: GuardedWorker) -> int:
-    """The worker's lowered target, never below the minimum. FIXED mode has no minimum: its fixed number is the overload."""
+    """The worker's lowered target, not below the minimum. In FIXED mode there is none: the fixed number is what overloads."""
     least = 1 if view.scaling.mode is ScalingMode.FIXED else view.scaling.min_connections
     return max(least, floor(worker.target * (1 - view.guardrails.back_off_percent / 100)))
 

@@ -21,9 +21,9 @@ _DENSE = 0.9  #: if this share of the key range is used, random keys replace a p
 
 
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
-    """The template with its workload as ``load_of`` reads it: generated SQL, and new keys above the existing ones.
+    """The template with its workload written out: SQL is generated, and inserted keys start above the highest existing one.
 
-    A standard workload stays a name if nothing in it depends on the database's content. Raises InvalidInput.
+    A standard workload that does not depend on the database's content is kept by its name. Raises InvalidInput.
     """
     load = await _load(document, target)
     final = replace(await above_what_is_there(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))

@@ -124,7 +124,7 @@ class SqlQueue:
         return jobs
 
     async def _numbers(self, tokens: Iterable[Token]) -> dict[JobId, int]:
-        """The number of each token's job, for jobs that exist."""
+        """The row number of each claim's job; claims of jobs that no longer exist are left out."""
         numbers: dict[JobId, int] = {}
         for token in tokens:
             number = number_of(token.job_id) or self._chosen_ids.get(token.job_id)

@@ -10,7 +10,7 @@ from drumbeat.web.api.shapes_runs import Interval
 
 
 def thinned(timeline: Sequence[Second], points: int) -> tuple[int, list[Interval]]:
-    """The number of seconds per point, and the points. Rates are means over a point's seconds; percentiles are exact."""
+    """Reduce a series to fewer points: the seconds that each point covers, and the points. Rates are averaged."""
     if not timeline:
         return 1, []
     span = timeline[-1].offset - timeline[0].offset + 1
