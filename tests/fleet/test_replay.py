@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -48,6 +49,17 @@ def week() -> list[Beat]:
         patch.setattr(deciding, "step", lambda view: step(_noted(views, view)))
         simulate_load(load, policy_for("lag_aware", {"max_workers": 20}), SimulatedProvider())
     return [kept(n, view) for n, view in enumerate(views, 1)]
+
+
+def test_a_reason_in_other_words_is_no_difference(week: list[Beat]) -> None:
+    """Beats recorded by an earlier version have its wording."""
+    reworded = [
+        replace(beat, actions=[{**action, "reason": "said before"} for action in beat.actions]) for beat in week
+    ]
+
+    found = replay(recorded(reworded), encode_action)
+
+    assert (found.share, found.differences) == (1.0, ())
 
 
 def test_a_recorded_week_decides_as_it_did(week: list[Beat]) -> None:

@@ -192,7 +192,7 @@ def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]
 
 
 def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
-    """Ended workers whose instances are not known to be gone, except those whose instance may still appear."""
+    """Terminate the instances of ended workers. A worker whose instance may still appear is left for a later beat."""
     listed = {instance.worker_id for instance in snapshot.instances}
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")

@@ -51,7 +51,7 @@ class Replay:
     differences: tuple[ReplayDifference, ...] = ()
 
     def __add__(self, later: "Replay") -> "Replay":
-        """The result with that of later beats added: a long record is replayed page by page."""
+        """Add the result of later beats, so that a long record can be replayed page by page."""
         return Replay(
             beats=self.beats + later.beats,
             same=self.same + later.same,
@@ -90,23 +90,22 @@ def _replayed(
 ) -> tuple[list[dict[str, Any]], ReplayDifference | None]:
     policy = change(beat.view.policy) if change else beat.view.policy
     decision = decide(replace(beat.view, policy=policy))
-    now = [_as_recorded(encode(action)) for action in decision.actions]
-    then = [_as_recorded(action) for action in beat.actions]
+    actions = [dict(encode(action)) for action in decision.actions]
+    now, then = [_comparable(action) for action in actions], [_comparable(action) for action in beat.actions]
     if now == then:
-        return now, None
-    return now, ReplayDifference(
+        return actions, None
+    return actions, ReplayDifference(
         n=beat.n,
         at=beat.at,
-        before=tuple(_describe(action) for action in then if action not in now),
-        after=tuple(_describe(action) for action in now if action not in then),
+        before=tuple(_describe(action) for action, plain in zip(beat.actions, then, strict=True) if plain not in now),
+        after=tuple(_describe(action) for action, plain in zip(actions, now, strict=True) if plain not in then),
         wanted=int(decision.summary["wanted"]),
     )
 
 
-def _as_recorded(action: Mapping[str, Any]) -> dict[str, Any]:
-    """An action as JSON, without its error."""
-    plain: dict[str, Any] = json.loads(json.dumps({name: value for name, value in action.items() if name != "error"}))
-    return plain
+def _comparable(action: Mapping[str, Any]) -> Any:
+    """An action as JSON, without its error and its reason: another version may word the same reason differently."""
+    return json.loads(json.dumps({name: value for name, value in action.items() if name not in ("error", "reason")}))
 
 
 def _describe(action: Mapping[str, Any]) -> str:

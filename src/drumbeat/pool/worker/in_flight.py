@@ -143,7 +143,7 @@ class InFlight:
 
     @property
     def held_count(self) -> int:
-        """Jobs this worker holds as far as it knows, including those whose outcome is not written yet."""
+        """How many jobs the worker holds, including jobs whose outcome is not written yet."""
         return len(self._held)
 
     @property
