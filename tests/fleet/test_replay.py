@@ -53,9 +53,7 @@ def week() -> list[Beat]:
 
 def test_a_reason_in_other_words_is_no_difference(week: list[Beat]) -> None:
     """Beats recorded by an earlier version have its wording."""
-    reworded = [
-        replace(beat, actions=[{**action, "reason": "said before"} for action in beat.actions]) for beat in week
-    ]
+    reworded = [replace(beat, actions=[{**action, "reason": "said before"} for action in beat.actions]) for beat in week]
 
     found = replay(recorded(reworded), encode_action)
 
