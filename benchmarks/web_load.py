@@ -193,7 +193,7 @@ async def chromium() -> AsyncIterator[Any]:
             await browser.close()
 
 
-_ANSWERS = {"Operation log": "Failed only", "worker-0": "last heartbeat:"}  #: what is clicked, and the text that then appears
+_ANSWERS = {"Operation log": "Only failed operations", "worker-0": "last heartbeat:"}  #: click target and the text that appears
 _THERE = """() => window.socket && window.socket.connected && document.querySelector('[aria-label="Status"]')?.innerText"""
 _DRAWN = "() => Number(document.querySelector('[data-drawn]')?.dataset.drawn) > 0"
 

@@ -185,7 +185,7 @@ async def test_a_function_that_no_process_finds_is_refused_before_a_job_is_claim
         papers = db.pool("papers")
         job_id = await papers.push(1)
 
-        with pytest.raises(InvalidInput, match="the executor 'processes' starts it in another process, which cannot find it"):
+        with pytest.raises(InvalidInput, match="the executor 'processes' runs it in a child process, which cannot import it"):
             await db.work("papers", lambda payload: payload, executor="processes")
 
         assert ((await papers.job(job_id)).status, (await papers.job(job_id)).attempts) == (JobStatus.PENDING, 0)
@@ -273,7 +273,7 @@ def test_after_its_end_the_blocking_front_says_so(url: str) -> None:
     with drumbeat.connect_blocking(url) as connection:
         papers = connection.pool("papers")
 
-    with pytest.raises(InvalidInput, match="got a closed one"):
+    with pytest.raises(InvalidInput, match="this connection is closed; connect again"):
         papers.push(1)
 
 
@@ -371,14 +371,14 @@ async def test_a_push_on_a_connection_to_another_place_is_refused(postgres_url: 
         await papers.create(exist_ok=True)
         with (
             closing(sqlite3.connect(tmp_path / "other.db")) as foreign,
-            pytest.raises(InvalidInput, match=r"connection: expected one of asyncpg, got sqlite3\.Connection; use push"),
+            pytest.raises(InvalidInput, match=r"connection: expected an asyncpg connection, got sqlite3\.Connection; use push"),
         ):
             await papers.push_on(foreign, 1)
         async with asyncpg.create_pool(postgres_url, min_size=1) as pool, pool.acquire() as own:
             kept = await papers.push_on(own, 1)
         other = await asyncpg.connect(postgres_url, database="template1")
         try:
-            with pytest.raises(InvalidInput, match=r"expected one to the store's own database .*, got one to 'template1'"):
+            with pytest.raises(InvalidInput, match=r"a connection to the store's own database .*, got one to 'template1'"):
                 await papers.push_on(other, 1)
         finally:
             await other.close()

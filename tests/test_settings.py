@@ -67,9 +67,9 @@ def test_children_are_told_the_retention_that_was_set(here: Path) -> None:
     ("text", "said"),
     [
         ("store =", "expected TOML in drumbeat.toml, got invalid TOML"),
-        ("colour = 'red'", "drumbeat.toml sets 'colour'; expected only store, state_dir, retention"),
-        ("store = 5", "drumbeat.toml sets store to 5; expected text"),
-        ("[store]\nurl = 'x'", "sets store to"),
+        ("colour = 'red'", "unknown setting 'colour' in drumbeat.toml; expected only store, state_dir, retention"),
+        ("store = 5", "expected the setting store in drumbeat.toml to be text, got 5"),
+        ("[store]\nurl = 'x'", "expected the setting store in drumbeat.toml to be text"),
     ],
 )
 def test_a_wrong_file_is_said(here: Path, text: str, said: str) -> None:

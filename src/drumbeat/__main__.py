@@ -1,4 +1,4 @@
-"""python -m drumbeat"""
+"""Runs the command line for ``python -m drumbeat``."""
 
 from drumbeat.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The public API: connect to a store, push jobs, wait for their results, work on them."""
+"""The public API: connect to a store, push jobs, wait for results, and run workers."""
 
 import asyncio
 import inspect
@@ -19,7 +19,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.pool.job_options import job_from_line, new_job
 from drumbeat.pool.service import Pool, PoolStatus
 from drumbeat.pool.worker.context import JobContext, JobFailure
-from drumbeat.pool.worker.handlers import Handler, describe, load
+from drumbeat.pool.worker.handlers import handlers_of
 from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, parse_handlers
 from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
@@ -49,26 +49,26 @@ __all__ = [
 
 Function = Callable[..., Any]
 
-_CLOSE_TIMEOUT = 10.0  #: seconds to wait for a cancelled call or the loop's thread to end
+_CLOSE_TIMEOUT = 10.0  #: seconds to wait until a cancelled call, or the thread of the event loop, has ended
 
 
 def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
-    """Connect to the store at ``url``; without one, to the store of DRUMBEAT_STORE or drumbeat.toml.
+    """Connect to the store at ``url``, or by default to the store named by DRUMBEAT_STORE or drumbeat.toml.
 
-    ``create`` creates missing tables. With ``triggers``, a push also fires the triggers of triggers.yml that wait for work, as
-    the command line does; a file that cannot be used raises InvalidSettings when the store is opened.
+    ``create`` creates missing tables. With ``triggers``, a push also fires the triggers in triggers.yml that react to pushes,
+    as the command line does; an invalid file raises InvalidSettings when the store is opened.
     ``async with drumbeat.connect(url) as db: await db.pool("papers").push({"id": 1})``
     """
     return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock())
 
 
 def connect_blocking(url: str | None = None, *, create: bool = True, triggers: bool = False) -> "BlockingConnection":
-    """Like ``connect``, for code without an event loop: call the methods of the connection and its pools without ``await``."""
+    """Connect like ``connect``, for code without an event loop: the methods of the connection and its pools need no await."""
     return BlockingConnection(connect(url, create=create, triggers=triggers))
 
 
 class Connection:
-    """A connection to a store, opened by ``async with`` or the first call. Call ``close`` unless ``async with`` does."""
+    """A connection to a store. ``async with`` opens and closes it; else the first call opens it, and you call ``close``."""
 
     def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
         self._settings = load_settings(os.environ, store=url)
@@ -81,7 +81,7 @@ class Connection:
         self._plane: ControlPlane | None = None
 
     def pool(self, name: str) -> Pool:
-        """The pool of jobs with this name. The store is not called yet."""
+        """Return the pool of jobs with this name. This does not call the store."""
         store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
         on_push = self._work_added if self._triggers else None
         return Pool(store, self._clock, name, process_name(), on_push, self._push_on)
@@ -95,7 +95,7 @@ class Connection:
         ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.
         """
         work_plan = WorkPlan(**{"mode": Mode.DRAIN, **_parse_enums(plan)})
-        return await (await self._open()).work(name, work_plan, handlers=_handlers(handler), signals=False)
+        return await (await self._open()).work(name, work_plan, handlers=handlers_of(handler), signals=False)
 
     async def _open(self) -> ControlPlane:
         async with self._opening:
@@ -132,12 +132,12 @@ class Connection:
 
 
 class _LazyStore:
-    """Stands in for a store that the first call opens: collects a dotted path of names, then calls what the path names."""
+    """A stand-in for a store that is not open yet. ``lazy.jobs.get(id)`` opens the store, then calls ``store.jobs.get(id)``."""
 
     def __init__(
         self, if_open: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str
     ) -> None:
-        """``if_open`` returns the store if it is open, ``opened`` opens it first."""
+        """``if_open`` returns the store if it is open, ``opened`` opens it first; ``path`` is the name accessed so far."""
         self._if_open = if_open
         self._opened = opened
         self._path = path
@@ -154,11 +154,6 @@ class _LazyStore:
         except AttributeError:
             raise InvalidInput(f"expected a store that supports {self._path}, got {store.traits.name}") from None
         return await method(*given, **named)
-
-
-def _handlers(given: "Function | str | Mapping[str, Function | str]") -> dict[str, Handler]:
-    by_type = given if isinstance(given, Mapping) else {"": given}
-    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 
 
 def _parse_enums(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,18 +189,18 @@ class _Blocking:
 
 
 class BlockingConnection(_Blocking):
-    """A Connection for code without an event loop. Its own loop runs in a thread that ends with ``close``."""
+    """A Connection for code without an event loop: it runs its own event loop in a thread, until ``close``."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, _LoopThread())
         self._connection = connection
 
     def pool(self, name: str) -> Any:
-        """The pool of jobs with this name: the methods of ``Pool``, without ``await``."""
+        """Return the pool of jobs with this name. It has the methods of ``Pool``, called without ``await``."""
         return _Blocking(self._connection.pool(name), self._loop)
 
     def close(self) -> None:
-        """Close the store and end the loop's thread. Safe to call more than once."""
+        """Close the store and end the thread of the event loop. Safe to call more than once."""
         if self._loop.is_running:
             self._loop.run(self._connection.close())
             self._loop.close()
@@ -218,7 +213,7 @@ class BlockingConnection(_Blocking):
 
 
 class _LoopThread:
-    """An event loop in a daemon thread."""
+    """An event loop in a daemon thread, on which other threads can run coroutines."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -232,10 +227,10 @@ class _LoopThread:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         if threading.current_thread() is self._thread:
             work.close()
-            raise InvalidInput("expected a call from code without an event loop; in async code use drumbeat.connect and await")
+            raise InvalidInput("a blocking connection cannot be used on its own loop; use drumbeat.connect and await")
         if not self.is_running:
             work.close()
-            raise InvalidInput("expected an open connection, got a closed one; connect again")
+            raise InvalidInput("this connection is closed; connect again with drumbeat.connect_blocking")
         ended = threading.Event()
         future = asyncio.run_coroutine_threadsafe(_with_event(work, ended), self._loop)
         try:

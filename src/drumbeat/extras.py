@@ -1,4 +1,4 @@
-"""Imports modules that need an optional dependency; a missing one raises an error with the install command."""
+"""Imports modules that need an optional dependency. If it is not installed, the error names the install command."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,7 +7,7 @@ from drumbeat.core.errors import MissingExtra
 
 
 def part(name: str, extra: str, what: str) -> ModuleType:
-    """Import ``drumbeat.name``. Raises MissingExtra, which names the install command."""
+    """Import the module ``drumbeat.NAME``. Raises MissingExtra with the command that installs what ``what`` needs."""
     try:
         return import_module(f"drumbeat.{name}")
     except ModuleNotFoundError as exc:
@@ -15,5 +15,5 @@ def part(name: str, extra: str, what: str) -> ModuleType:
 
 
 def bench_part(name: str) -> ModuleType:
-    """Import a module of the bench, the only part that needs numpy and pyarrow."""
+    """Import the module ``drumbeat.bench.NAME``; only these modules need numpy and pyarrow. Raises MissingExtra."""
     return part(f"bench.{name}", "bench", "the bench")

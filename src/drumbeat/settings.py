@@ -1,4 +1,4 @@
-"""Settings: one frozen value from a file and the environment, checked completely at the start."""
+"""Reads and checks the settings of a process, from drumbeat.toml and environment variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _VARIABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The store, the state folder, and how long old rows are kept."""
+    """Settings of a process: which store to use, the folder for local state, and how long old rows are kept."""
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
     state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
@@ -36,11 +36,11 @@ class Settings:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
 
     def for_children(self) -> dict[str, str]:
-        """Environment variables for processes, on any machine, that use the same store; its URL may hold a password."""
+        """Return environment variables that make a process on any machine use this store. Its URL may hold a password."""
         return {STORE_VARIABLE: self.store, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Those of ``for_children`` that hold no secret."""
+        """Return the variables of ``for_children`` without the store's URL: these hold no secret."""
         return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
 
 
@@ -58,7 +58,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
 
 
 def absolute(store: str) -> str:
-    """A SQLite URL that means the same file from any working directory."""
+    """Make the path in a SQLite URL absolute, so that it means the same file in any working directory."""
     if not store.startswith("sqlite:///"):
         return store
     path, mark, options = store.removeprefix("sqlite:///").partition("?")
@@ -68,7 +68,7 @@ def absolute(store: str) -> str:
 
 
 def store_name(store: str) -> str:
-    """A store's name, the same however its URL is written: without user and password, of the options only prefix and schema."""
+    """Return a name for a store that does not depend on how its URL is spelled, without user, password and most options."""
     if store.startswith("sqlite:///"):
         return absolute(store).partition("?")[0]
     parts = urlsplit(store)
@@ -77,7 +77,7 @@ def store_name(store: str) -> str:
 
 
 def public_url(store: str) -> str | None:
-    """A store's URL if it holds no secret; None if it holds a password, or something that may be one."""
+    """Return a store's URL; None if it contains a password or a value that may be one."""
     if store.startswith("sqlite:///"):
         return store
     parts = urlsplit(store)
@@ -97,7 +97,7 @@ def _from_file(file: Path) -> dict[str, Any]:
         raise InvalidSettings(f"expected TOML in {file}, got invalid TOML: {exc}") from exc
     for name, value in found.items():
         if name not in _VARIABLES:
-            raise InvalidSettings(f"{file} sets {name!r}; expected only {', '.join(_VARIABLES)}")
+            raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {', '.join(_VARIABLES)}")
         if not isinstance(value, str):
-            raise InvalidSettings(f"{file} sets {name} to {shown(value)}; expected text")
+            raise InvalidSettings(f"expected the setting {name} in {file} to be text, got {shown(value)}")
     return found

@@ -1,4 +1,4 @@
-"""For your tests: a pool in memory whose jobs run one at a time, in order, on a clock that the test moves.
+"""A pool in memory for your tests: jobs run one at a time, in order, and the test moves the clock.
 
 ``async with pool() as papers: await papers.push({"id": 1}); ran = await papers.run_until_empty(summarise)``
 """
@@ -17,7 +17,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
-from drumbeat.pool.worker.handlers import Handler, describe, load
+from drumbeat.pool.worker.handlers import Handler, handlers_of
 from drumbeat.pool.worker.in_flight import InFlightJob
 from drumbeat.store.interface import Claiming, Store
 from drumbeat.store.memory import MemoryStore
@@ -31,9 +31,9 @@ _LEASE = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """One attempt at a job."""
+    """One attempt at a job that ``run_until_empty`` made: the job, its outcome, and its result or error."""
 
-    job: Job  #: as it was claimed
+    job: Job  #: the job as it was when claimed
     outcome: AttemptOutcome
     result: Any = None
     error: str | None = None
@@ -41,7 +41,7 @@ class Ran:
 
 @asynccontextmanager
 async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIterator["TestPool"]:
-    """A pool in memory. Its ``clock`` moves only when the test or ``run_until_empty`` moves it."""
+    """Create a pool in memory for the block. Its ``clock`` moves only when the test or ``run_until_empty`` moves it."""
     time = clock or ManualClock()
     test_pool = TestPool(MemoryStore(time), time, name)
     await test_pool.create()
@@ -49,7 +49,7 @@ async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIte
 
 
 class TestPool(Pool):
-    """A pool whose jobs the test runs itself, without a worker process."""
+    """A pool for tests: the test runs its jobs with ``run_until_empty``, without a worker process."""
 
     __test__ = False  #: keeps pytest from collecting this class
 
@@ -65,18 +65,18 @@ class TestPool(Pool):
         capabilities: tuple[str, ...] = (),
         most: int = 10_000,
     ) -> list[Ran]:
-        """Run jobs one at a time, in order, until none is left to run. Returns every attempt.
+        """Run jobs one at a time, in order, until no job can be run any more. Returns every attempt.
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
-        Jobs that can never be claimed stay: those of a pool paused without an end, or that need a capability not in
-        ``capabilities``. A job's ``timeout`` uses the same clock, which stands still while a handler runs.
+        Jobs stay if they can never be claimed: if the pool is paused without an end, or if they need a capability that is not
+        in ``capabilities``. The clock stands still while a handler runs, so no job times out unless its handler moves it.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
-        attempts = AttemptRunner(handlers=_handlers(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
+        attempts = AttemptRunner(handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
             if len(ran) >= most:
-                raise InvalidInput(f"expected an empty pool after {most} attempts, got more jobs; do handlers push jobs?")
+                raise InvalidInput(f"the pool still has jobs after {most} attempts (most={most}); do handlers push jobs?")
             ran.append(await self._run(attempts, job))
         return ran
 
@@ -86,7 +86,7 @@ class TestPool(Pool):
         return _ran(job, verdict)
 
     async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
-        """Claim the next job, moving the clock until one is due; None when no job will become claimable."""
+        """Claim the next job; if none is ready, move the clock until one is. Returns None if no job can ever be claimed."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
         claiming = Claiming(
             pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities, types=types
@@ -101,7 +101,7 @@ class TestPool(Pool):
             await self.clock.advance(wait)
 
     async def _wait(self, waited: timedelta) -> timedelta | None:
-        """How long until a job may become claimable by itself; None: never."""
+        """Return how long to move the clock until a job may be claimable; None: no job will ever be."""
         now = self.clock.now()
         paused_until = (await self.store.pools.get(self.pool_id)).paused_until
         if paused_until is not None and paused_until > now:
@@ -130,11 +130,6 @@ class _Inline:
 
     async def close(self) -> None:
         await asyncio.sleep(0)
-
-
-def _handlers(given: "Function | str | Mapping[str, Function | str]") -> dict[str, Handler]:
-    by_type = given if isinstance(given, Mapping) else {"": given}
-    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 
 
 def _ran(job: Job, verdict: JobOutcome) -> Ran:

@@ -1,4 +1,4 @@
-"""The only reader of YAML from users. It refuses texts that would take too much time or memory to read."""
+"""Reads YAML that users wrote. It refuses texts that would take too much time or memory to read."""
 
 import re
 from typing import Any
@@ -10,15 +10,15 @@ from yaml.events import AliasEvent
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, MOST_VALUES
 
-LARGEST = 256 * 1024  #: the most characters of a text; reading more takes seconds
-_LONGEST_NUMBER = 100  #: the most characters of a number; YAML reads 1:1:1:… in base 60, which is slow
+LARGEST = 256 * 1024  #: the longest text that is read, in characters; a longer one would take seconds
+_LONGEST_NUMBER = 100  #: the longest number, in characters; YAML reads 1:1:1:… in base 60, which is slow
 _EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
-_INVALID = (ValueError, OverflowError, AttributeError, LookupError, TypeError)  #: raised by PyYAML for invalid values
+_INVALID = (ValueError, OverflowError, AttributeError, LookupError, TypeError)  #: errors that PyYAML raises for invalid values
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data without aliases and duplicate fields, 1e3 as a number. Invalid values are refused before they are built."""
+    """Loads plain data; 1e3 is a number. Refuses aliases, duplicate fields, and values that are too deep, many or long."""
 
     depth = 0
     values = 0
@@ -28,7 +28,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(event, AliasEvent) or event.anchor is not None:
             raise _refusal(f"the alias or anchor {event.anchor!r}; write its value out", event)
         if self.depth > DEEPEST:
-            raise _refusal(f"something nested more than {DEEPEST} deep; flatten it", event)
+            raise _refusal(f"values nested more than {DEEPEST} deep; flatten them", event)
         self.values += 1
         if self.values > MOST_VALUES:
             raise _refusal(f"more than {MOST_VALUES} values; leave out what is not needed", event)
@@ -57,7 +57,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123
 
 
 def read_yaml(text: str, what: str) -> Any:
-    """Parse YAML. Raises InvalidInput, which names ``what`` and says where the text is wrong."""
+    """Parse YAML; ``what`` names the text in errors, such as "a template". Raises InvalidInput that says where it is wrong."""
     if len(text) > LARGEST:
         raise InvalidInput(f"expected {what} of at most {LARGEST} characters, got {len(text)}; leave out what is not needed")
     try:

@@ -76,7 +76,7 @@ def test_a_worker_outside_its_group(tmp_path: Path, empty: str, group: str) -> N
 
     line = complaint(tried(*arguments, cwd=tmp_path, DRUMBEAT_STORE=empty), 1)
 
-    assert line == f"expected 0 ≤ --worker-group-id < --worker-group-count, got {group} and 3"
+    assert line == f"expected --worker-group-id from 0 to below --worker-group-count (3), got {group}"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_pool_or_run_that_is_not_there(tmp_path: Path, empty: str, command: st
         ("beats show r1", "pool 'r1' has no beat yet; see: drumbeat beats list r1"),
         ("logs list p --level loud", "expected --level to be one of DEBUG, INFO, WARNING, ERROR, CRITICAL, got 'loud'"),
         ("store prune --older-than soon", "expected a duration such as 200ms, 90s, 12h or 30d, got 'soon'"),
-        ("events list p --after 99999999999999999999", "SQLite cannot keep this value"),
+        ("events list p --after 99999999999999999999", "SQLite cannot store this value"),
     ],
 )
 def test_what_is_asked_for_does_not_exist(tmp_path: Path, full: str, command: str, line: str) -> None:
@@ -119,7 +119,7 @@ def run(command: Sequence[str | bytes], folder: Path, store: str) -> Said:
 def test_bytes_that_are_no_text(tmp_path: Path, empty: str) -> None:
     said = run([*COMMAND, "workers", "list", b"\xff\xfe"], tmp_path, empty)
 
-    assert "SQLite cannot keep this value" in complaint(said, 1)
+    assert "SQLite cannot store this value" in complaint(said, 1)
 
 
 def test_a_driver_that_is_not_installed(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_store_of_a_kind_nobody_knows(tmp_path: Path, command: str) -> None:
 
     line = complaint(tried(*arguments, cwd=tmp_path, DRUMBEAT_STORE=url), 1)
 
-    assert line == "no store for 'mysql:'; expected sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST"
+    assert line == "the store's URL: expected sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST, got 'mysql:'"
 
 
 @pytest.mark.parametrize("command", ["pools list", "store check", "store init", "store migrate", "store prune", "demo", WORKER])
@@ -220,15 +220,15 @@ def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
 def test_a_folder_that_is_missing(tmp_path: Path) -> None:
     line = complaint(tried("store", "init", cwd=tmp_path, DRUMBEAT_STORE="sqlite:///nowhere/x.db"), 1)
 
-    assert line == f"expected a folder at {tmp_path}/nowhere to keep a SQLite file in; make it first"
+    assert line == f"there is no folder {tmp_path}/nowhere for the SQLite file; create the folder first"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("store = [", "expected TOML in drumbeat.toml, got invalid TOML"),
-        ("store = 3", "drumbeat.toml sets store to 3; expected text"),
-        (f"password = '{SECRET}'", "drumbeat.toml sets 'password'; expected only store, state_dir"),
+        ("store = 3", "expected the setting store in drumbeat.toml to be text, got 3"),
+        (f"password = '{SECRET}'", "unknown setting 'password' in drumbeat.toml; expected only store, state_dir"),
     ],
 )
 def test_a_settings_file_that_is_broken(tmp_path: Path, text: str, words: str) -> None:

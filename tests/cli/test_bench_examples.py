@@ -50,7 +50,7 @@ def test_a_file_that_somebody_changed_is_not_lost(tmp_path: Path) -> None:
     forced = ran("bench", "examples", "--force", cwd=tmp_path)
 
     assert (refused.code, kept, forced.code) == (1, "name: mine", 0)
-    assert "has files with other content: fixed.yaml;" in refused.errors
+    assert "has files that differ from the examples: fixed.yaml;" in refused.errors
     assert changed.read_text() == example_templates()["fixed.yaml"]
 
 

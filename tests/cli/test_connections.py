@@ -49,7 +49,7 @@ def test_it_is_changed_made_the_default_and_removed(store: str) -> None:
 
     assert "the default" in changed.output
     assert [(each["description"], each["is_default"], each["has_password"]) for each in listed(store)] == [("new", True, True)]
-    with pytest.raises(InvalidInput, match="expected it again"):
+    with pytest.raises(InvalidInput, match="expected the password again"):
         invoke("connection", "change", "orders", "--url", "postgresql://bench@other/load", store=store)
     assert invoke("connection", "rm", "orders", store=store).code == 0
     assert listed(store) == []

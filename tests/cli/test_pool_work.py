@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 import drumbeat
-from cli.given import PATIENCE, Said, eventually, started
-from cli.given import drumbeat as run
+from cli.given import PATIENCE, Said, drumbeat as run, eventually, started
 from drumbeat.client import BlockingConnection, WorkPlan
 from drumbeat.core.job import JobStatus
 from drumbeat.core.worker import WorkerStatus

@@ -6,8 +6,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from drumbeat.core.histogram import BUCKETS, Histogram, bucket_bounds, bucket_of, merged
 

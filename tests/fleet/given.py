@@ -1,7 +1,6 @@
 """What the fleet's tests begin with: workers, instances and views in a few words."""
 
-from dataclasses import fields as dataclass_fields
-from dataclasses import replace
+from dataclasses import fields as dataclass_fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

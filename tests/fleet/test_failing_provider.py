@@ -16,8 +16,7 @@ from drumbeat.spawn.fake import AnswerLost, ExitsAtOnce, FakeSpawner, Fault, Spa
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.memory import MemoryStore
 from simulate.virtual_time import VirtualClock, run_virtually
-from spawn.runpod.faults import Answers, Loses
-from spawn.runpod.faults import Fault as RunPodFault
+from spawn.runpod.faults import Answers, Fault as RunPodFault, Loses
 from spawn.runpod.machines import Card
 from spawn.runpod.rig import STORE, VARIABLES
 from spawn.runpod.simulator import NO_STOCK, RunPodSimulator

@@ -15,6 +15,7 @@ from drumbeat.fleet.observe import observe
 from drumbeat.runtime.beat import encode
 from drumbeat.spawn.fake import FakeSpawner, ListFails, StartDelayed
 from drumbeat.spawn.interface import Order
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 from fleet.given import LIMITS, POOL, seconds
 
@@ -93,10 +94,9 @@ async def test_a_pending_instance_counts_as_running_and_one_that_is_over_shows_i
 
 async def test_the_pause_is_in_the_view(watched: Watched) -> None:
     until = watched.clock.now() + seconds(60)
-    made = await watched.store.pools.get(POOL)
     assert (await watched.look()).paused_until is None
 
-    await watched.store.pools.save(replace(made, paused_until=until))
+    await watched.store.pools.change(POOL, PoolChange(paused_until=until))
 
     assert (await watched.look()).paused_until == until
 

@@ -254,7 +254,7 @@ async def test_what_a_command_says_counts_more_than_the_environment(
         ("DRUMBEAT_PROVIDER", "nope", "expected the provider local or runpod, got 'nope'"),
         ("ORCHESTRATOR_POLL_SEC", "0", "every to be 0.1 s or more"),
         ("MIN_ACTIVE_GPUS", "11", "min_workers ≤ max_workers"),
-        ("MAX_ACTIVE_GPUS", "ten", "expected a number in MAX_ACTIVE_GPUS"),
+        ("MAX_ACTIVE_GPUS", "ten", "expected a number in the environment variable MAX_ACTIVE_GPUS"),
     ],
 )
 async def test_an_environment_that_cannot_be_is_not_written(

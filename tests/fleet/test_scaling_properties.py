@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import Phase, find, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, find, given, settings, strategies as st
 
 from drumbeat.core.recovery import end_strays, may_run
 from drumbeat.core.worker import WorkerId, WorkerStatus

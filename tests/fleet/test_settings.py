@@ -18,7 +18,6 @@ from drumbeat.fleet.settings import (
     legacy_policy,
     load_policy,
     load_thresholds,
-    poll_interval,
     read_policy,
     with_settings,
 )
@@ -125,7 +124,7 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"idle_timeout": True}, "expected idle_timeout"),
         ({"max_workers": "many"}, "expected numbers"),
         ({"max_workers": 1.5}, "expected numbers"),
-        ({"policy": "magic"}, "expected the policy fixed, queue_ratio, queue_cover, lag_aware; got 'magic'"),
+        ({"policy": "magic"}, "expected policy to be one of fixed, queue_ratio, queue_cover, lag_aware; got 'magic'"),
         ({"policy": ["fixed"]}, "got policy"),
         ({"provider": "gcp"}, "expected the provider local or runpod, got 'gcp'"),
         ({"needs_gpu": "maybe"}, "needs_gpu to be true or false"),
@@ -152,7 +151,7 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"schedules": [{"from": "08:00", "to": "18:00", "min_workers": 2.5}]}, "expected numbers"),
         ({"schedules": [{"from": "08:00", "to": "18:00", "days": 5}]}, "expected days"),
         ({"schedules": [{"from": "08:00", "to": "18:00", "days": ["monkey"]}]}, "expected days"),
-        ({"max_workers": 1, "min_workers": 2}, "min_workers ≤ max_workers, got 2 and 1; set both"),
+        ({"max_workers": 1, "min_workers": 2}, "min_workers ≤ max_workers, got min 2 and max 1; set both"),
         ({"schedules": "always"}, "list of schedules"),
         ({"schedules": [{"from": "08:00"}]}, "from and to"),
         ({"schedules": [{"from": 480, "to": "18:00"}]}, "in quotes"),
@@ -248,7 +247,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None, said: 
 
 
 def test_a_variable_that_is_no_number_is_named() -> None:
-    with pytest.raises(InvalidSettings, match="expected a number in MAX_ACTIVE_GPUS, got 'ten'"):
+    with pytest.raises(InvalidSettings, match="expected a number in the environment variable MAX_ACTIVE_GPUS, got 'ten'"):
         load_policy({"MAX_ACTIVE_GPUS": "ten"})
 
 
@@ -262,8 +261,8 @@ def test_another_policy_by_hand_keeps_the_rest() -> None:
 
 
 def test_the_daemon_beats_as_the_environment_says() -> None:
-    assert poll_interval({}) == seconds(30)
-    assert poll_interval({"ORCHESTRATOR_POLL_SEC": "5", "MAX_ACTIVE_GPUS": "1"}) == seconds(5)
+    assert load_policy({}).every == seconds(30)
+    assert load_policy({"ORCHESTRATOR_POLL_SEC": "5", "MAX_ACTIVE_GPUS": "1"}).every == seconds(5)
 
 
 def test_queue_ratio_has_the_earlier_orchestrators_defaults_unless_set() -> None:
@@ -298,7 +297,7 @@ def test_a_preset_that_is_no_name_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yml"
     file.write_text("preset: [a]\n")
 
-    with pytest.raises(InvalidSettings, match=r"expected the preset jobs or gpu, got \['a'\]"):
+    with pytest.raises(InvalidSettings, match=r"expected preset to be jobs or gpu, got \['a'\]"):
         load_thresholds(FleetPolicy(), file)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import FleetPolicy, PolicyName
@@ -250,7 +249,7 @@ def test_surroundings_that_cannot_be_are_refused(around: dict[str, Any]) -> None
         ([], [], "expected jobs"),
         ([1.0], [], "expected jobs"),
         ([2.0, 1.0], [1.0, 1.0], "order of arrival"),
-        ([1.0], [-1.0], "durations 0 or more"),
+        ([1.0], [-1.0], "no duration below 0 s"),
         ([float("nan")], [1.0], "expected arrivals"),
         ([1.7e12], [1.0], "at most 1e.10"),
     ],

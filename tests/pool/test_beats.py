@@ -20,6 +20,7 @@ from drumbeat.pool.model import PoolView
 from drumbeat.runtime.beat import BeatReport, encode_action
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import AnswerLost, ListFails, ListOmits, SpawnFails
+from drumbeat.store.interface import PoolChange
 from pool.seen import LIMITS, POOL, name, seconds
 from pool.stage import Stage
 
@@ -357,17 +358,16 @@ async def test_of_all_pools_one_that_cannot_be_judged_so_soon_keeps_its_own_limi
     reports = await stage.checker.reap(lost_after=seconds(45))
 
     assert {pool_id: kinds(report) for pool_id, report in reports.items()} == {POOL: ["MarkLost"], "slow": []}
-    assert "more than the 60 s between heartbeats of pool slow, got 45 s; using the pool's own threshold" in caplog.text
+    assert "more than the 60 s between heartbeats of pool slow, got 45 s; using the pool's own lost_after" in caplog.text
 
 
 async def test_a_paused_pool_starts_nobody_and_recovers() -> None:
     stage = await Stage().open()
-    home = await stage.store.pools.get(POOL)
     await stage.push(2)
     await stage.join(name(0))
     await stage.claim(name(0))
     await stage.clock.advance(timedelta(hours=1))
-    await stage.store.pools.save(replace(home, paused_until=stage.clock.now() + timedelta(hours=1)))
+    await stage.store.pools.change(POOL, PoolChange(paused_until=stage.clock.now() + timedelta(hours=1)))
 
     report = await stage.checker.check(POOL)
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.decide import decide, decide_recovery

@@ -127,11 +127,11 @@ async def test_no_pool_is_no_view() -> None:
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        ({"max_workers": "many"}, "whole numbers as a pool's max_workers"),
+        ({"max_workers": "many"}, "the pool's max_workers and concurrency to be whole numbers"),
         ({"max_workers": -1}, "max_workers to be 0 or more, got -1"),
         ({"concurrency": 0}, "concurrency to be 1 or more, got 0"),
-        ({"capabilities": "gpu"}, "a list of words as a pool's capabilities, got 'gpu'"),
-        ({"capabilities": [1]}, "a list of words"),
+        ({"capabilities": "gpu"}, "the pool's capabilities to be a list of names, got 'gpu'"),
+        ({"capabilities": [1]}, "a list of names"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(policy: dict[str, object], says: str) -> None:

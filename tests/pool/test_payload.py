@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, RateLimit
@@ -134,7 +133,7 @@ def test_a_line_may_be_a_whole_job_as_it_was_listed() -> None:
 
 @pytest.mark.parametrize("line", [7, ["payload"], {"priority": 1}])
 def test_a_line_that_is_no_job_is_refused(line: Any) -> None:
-    with pytest.raises(InvalidInput, match="expected an object with a payload"):
+    with pytest.raises(InvalidInput, match="expected a job as an object with the field payload"):
         job_from_line(line)
 
 
@@ -166,7 +165,7 @@ def test_a_plan_is_kept_in_a_pools_policy_and_read_back() -> None:
     ],
 )
 def test_a_wrong_policy_names_the_pool_and_the_key(policy: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidInput, match=f"pool p, policy: {says}"):
+    with pytest.raises(InvalidInput, match=f"invalid policy of pool p: {says}"):
         plan_of(pool("p", PoolKind.JOBS, None, **policy))
 
 

@@ -88,7 +88,7 @@ async def test_a_pools_own_policy_counts_and_one_that_cannot_be_read_keeps_all(
 
     assert [job.payload for job in await store.jobs.list(PAPERS)] == [0]
     assert (await left(store, PAPERS), await left(store, PoolId("strange"))) == ((1, 1, 0), (2, 2, 1))
-    assert "pool strange: nothing is deleted: retention: expected an age" in caplog.text
+    assert "pool strange: no old rows are deleted: retention: expected an age" in caplog.text
 
 
 async def test_what_is_set_in_one_process_counts_for_others_of_the_store(
@@ -125,7 +125,7 @@ async def test_nothing_is_deleted_while_what_the_store_says_cannot_be_read(
     await clock.advance(60 * DAY)
 
     assert not await keeping.tidy()
-    assert "nothing is deleted: retention: expected" in caplog.text
+    assert "no old rows are deleted: retention: expected" in caplog.text
 
 
 async def test_of_many_processes_one_looks_and_nobody_again_for_some_minutes(

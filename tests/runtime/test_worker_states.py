@@ -253,7 +253,7 @@ async def test_nonsense_is_complained_of_once(world: World, workload: FakeWorklo
     async with world.working(workload):
         await world.tell(NewEvent(type=EventType.SET_PHASE, payload={"phase": None}))
         await world.passes(10)
-    assert caplog.text.count("expected the name of a phase, got None") == 1
+    assert caplog.text.count("expected phase to be the name of a phase, got None") == 1
 
 
 async def test_in_a_pool_that_lasts_a_new_worker_ignores_the_stop_of_the_old(world: World, workload: FakeWorkload) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from servers import debian
-from servers import pgbouncer as pgbouncer_module
+from servers import debian, pgbouncer as pgbouncer_module
 from servers.pgbouncer import PgBouncer, Unavailable
 
 

@@ -21,6 +21,7 @@ from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.settings import Settings
 from drumbeat.spawn.runpod import API_KEY_VARIABLE, RunPodSettings, RunPodSpawner
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 from simulate.fleet_crew import Crew, CrewedSimulator, Watched
 from simulate.fleet_line import POOLS, Crash, Line, UnsteadyWire
@@ -250,9 +251,9 @@ class World:
 
     async def wind_down(self) -> None:
         """A policy may keep an idle worker for many hours, if starting one has taken long; now it may not."""
-        counts, home = await self.store.jobs.counts(self.pool_id), await self.store.pools.get(self.pool_id)
+        counts = await self.store.jobs.counts(self.pool_id)
         if not (counts.pending or counts.claimed):
-            await self.store.pools.save(replace(home, policy={**home.policy, "max_workers": 0}))
+            await self.store.pools.change(self.pool_id, PoolChange(policy={"max_workers": 0}))
 
     async def is_over(self) -> bool:
         """Whether every job is done, or what is left waits for money, and nobody is left."""

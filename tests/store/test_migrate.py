@@ -12,8 +12,7 @@ from drumbeat.core.job import JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
-from drumbeat.store.sql import migrate, queries, upkeep
-from drumbeat.store.sql import store as sql_store
+from drumbeat.store.sql import migrate, queries, store as sql_store, upkeep
 from drumbeat.store.sql.queries import migration_texts
 from drumbeat.store.sql.rows import thresholds_json
 from store.scene import PostgresSql, Sql, SqliteSql

@@ -85,8 +85,8 @@ WRONG = [
     ("drumbeat.db", "a name without a scheme"),
     (f"/var/{SECRET}:x", "a name without a scheme"),
     (f"{SECRET}@host:5432/db", "a name without a scheme"),
-    (f"mysql://u:{SECRET}@h/db", "no store for 'mysql:'; expected sqlite:///FILE, postgresql://"),
-    (f"postgresql+asyncpg://u:{SECRET}@h/db", "no store for 'postgresql.asyncpg:'"),
+    (f"mysql://u:{SECRET}@h/db", "URL: expected sqlite:///FILE, postgresql://.*, got 'mysql:'"),
+    (f"postgresql+asyncpg://u:{SECRET}@h/db", "the store's URL: expected sqlite:///.*, got 'postgresql.asyncpg:'"),
     ("sqlite:", "got no file"),
     ("sqlite:///", "got no file"),
     ("sqlite:///?busy_timeout=1", "got no file"),
@@ -102,10 +102,10 @@ WRONG = [
     (f"postgresql://u:{SECRET}@h/db?connections=0", "connections='0'; expected a positive number"),
     (f"postgresql://u:{SECRET}@h/db?connections=1.5", "expected a positive number"),
     (f"postgresql://u:{SECRET}@h/db?connect_timeout=-1", "expected a positive number"),
-    (f"postgresql://u:{SECRET}@h/db?schema=My-Schema", "schema's name of small letters"),
-    (f"postgresql://u:{SECRET}@h:port/db", "no host that can be read"),
-    (f"postgresql://u:{SECRET}@h:123456/db", "no host that can be read"),
-    (f"postgresql://u:{SECRET}@[::1/db", "cannot be read|no host that can be read"),
+    (f"postgresql://u:{SECRET}@h/db?schema=My-Schema", "schema: expected a name of lowercase letters"),
+    (f"postgresql://u:{SECRET}@h:port/db", "the store's URL has no valid host"),
+    (f"postgresql://u:{SECRET}@h:123456/db", "the store's URL has no valid host"),
+    (f"postgresql://u:{SECRET}@[::1/db", "cannot be parsed|no valid host"),
     (f"postgresql://u:12/{SECRET}@h/db", "%2F"),
     (f"postgresql://u:12#{SECRET}@h/db", "%23"),
     (f"postgresql://u:12?{SECRET}@h/db", "%3F"),
@@ -136,7 +136,7 @@ async def test_a_folder_is_no_sqlite_file(tmp_path: Path) -> None:
 
 
 async def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match="make it first"):
+    with pytest.raises(InvalidSettings, match="create the folder first"):
         async with open_store(f"sqlite:///{tmp_path}/nowhere/x.db", create=True):
             pass
 

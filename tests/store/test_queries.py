@@ -13,8 +13,16 @@ import drumbeat.store.sql as package
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store import open_store
 from drumbeat.store.sql.postgres import dialect as postgres_dialect
-from drumbeat.store.sql.queries import Dialect, Query, SqlStatement, load_queries, migration_texts, split, view_names
-from drumbeat.store.sql.queries import _query as query_of
+from drumbeat.store.sql.queries import (
+    Dialect,
+    Query,
+    SqlStatement,
+    _query as query_of,
+    load_queries,
+    migration_texts,
+    split,
+    view_names,
+)
 from drumbeat.store.sql.sqlite import DIALECT as SQLITE
 from drumbeat.store.sql.upkeep import TABLES
 
@@ -75,7 +83,7 @@ def test_values_without_names_come_in_the_order_of_the_columns() -> None:
     (statement,) = statements("INSERT INTO x (a, b) VALUES (:a, :b)", SQLITE)
 
     assert statement.in_order(("a", "b")) == "INSERT INTO x (a, b) VALUES (?, ?)"
-    with pytest.raises(ValueError, match="expected values of a, b, got b, a"):
+    with pytest.raises(ValueError, match="expected the columns a, b, got b, a"):
         statement.in_order(("b", "a"))
 
 
@@ -104,8 +112,8 @@ def test_words_and_calls_are_put_in_even_within_each_other(text: str, expected: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELECT @nonsense", "toy has no word for @nonsense; expected one of json, now"),
-        ("SELECT @nonsense(a)", "toy has no word for @nonsense; expected one of many, pair, time"),
+        ("SELECT @nonsense", "the toy dialect does not define @nonsense; expected one of json, now"),
+        ("SELECT @nonsense(a)", "the toy dialect does not define @nonsense; expected one of many, pair, time"),
         ("SELECT @time(a", "never closed"),
     ],
 )
@@ -141,7 +149,7 @@ def test_nothing_of_ours_is_left_in_a_query(dialect: Dialect) -> None:
 def test_a_schema_is_a_name_and_nothing_else() -> None:
     assert 'FROM "other".pools' in load_queries(postgres_dialect("other"))["find_pool"].statements[0].text
     for bad in ("", "Other", 'x"; DROP SCHEMA public', "1st", "a" * 64):
-        with pytest.raises(InvalidSettings, match="schema's name"):
+        with pytest.raises(InvalidSettings, match="schema: expected a name"):
             postgres_dialect(bad)
 
 

@@ -537,7 +537,7 @@ async def test_a_password_comes_from_the_url_or_the_environment(monkeypatch: pyt
         ("redis://:secret@h/0?prefix=a%20b", InvalidSettings, "prefix"),
         ("redis://:secret@h/0?command_timeout=none", InvalidSettings, "command_timeout"),
         ("redis://:secret@h/0?sslmode=no", InvalidSettings, "unknown option"),
-        ("rediss://:secret@h:port/0", InvalidSettings, "no host that can be read"),
+        ("rediss://:secret@h:port/0", InvalidSettings, "no valid host"),
     ],
 )
 async def test_a_wrong_address_is_said_without_its_password(wrong: str, error: type[Exception], said: str) -> None:

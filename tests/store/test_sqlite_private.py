@@ -36,7 +36,7 @@ async def test_a_store_that_others_may_read_is_left_so_and_warned_of_once(
         await store.now()
 
     warned = [record.getMessage() for record in caplog.records]
-    assert warned == [f"other users of this machine can read the store; to keep it to yourself: chmod 600 {file}"]
+    assert warned == [f"other users of this machine can read the store; to prevent that, run: chmod 600 {file}"]
     assert modes(tmp_path)["store.db"] == "0o644"
 
 

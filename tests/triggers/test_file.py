@@ -70,7 +70,7 @@ BAD = [
     ("nothing", "", "expected a list under the key 'triggers', got NoneType"),
     ("not YAML", "triggers: [", "expected YAML"),
     ("a wrong top key", "trigers: []", "trigers: there is no such key; expected only 'triggers'"),
-    ("not an entry", "triggers: [7]", r"triggers\[0\]: expected keys and values, got 7"),
+    ("not an entry", "triggers: [7]", r"triggers\[0\]: expected a trigger as keys and values, got 7"),
     (
         "a wrong key",
         f"triggers: [{{{CRON}, shedule: x}}]",

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.triggers.schedule import CronSchedule, next_after, parse_schedule, zone
@@ -89,12 +88,12 @@ def test_when_clocks_are_set_nothing_is_left_out_and_nothing_comes_twice(
         ("* * * * 8", "day of week: expected 0 to 7, got '8'"),
         ("* * * foo *", "month: expected 1 to 12, got 'foo'"),
         ("*/0 * * * *", "minute: expected 1 to 59, got '0'"),
-        ("5-1 * * * *", "minute: expected a range from low to high, got '5-1'"),
+        ("5-1 * * * *", "minute: expected a range from low to high, like 1-5, got '5-1'"),
         ("-1 * * * *", "minute: expected 0 to 59, got ''"),
         ("1,,2 * * * *", "minute: expected 0 to 59, got ''"),
         ("١ * * * *", "minute: expected 0 to 59"),
-        ("0 0 30 2 *", "a day that exists in one of the months"),
-        ("0 0 31 4,jun,9,11 *", "a day that exists in one of the months"),
+        ("0 0 30 2 *", "a day of month that exists in one of the given months"),
+        ("0 0 31 4,jun,9,11 *", "a day of month that exists in one of the given months"),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_the_field_named(expression: str, says: str) -> None:

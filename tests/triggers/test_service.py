@@ -85,7 +85,7 @@ async def test_a_check_by_hand_is_no_triggers_firing(plane: ControlPlane) -> Non
 
 
 async def test_a_trigger_that_is_not_there_is_named(plane: ControlPlane) -> None:
-    with pytest.raises(NotFound, match=r"no trigger 'oftn' in .*; it has: often, nightly, hook"):
+    with pytest.raises(NotFound, match=r"no trigger 'oftn' in .*; the file has: often, nightly, hook"):
         await plane.triggers().fire("oftn")
 
 

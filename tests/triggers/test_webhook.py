@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, WINDOW, Delivery, Unwelcome, accept, sign
 from triggers.given import SECRET

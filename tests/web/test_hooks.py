@@ -7,8 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from drumbeat.composition.plane import open_control_plane
 from drumbeat.core.pool import PoolId

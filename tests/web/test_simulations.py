@@ -50,7 +50,7 @@ async def test_more_than_a_server_simulates_is_refused(jobs: Jobs, said: str) ->
     [{"max_workers": 1001}, {"workers": 2000}, {"schedules": [{"from": "09:00", "to": "10:00", "max_workers": 5000}]}],
 )
 async def test_more_workers_than_a_server_simulates_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput, match="expected 1,000 workers at the most"):
+    with pytest.raises(InvalidInput, match="expected at most 1,000 workers"):
         await simulated([(0.0, 1.0)], "lag_aware", settings, spawn_lag=timedelta(seconds=1))
 
 

@@ -1,4 +1,4 @@
-"""AWS Lambda: set ``drumbeat.adapters.aws_lambda.handler`` as the handler, with DRUMBEAT_STORE in the environment."""
+"""Runs beats in AWS Lambda: set the handler to ``drumbeat.adapters.aws_lambda.handler``, and set DRUMBEAT_STORE."""
 
 import asyncio
 import json
@@ -11,14 +11,14 @@ from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.pool import PoolId
 from drumbeat.settings import load_settings
 
-_SPARE = timedelta(seconds=5)  #: reserved for the answer at the end of the function's time
+_SPARE = timedelta(seconds=5)  #: kept free at the end of the function's time limit, to send the answer
 
 
 def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
     """Run the beat that an event asks for: a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
-    Processes end with the function, so it waits for the workers it started as long as it has time. If jobs take longer than
-    that, use the function only to reap, and run the checks on a machine where workers can keep running.
+    Processes end with the function, so it waits for the workers it started until its time limit. If jobs take longer, use the
+    function only to mark workers lost (reap), and run checks on a machine where workers can keep running.
     """
     return asyncio.run(_answer(event, _time_left(context)))
 

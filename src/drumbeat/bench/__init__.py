@@ -1,1 +1,1 @@
-"""How much load a database takes, and how it bends."""
+"""Benchmarks a database: how much load it can take, and how it behaves under that load."""

@@ -1,4 +1,4 @@
-"""Reads what is stored in a run's rows: its plan, the orchestrator's state and examples of failed operations."""
+"""Reads values stored in a run's rows: its plan, the orchestrator's state, and examples of failed operations."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from drumbeat.core.run import Result, Run
 
 
 def stored_plan(run: Run) -> RunPlan:
-    """The plan a run was created with. Raises InvalidInput when its row has none or an invalid one."""
+    """Return the plan that a run was created with. Raises InvalidInput when its row has no valid plan."""
     try:
         return msgspec.convert(run.config.get("plan"), RunPlan)
     except msgspec.ValidationError as exc:
@@ -18,7 +18,7 @@ def stored_plan(run: Run) -> RunPlan:
 
 
 def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
-    """The plan a run was created with; the default plan and a note when its row has none or an invalid one."""
+    """Return the plan that a run was created with; the default plan and a note when its row has no valid plan."""
     if run.config.get("plan") is None:
         return RunPlan(), ["the run has no stored plan: limits, prices and load mode are unknown"]
     try:
@@ -28,12 +28,12 @@ def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
 
 
 def whole_row(results: Sequence[Result]) -> Result | None:
-    """The result row of the whole run: all workers and all kinds of operations together."""
+    """Return the result row of the whole run: all workers and all kinds of operations together."""
     return next((row for row in results if row.worker_id is None and row.kind is None), None)
 
 
 def stored_failures(whole: Result | None) -> tuple[FailureExample, ...]:
-    """The examples of failed operations stored in a result; empty when there are none or they are invalid."""
+    """Return the examples of failed operations stored in a result; empty when there are none or they are invalid."""
     try:
         return msgspec.convert((whole.custom_metrics if whole else {}).get("failures") or (), tuple[FailureExample, ...])
     except msgspec.ValidationError:
@@ -41,11 +41,11 @@ def stored_failures(whole: Result | None) -> tuple[FailureExample, ...]:
 
 
 def stored_state(run: Run) -> ControllerState:
-    """The state that the run's orchestrator stored last."""
+    """Return the state that the run's orchestrator stored last."""
     return msgspec.convert(run.controller_state or {}, ControllerState)
 
 
 def state_document(state: ControllerState) -> dict[str, object]:
-    """An orchestrator's state as it is stored in a run's row."""
+    """Return an orchestrator's state in the form stored in a run's row."""
     plain: dict[str, object] = msgspec.to_builtins(state, str_keys=True)
     return plain

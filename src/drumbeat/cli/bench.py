@@ -27,9 +27,9 @@ app.add_typer(bench_runs.app)
 app.add_typer(bench_results.app)
 app.add_typer(bench_prices.app)
 
-_YEAR, _DAY = 31_536_000, 86_400  #: seconds
+_YEAR, _DAY = 31_536_000, 86_400  #: in seconds
 _INTERRUPTED = 130
-_NOTHING_SUCCEEDED = 3  #: the same exit code as bench run
+_NOTHING_SUCCEEDED = 3  #: exit code if every operation failed, as of bench run
 
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Database under test, such as postgresql://host/db.")]
@@ -46,7 +46,7 @@ def prepare(
     scale: ScaleOption = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Drop the tables first.")] = False,
 ) -> None:
-    """Create and load the tables of a workload. Continues where an interrupted load stopped."""
+    """Create the tables of a workload and fill them with rows. Continues where an interrupted load stopped."""
     with _progress_bar() as bar:
         run(offline.prepare(url, workload, scale, fresh=fresh, on_progress=_advance(bar)))
     console.print(f"{workload} at scale {scale:g} is ready", highlight=False)
@@ -108,7 +108,7 @@ def drive(
 
 
 def _drive(url: str, request: DriveRequest, *, quiet: bool) -> tuple[DriveOutcome, bool]:
-    """Generate the load with a live view. Returns the outcome, and whether it was interrupted."""
+    """Generate the load and show it live. Returns the measured figures, and whether the user interrupted it."""
     view = _View(request)
 
     async def work() -> tuple[DriveOutcome, bool]:

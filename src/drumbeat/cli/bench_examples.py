@@ -15,7 +15,7 @@ PREPARE = "drumbeat bench prepare sqlite:///target.db --workload mixed"
 
 
 def example_templates() -> dict[str, str]:
-    """The example templates shipped with Drumbeat, by file name."""
+    """Return the text of the example templates shipped with Drumbeat, by file name."""
     found = [each for each in files("drumbeat.bench").joinpath("examples").iterdir() if each.name.endswith(".yaml")]
     return {each.name: each.read_text(encoding="utf-8") for each in sorted(found, key=lambda each: each.name)}
 
@@ -39,11 +39,11 @@ def examples(
 
 
 def _refuse_changed(folder: Path, templates: dict[str, str], *, force: bool) -> None:
-    """Raises InvalidInput if an edited file would be overwritten."""
+    """Raise InvalidInput if a file that the user has edited would be overwritten."""
     changed = [] if force else [name for name, text in templates.items() if _differs(folder / name, text)]
     if changed:
         raise InvalidInput(
-            f"{str(folder)!r} has files with other content: {', '.join(changed)}; "
+            f"folder {str(folder)!r} has files that differ from the examples: {', '.join(changed)}; "
             "choose another folder, or overwrite them with --force"
         )
 
@@ -58,7 +58,7 @@ def _differs(file: Path, text: str) -> bool:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file unless it already has this text. Raises InvalidInput."""
+    """Write a file unless it already has this text. Raises InvalidInput if it cannot be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if _differs(file, text) or not file.exists():

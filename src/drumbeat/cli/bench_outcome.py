@@ -29,7 +29,7 @@ _ESTIMATES = {
 
 
 def form_of(path: str) -> str:
-    """The report format for a file name. Raises InvalidInput for an unknown extension or a missing folder."""
+    """Return the report format for a file name. Raises InvalidInput for an unknown extension or a missing folder."""
     found = _FORMATS.get(Path(path).suffix.lower())
     if found is None:
         raise InvalidInput(f"expected a report file that ends in one of {', '.join(_FORMATS)}, got {path!r}")
@@ -39,7 +39,7 @@ def form_of(path: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    """Write a report to a file. Raises InvalidInput."""
+    """Write a report to a file. Raises InvalidInput if it cannot be written."""
     try:
         Path(path).write_text(content, encoding="utf-8")
     except OSError as exc:

@@ -63,7 +63,7 @@ def report(
 
 @app.command("enrich")
 def enrich(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Retry adding the database server's own totals to the result of a run."""
+    """Add the database server's own statistics to the result of a run, if that failed when the run ended."""
     found = with_control_plane(store, lambda plane: plane.bench().enrich(RunId(run_id)))
     if as_json:
         show_json({"status": found.enrichment_status, "error": found.enrichment_error, **found.custom_metrics["server"]})
@@ -87,7 +87,7 @@ def executions(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List single operations of a run that are in the store."""
+    """List recorded operations of a run: kind, duration, rows and error of each."""
 
     async def work(plane: ControlPlane) -> Any:
         await plane.store.runs.get(RunId(run_id))
@@ -114,7 +114,7 @@ def executions(
 
 
 async def _why_none(plane: ControlPlane, run_id: RunId) -> str:
-    """Why no operation was found: none matches, none was copied, or none was recorded."""
+    """Return a sentence that says why no operation was found: none matches, none was copied, or none was recorded."""
     if count := await plane.store.executions.count(run_id):
         return f"none of the {count:,} operations in the store matches; remove a filter"
     if files := await plane.store.results.list_files(run_id):
@@ -238,7 +238,7 @@ def _say_baseline(bench: "BenchService", found: Any, against: str) -> None:
 
 
 def _say_no_baseline(bench: "BenchService", run: Run, *, as_json: bool) -> None:
-    """Say that there is no baseline; with ``as_json`` on standard error, because standard output is JSON."""
+    """Print that there is no baseline; with ``as_json`` to standard error, because standard output is JSON."""
     missing = f"no good run of the same {bench.same_what(run)} was created in the 30 days before {run.run_id}"
     message = f"inconclusive: {missing}; name a run with --against"
     if as_json:

@@ -93,9 +93,9 @@ def run_benchmark(
     """Run a benchmark and watch it. Ctrl-C stops it cleanly; a second Ctrl-C leaves it to another orchestrator.
 
     Exit codes: 0 completed with all objectives met, 3 the run failed, was cancelled or has no result (every operation failed,
-    nothing was measured, no stable level), 4 an objective or the target throughput was missed or not measured, 6 the run has
-    not ended: it was left to another orchestrator. With --detach: 0 once the run is started; see bench watch --exit-status
-    for the rest.
+    nothing was measured, no load was stable), 4 an objective or the target throughput was missed or not measured, 6 the run
+    has not ended: it was left to another orchestrator. With --detach: 0 once the run is started; bench watch --exit-status
+    returns the other codes.
     """
     forms = {path: form_of(path) for path in reports or ()}
 
@@ -126,7 +126,7 @@ async def _start(
 
 
 async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
-    """Orchestrate a run and show it live, until it has ended."""
+    """Control the workers of a run and show it live, until it has ended or is left to another orchestrator."""
     leave = asyncio.Event()
     async with _stop_on_signals(bench, run_id, leave), watched(plane.store, run_id, quiet=quiet):
         return await bench.conduct(run_id, leave)
@@ -134,7 +134,7 @@ async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_
 
 @asynccontextmanager
 async def _stop_on_signals(bench: "BenchService", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
-    """The first signal stops the run; the second leaves it to another orchestrator."""
+    """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator."""
     signalled = asyncio.Event()
 
     def on_signal(_: str) -> None:
@@ -178,7 +178,7 @@ def orchestrate(
     once: Annotated[bool, typer.Option("--once", help="Exit when no run is left without an orchestrator.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Orchestrate every started run that has no orchestrator, until interrupted."""
+    """Run an orchestrator, which controls every started run that has none, until interrupted."""
 
     async def work() -> None:
         async with open_plane(store, create=not once) as plane:
@@ -289,7 +289,7 @@ def list_runs(
 
 
 def _listed(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
-    """A row of the JSON list: the fields of the run, and its verdict."""
+    """Return a run as an object for the JSON list: its fields, its verdict and the reason."""
     row: dict[str, Any] = msgspec.to_builtins(run, str_keys=True)
     return row | {"verdict": judgement.verdict, "verdict_reason": judgement.reason}
 

@@ -42,7 +42,7 @@ _TEMPLATE: Columns = {
 
 
 def read_document(file: str) -> str:
-    """The text of a file, or of standard input for ``-``. Raises InvalidInput."""
+    """Read the text of a file, or of standard input for ``-``. Raises InvalidInput."""
     if file == "-":
         return sys.stdin.read()
     try:

@@ -30,12 +30,12 @@ COMMANDS: Mapping[str, str] = {"worker": "worker:worker", "serve": "serve:serve"
 
 @cache
 def full_app() -> typer.Typer:
-    """The application with every command."""
+    """Return the Typer application with every command."""
     return _app_with((*GROUPS, *COMMANDS))
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The application for these arguments: only the group or command named first is imported, else all of them."""
+    """Return the Typer application for these arguments. To start fast, only the command named first is imported, if known."""
     return _app_with(words[:1]) if words and words[0] in {*GROUPS, *COMMANDS} else full_app()
 
 
@@ -75,7 +75,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Accept the options that stand before the command, such as --version."""
 
 
 def run() -> tuple[int, str]:
@@ -90,6 +90,6 @@ def run() -> tuple[int, str]:
 
 
 def _usage_error(exc: typer.TyperException) -> str:
-    """What is wrong with the arguments, and the help to read; empty if the help was already printed."""
+    """Return a message that says what is wrong with the arguments and which help to read; empty if help was printed."""
     message, context = exc.format_message().strip(), getattr(exc, "ctx", None)
     return f"{message} See: {context.command_path} --help" if message and context else message

@@ -30,7 +30,7 @@ _CONNECTION: Columns = {
 
 
 def public(connection: StoredConnection) -> dict[str, Any]:
-    """The fields of a connection that are not secret."""
+    """Return the fields of a connection that are not secret."""
     secret = connection.secret
     fields = {
         name: getattr(connection, name) for name in ("name", "url", "description", "is_default", "created_at", "updated_at")

@@ -1,4 +1,4 @@
-"""A CSV reader for long fields. ``csv.field_size_limit`` would change the limit for the whole process."""
+"""A CSV reader with its own limit for the length of a field; the limit of Python's ``csv`` is for the whole process."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ class CsvRows:
     """Yields the same rows as ``csv.reader``. Raises InvalidInput for a field of more than ``longest`` characters."""
 
     def __init__(self, lines: Iterator[str], longest: int) -> None:
-        """``lines`` must keep their line ends, as in a file opened with newline=""."""
+        """``lines`` must include their line ends, as from a file opened with newline=""."""
         self._lines = lines
         self._longest = longest
         self.line_number = 0  #: number of the last line read
@@ -27,10 +27,10 @@ class CsvRows:
 
     def _expect_short(self, length: int) -> None:
         if length > self._longest:
-            raise InvalidInput(f"field larger than {self._longest} characters")
+            raise InvalidInput(f"a field of more than {self._longest} characters")
 
     def _fields(self, line: str) -> Iterator[str]:
-        """The fields of the row that starts on this line."""
+        """Yield the fields of the row that starts on this line."""
         at, comma = 0, 0
         while comma >= 0:
             quoted = ""
@@ -41,7 +41,7 @@ class CsvRows:
             at = comma + 1
 
     def _quoted(self, line: str, at: int) -> tuple[str, str, int]:
-        """A quoted text, which may span lines. Returns it with the line it ends on and the position after it."""
+        """Read a quoted text, which may span lines. Returns the text, the line it ends on, and the position after it."""
         parts, length = [], 0
         while line:
             mark = line.find('"', at)

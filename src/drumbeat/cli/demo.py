@@ -55,7 +55,7 @@ def demo(
 
 
 def _create_folder(folder: Path) -> Path:
-    """Raises InvalidInput."""
+    """Create the folder for the demo's files. Raises InvalidInput if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:

@@ -23,7 +23,7 @@ _WIDTH = 44
 
 
 def demo_template(target: str, workers: int) -> dict[str, Any]:
-    """The template of the demo. A think time of 10 ms puts the knee at dozens of connections."""
+    """Return the template of the demo. With a think time of 10 ms, dozens of connections are needed to saturate SQLite."""
     return {
         "name": "demo",
         "target": {"url": target},
@@ -69,7 +69,7 @@ async def _play(settings: Settings, workers: int, target: str, report: Path) -> 
 
 
 def draw_steps(record: RunRecord) -> None:
-    """Print a bar chart of the search: throughput by connections, with the best level marked."""
+    """Print a bar chart of throughput by number of connections, and mark the best number."""
     levels = last_steps(record.steps)
     highest = max((step.qps or 0.0 for step in levels), default=0.0) or 1.0
     best = record.find_max_result.get("best_connections")
@@ -85,5 +85,5 @@ def draw_steps(record: RunRecord) -> None:
 
 
 def last_steps(steps: Sequence[Step]) -> list[Step]:
-    """The last step at each level, lowest first: the verdict of a level is on its last row."""
+    """Return the last measurement at each number of connections, lowest first; only the last one has the verdict."""
     return sorted({step.to_target: step for step in steps}.values(), key=lambda step: step.to_target)

@@ -42,7 +42,7 @@ _COLOURS = {
 
 
 def demo_thresholds() -> Thresholds:
-    """Short heartbeats, so that a silent worker shows within seconds; long timeouts, in case the machine is busy."""
+    """Return thresholds with short heartbeats, so that a killed worker is noticed soon, and long timeouts."""
     return Thresholds(
         heartbeat_every=timedelta(milliseconds=500),
         stale_after=timedelta(seconds=3),
@@ -55,7 +55,7 @@ def demo_thresholds() -> Thresholds:
 
 
 def play_fleet(settings: Settings, workers: int) -> str:
-    """Run the fleet demo: start, retarget, kill -9, replace, drain. Returns the path of its dashboard page."""
+    """Run the fleet demo, which starts, kills, replaces and drains workers. Returns the path of its dashboard page."""
     return run(_play(settings, workers))
 
 
@@ -141,7 +141,7 @@ async def _play(settings: Settings, workers: int) -> str:
 
 @asynccontextmanager
 async def _running(run: Callable[[asyncio.Event], Coroutine[object, object, None]]) -> AsyncIterator[None]:
-    """Run a controller during the block."""
+    """Run a controller in the background during the block; it is asked to stop at the end."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(run(stop))
@@ -153,7 +153,7 @@ async def _running(run: Callable[[asyncio.Event], Coroutine[object, object, None
 
 @asynccontextmanager
 async def _live_view(screen: _Screen) -> AsyncIterator[None]:
-    """A live view on a terminal; plain lines without one."""
+    """Draw the screen live during the block, if there is a terminal."""
     if not console.is_terminal:
         yield
         return
@@ -186,7 +186,7 @@ def _kill(victim: Worker) -> None:
 
 
 async def _until(screen: _Screen, condition: Callable[[], bool]) -> None:
-    """Refresh until the condition holds. Raises DrumbeatError after a timeout."""
+    """Refresh the screen until the condition holds. Raises DrumbeatError after a timeout."""
     deadline = asyncio.get_running_loop().time() + _STEP_TIMEOUT.total_seconds()
     while True:
         try:
@@ -196,7 +196,7 @@ async def _until(screen: _Screen, condition: Callable[[], bool]) -> None:
         if condition():
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise DrumbeatError(f"the demo timed out after {text(_STEP_TIMEOUT)} in: {screen.step}; see its decisions")
+            raise DrumbeatError(f"the demo timed out after {text(_STEP_TIMEOUT)} in the step: {screen.step}; see its decisions")
         await asyncio.sleep(_REFRESH_SECONDS)
 
 

@@ -1,7 +1,7 @@
-"""Fast start for worker commands: parses their options here, without importing Typer and Rich.
+"""Parses the options of ``worker`` and ``pool work`` without importing Typer and Rich, so that workers start fast.
 
-Only plain spellings are parsed. For anything else (help, a mistake, an unusual spelling) the full command line is loaded and
-handles it. A test compares the tables below with the options of the commands.
+Only plain spellings are parsed; everything else (--help, mistakes, unusual spellings) is left to the full command line. A test
+compares the tables below with the options of the commands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _UseFullParser(Exception):
-    """These arguments need the full command line."""
+    """Raised for arguments that are left to the full command line."""
 
 
 def _text(value: str) -> str:
@@ -34,7 +34,7 @@ def _executor(value: str) -> str:
     return value
 
 
-Readers = Mapping[str, tuple[str, Callable[[str], Any] | None]]  #: parameter name and value parser by option; None: a flag
+Readers = Mapping[str, tuple[str, Callable[[str], Any] | None]]  #: by option: parameter name, and value parser (None: a flag)
 
 WORKER: Readers = {
     "--run-id": ("run_id", _text),
@@ -63,7 +63,7 @@ _NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "store", "as_json")
 
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:
-    """The function that runs these arguments; None if they need the full command line."""
+    """Return a function that runs these arguments; None if they need the full command line."""
     if list(words) == ["--version"]:
         return _version
     try:
@@ -111,7 +111,7 @@ def _pool_work(words: Sequence[str]) -> Callable[[], int]:
 
 
 def read(words: Sequence[str], readers: Readers) -> tuple[dict[str, Any], list[str]]:
-    """Options by parameter name, and the positional arguments. Raises _UseFullParser."""
+    """Parse arguments. Returns options by parameter name, and the positional arguments. Raises _UseFullParser."""
     found: dict[str, Any] = {}
     rest: list[str] = []
     remaining = iter(words)

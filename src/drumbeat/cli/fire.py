@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the beat with a private fork server."""
+    """Run the beat given as the first argument, with a fork server that only this process uses."""
     try:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:
@@ -47,7 +47,7 @@ def _print_error(exc: DrumbeatError) -> int:
 
 
 def firing_of(text: str) -> Firing:
-    """Parse the JSON written by ``Firing.to_json``."""
+    """Parse a trigger's request to run a beat, from the JSON that ``Firing.to_json`` wrote."""
     return Firing.from_json(json.loads(text))
 
 

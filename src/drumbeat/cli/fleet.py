@@ -172,7 +172,7 @@ def events(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the actions of the last day, newest last."""
+    """List the actions that the fleet's controller took in the last day, newest last."""
     rows = with_control_plane(store, lambda plane: plane.fleet(pool).deeds())
     latest = rows[-limit:]
     if as_json:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 log = logging.getLogger(__name__)
 
-INTERNAL_FIELDS = frozenset({"state"})  #: fields of a beat's summary that only the next beat reads
+INTERNAL_FIELDS = frozenset({"state"})  #: fields of a beat's summary that are not printed: only the next beat reads them
 
 
 @app.command()
@@ -63,7 +63,7 @@ def run(
 async def _run_changed(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Run the loop with a changed policy. If that fails, wait one interval and return the policy as it is then."""
+    """Run the loop with a changed policy. If that fails, wait one interval and return the policy as it is then stored."""
     try:
         return await _run_loop(plane, pool, policy, printer, stop)
     except DrumbeatError as exc:
@@ -77,7 +77,7 @@ async def _run_changed(
 async def _run_loop(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Run the loop until it is stopped, or until the policy has another provider or interval. Returns that policy."""
+    """Run the loop until it is stopped (returns None) or the policy's provider or interval changes (returns the new policy)."""
     watch = _PolicyWatch(policy.provider, policy.every)
     async with plane.fleets.spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, watch.over):
@@ -107,20 +107,20 @@ def beat(
 
 
 def beat_settings(provider: str | None, every: str | None = None) -> dict[str, Any]:
-    """The options of a beat that are fields of the policy. Raises InvalidInput."""
+    """Return the given options as fields of the policy. Raises InvalidInput."""
     interval = {"every": parse_age(every).total_seconds()} if every else {}
     return interval | ({"provider": provider} if provider else {})
 
 
 def beat_summary(report: "BeatReport") -> dict[str, Any]:
-    """The summary of a beat, with its actions and errors."""
+    """Return a beat's summary with its actions and errors, to be printed as JSON."""
     summary = {name: value for name, value in report.summary.items() if name not in INTERNAL_FIELDS}
     return {**summary, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
 
 
 @dataclass(slots=True)
 class _PolicyWatch:
-    """Ends a loop when the policy gets another provider or interval."""
+    """Ends the running loop when the stored policy has another provider or interval."""
 
     provider: str
     every: timedelta
@@ -128,7 +128,8 @@ class _PolicyWatch:
     changed: "FleetPolicy | None" = None
 
     def check(self, policy: "FleetPolicy") -> None:
-        """Raises InvalidSettings if the provider changed, so that this beat starts no workers at the old provider."""
+        """Compare the policy with the running loop. Raises InvalidSettings if the provider changed, so that this beat starts no
+        workers at the old provider."""
         if (policy.provider, policy.every) == (self.provider, self.every):
             return
         self.changed = policy
@@ -139,7 +140,7 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints the result of each beat; while standing by, only when the reason changes."""
+    """Prints the summary of each beat. While another process leads, it prints only when the reason changes."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None
@@ -151,7 +152,7 @@ class _BeatPrinter:
         self.last = reason
 
     def _write(self, summary: Mapping[str, Any]) -> None:
-        """Write without blocking; a line that does not fit is dropped."""
+        """Write a line without blocking. If the output is full because it is not read, the line is dropped."""
         missed = self.out.missed
         written = self.out.write(to_json({**summary, "missed": missed} if missed else summary))
         if not written and not missed:

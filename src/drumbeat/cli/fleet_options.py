@@ -25,7 +25,7 @@ ExpectedServiceOption = Annotated[
 
 
 def parse_settings(given: Sequence[str] | None) -> dict[str, str | None]:
-    """Policy fields as typed; ``none`` becomes None. Raises InvalidInput."""
+    """Parse ``--set FIELD=VALUE`` options to policy fields; the value ``none`` becomes None. Raises InvalidInput."""
     settings: dict[str, str | None] = {}
     for each in given or ():
         name, equals, value = each.partition("=")

@@ -1,4 +1,4 @@
-"""drumbeat fleet explain, plan and replay: past, next and alternative decisions."""
+"""drumbeat fleet explain, plan and replay: explain past decisions, show the next one, and replay beats with another policy."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ def _print_explanation(found: "BeatExplanation", *, as_json: bool, heading: str 
 
 
 def parse_moment(given: str) -> datetime:
-    """A time in ISO format, in UTC unless it has an offset. Raises InvalidInput."""
+    """Parse a time in ISO format, as UTC unless it has an offset. Raises InvalidInput."""
     try:
         found = datetime.fromisoformat(given.strip())
     except ValueError as exc:

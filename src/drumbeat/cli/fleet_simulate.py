@@ -62,7 +62,7 @@ def simulate(
 
 
 def _table(figures: Mapping[str, Any]) -> Iterator[str]:
-    """The cold and the warm figures side by side."""
+    """Yield the lines of a table with the figures of the cold and the warm pass side by side."""
     warm = figures["warm"] or {}
     yield f"{'':>14}  {'cold':>12}  {'warm':>12}"
     for name in [name for name in figures if name != "warm"]:

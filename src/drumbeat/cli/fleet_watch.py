@@ -79,7 +79,7 @@ class FleetScreen:
     counts: JobCounts = field(default_factory=JobCounts)
     beats: list[Beat] = field(default_factory=list)
     error: str | None = None
-    last_printed: int = 0  #: number of the last beat whose actions were printed, without a terminal
+    last_printed: int = 0  #: number of the last beat that was printed, if there is no terminal
 
     async def refresh(self) -> None:
         """Read everything from the store again. Raises NotFound, StoreError."""
@@ -112,7 +112,7 @@ class FleetScreen:
         return f"jobs: {ready} ready{waits}, {delayed} delayed, {claimed} running"
 
     def _last_beat(self) -> list[str]:
-        """What the last beat wanted, the limits that applied, why it did nothing, and the spending."""
+        """Return lines about the last beat: workers wanted, limits that applied, why it did nothing, and spending."""
         last = next((beat for beat in reversed(self.beats) if beat.view is not None), None)
         if last is None:
             return [f"no beat yet; run one with: drumbeat fleet beat {self.pool_id}"]

@@ -24,9 +24,9 @@ def drain(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Drain workers: they finish their jobs and exit. The request goes through the store, so they can run anywhere.
+    """Drain workers: they finish their jobs and exit. The request goes through the store, so workers can run anywhere.
 
-    Drained workers that the policy still wants are replaced; pause the pool to prevent that.
+    If the policy still wants as many workers, new ones are started; pause the pool to prevent that.
     """
     limit = parse_age(within) if within else None
     asked = with_control_plane(store, lambda plane: plane.fleet(pool).drain(workers or (), limit))
@@ -69,7 +69,7 @@ def exempt(
 
 @app.command()
 def retry(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Let the next beat ask the provider again at once, after you fixed why it refused workers: credit, API key, image.
+    """Let the next beat ask the provider for workers again at once, after you fixed why it refused: credit, API key, image.
 
     Earlier refusals are forgotten; if the circuit breaker is open, one worker is tried. A new RUNPOD_API_KEY or other
     RUNPOD_* variable needs no retry: the first beat that has it asks at once.

@@ -1,7 +1,7 @@
-"""The fork server of a state folder: python -m drumbeat.cli.fork_server [IDLE_SECONDS], or drumbeat pool forkserver.
+"""Runs a fork server: python -m drumbeat.cli.fork_server [IDLE_SECONDS], or drumbeat pool forkserver.
 
-It has imported the modules of workers and checkers, and forks a process on request. It exits after IDLE_SECONDS without a
-request.
+It has imported the modules of workers and checkers, and forks a process on request, which is faster than starting Python. It
+exits after IDLE_SECONDS without a request.
 """
 
 import os
@@ -19,7 +19,7 @@ _CHECKER = ("drumbeat.cli.fire", "drumbeat.pool.checker", "drumbeat.spawn.local"
 
 
 def run_request(words: Sequence[str]) -> int:
-    """Run the requested beat or command in this process."""
+    """Run the beat or command that a client requested, in this forked process."""
     if list(words[:1]) != [FIRE]:
         return run_command(words)
     from drumbeat.cli.fire import fire
@@ -28,7 +28,7 @@ def run_request(words: Sequence[str]) -> int:
 
 
 def serve(store: str | None, idle: timedelta | None) -> None:
-    """Run the fork server until SIGTERM, or until it was idle for ``idle``. Raises AlreadyExists."""
+    """Run the fork server until SIGTERM, or until no request came for ``idle``. Raises AlreadyExists if one is running."""
     from drumbeat.composition.plane import serve_forks
 
     settings = load_settings(os.environ, store=store)

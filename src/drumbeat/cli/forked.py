@@ -21,7 +21,7 @@ _SPELLINGS = {"postgres": "postgresql", "rediss": "redis"}
 
 
 def worker_modules(store: str) -> Sequence[str]:
-    """The modules that a worker imports for this store."""
+    """Return the modules that a worker with this store needs."""
     scheme = store.partition(":")[0]
     return (*_STORES.get(_SPELLINGS.get(scheme, scheme), ()), *_WORKER)
 

@@ -1,4 +1,4 @@
-"""Commands that list what is in the store, as tables or JSON."""
+"""drumbeat pools, workers, events, beats, runs, samples and logs: list rows of the store as tables or JSON."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
@@ -11,6 +11,7 @@ from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.log import LEVELS
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Health, Worker, WorkerId, judge
 from drumbeat.store.interface import Store
@@ -24,8 +25,6 @@ beats = typer.Typer(no_args_is_help=True, help="List and show beats: what contro
 runs = typer.Typer(no_args_is_help=True, help="List benchmark runs.")
 samples = typer.Typer(no_args_is_help=True, help="List samples: throughput, latency and errors measured by workers.")
 logs = typer.Typer(no_args_is_help=True, help="List log lines of workers.")
-
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _POOL: Columns = {
     "pool": lambda pool: pool.pool_id,
@@ -189,7 +188,7 @@ def _print_beat(beat: Beat) -> None:
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    """The numbers in a beat's summary. Rules and limits have their own lines; the rest is only in the JSON."""
+    """Return the numbers in a beat's summary as text. Rules and limits are printed on other lines."""
     return ", ".join(f"{name} {value}" for name, value in summary.items() if isinstance(value, int | float))
 
 
@@ -224,8 +223,8 @@ def list_logs(
     as_json: JsonOption = False,
 ) -> None:
     """List the log lines of the workers of a pool, oldest first."""
-    if level is not None and level.upper() not in _LEVELS:
-        raise InvalidInput(f"expected --level to be one of {', '.join(_LEVELS)}, got {level!r}")
+    if level is not None and level.upper() not in LEVELS:
+        raise InvalidInput(f"expected --level to be one of {', '.join(LEVELS)}, got {level!r}")
 
     name, least = WorkerId(worker) if worker else None, level.upper() if level else None
     rows = _of_pool(store, pool, lambda db, pool_id: db.logs.list(pool_id, worker_id=name, level=least, limit=limit))
@@ -233,7 +232,7 @@ def list_logs(
 
 
 def _of_pool(store: str | None, pool: str, read: Callable[[Store, PoolId], Awaitable[T]]) -> T:
-    """Read something that belongs to a pool. Raises NotFound if the pool does not exist."""
+    """Call ``read`` with the store and the id of an existing pool. Raises NotFound if the pool does not exist."""
 
     async def work(plane: ControlPlane) -> T:
         return await read(plane.store, (await plane.store.pools.get(PoolId(pool))).pool_id)

@@ -25,7 +25,7 @@ from drumbeat.store.interface import Store
 SPARKS = " ▁▂▃▄▅▆▇█"
 _REFRESH_SECONDS = 0.5
 _RECENT = timedelta(seconds=2.5)
-_HIDDEN = frozenset({"Remember"})  #: actions that are not shown
+_HIDDEN = frozenset({"Remember"})  #: types of actions that are not shown
 _HEALTH = {Health.HEALTHY: "green", Health.STALE: "yellow", Health.LOST: "red"}
 _PHASES = (Phase.PREPARING, Phase.WARMUP, Phase.MEASUREMENT, Phase.COOLDOWN, Phase.PROCESSING)
 
@@ -49,7 +49,7 @@ class RunScreen:
     beats: list[Beat] = field(default_factory=list)
     latest: dict[str, StoredSample] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
-    last_printed: int = 0  #: number of the last beat whose decisions were printed, without a terminal
+    last_printed: int = 0  #: number of the last beat that was printed, if there is no terminal
     last_made: dict[str, datetime] = field(default_factory=dict)  #: when each decision was last made
     printed_phase: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,7 +70,7 @@ class RunScreen:
             self.rates = [*self.rates, self.run.qps][-60:]
 
     def decisions(self) -> list[tuple[str, int]]:
-        """Each decision with the number of times it was made in a row."""
+        """Return each decision with the number of times it was made in a row."""
         made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _HIDDEN]
         grouped = collapsed(made, lambda each: each[1], lambda each: each[0])
         return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in grouped]
@@ -149,7 +149,7 @@ class RunScreen:
             say(f"  {line}")
 
     def new_decisions(self) -> Iterator[str]:
-        """Decisions since the last call; one that is repeated at every beat is yielded once."""
+        """Yield the decisions made since the last call; a decision that is repeated at every beat is yielded once."""
         for beat in self.beats:
             if beat.n <= self.last_printed:
                 continue

@@ -17,7 +17,7 @@ EXIT_INTERRUPTED = 130
 
 
 def __getattr__(name: str) -> Any:
-    """``app``: the complete Typer application, built on first use."""
+    """Build ``app``, the complete Typer application, on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from drumbeat.cli.commands import full_app
@@ -36,7 +36,7 @@ def main() -> None:
 
 @contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """Suppress log output: a failed beat is recorded in its row, and workers configure logging themselves."""
+    """Suppress log output during the block: beats record their errors in the store, and workers set up logging themselves."""
     logger, handler = logging.getLogger("drumbeat"), logging.NullHandler()
     logger.addHandler(handler)
     try:
@@ -47,7 +47,7 @@ def _quiet_logger() -> Iterator[None]:
 
 @contextmanager
 def _working_folder_on_path() -> Iterator[None]:
-    """Let handlers, and modules they import later, be found in the working folder, as with ``python -m``."""
+    """During the block, handlers and modules they import can be in the working folder, as with ``python -m``."""
     before = list(sys.path)
     if not {"", os.getcwd()} & set(before):
         sys.path.insert(0, os.getcwd())
@@ -90,6 +90,6 @@ def _print_error(message: str, code: int) -> int:
 
 
 def _output_closed() -> int:
-    """The reader closed our standard output: discard the rest without an error message."""
+    """Discard further output without an error message, because the reader of standard output has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_INPUT

@@ -9,8 +9,8 @@ from typing import TextIO
 class NonBlockingOutput:
     """Writes lines to a stream without ever blocking, and without setting O_NONBLOCK on the shared file.
 
-    A pipe that ``select`` reports as writable accepts PIPE_BUF bytes without blocking, so a line is written in such pieces. A
-    line that was started is finished before the next one: no line is cut.
+    A pipe that ``select`` reports as writable accepts PIPE_BUF bytes without blocking, so lines are written in pieces of that
+    size. A line that was started is finished before the next one, so no line is cut.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -50,7 +50,7 @@ class NonBlockingOutput:
 
 
 class NonBlockingHandler(logging.Handler):
-    """Log handler that never blocks; the first line after a gap says how many were dropped."""
+    """A log handler that never blocks. If lines were dropped, the next line that is written says how many."""
 
     def __init__(self, output: NonBlockingOutput) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class NonBlockingHandler(logging.Handler):
 
 
 def _descriptor(stream: TextIO) -> int | None:
-    """The file descriptor of a stream; None for an in-memory stream, which never blocks."""
+    """Return the file descriptor of a stream; None for an in-memory stream, which never blocks."""
     try:
         return stream.fileno()
     except (OSError, ValueError):

@@ -183,6 +183,21 @@ def resume(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = 
     _print_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
 
 
+@app.command()
+def delete(
+    pool: PoolArgument,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also delete jobs that wait or run")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a pool or a fleet with its jobs, ended workers, beats and logs. Refused while workers are live."""
+    had = with_control_plane(store, lambda plane: plane.pool(pool).delete(unfinished=unfinished))
+    if as_json:
+        show_json({"pool_id": pool, "deleted": asdict(had) | {"pending": had.pending}})
+    else:
+        say(f"deleted pool {pool}: {had.done} done, {had.poisoned} poisoned, {had.cancelled} cancelled, {had.pending} waiting jobs")
+
+
 def _print_pause(found: PoolRow, *, as_json: bool) -> None:
     until = found.paused_until
     if as_json:

@@ -22,7 +22,7 @@ from drumbeat.core.pool import PoolId
 app = typer.Typer()
 
 Advance = Callable[[int], None]
-Line = tuple[int, str | InvalidInput | None]  #: line number, and its text or its error; None: no line has arrived yet
+Line = tuple[int, str | InvalidInput | None]  #: line number, and the line's text or error; None: no line has arrived yet
 BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
 
@@ -79,7 +79,7 @@ def push(
     when = _given(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
     where = _given(group=group, group_limit=group_limit, group_rate=group_rate and _rate(group_rate), capability=capability)
     if (group_limit is not None or group_rate is not None) and group is None and not jobs:
-        raise InvalidInput("expected --group with --group-limit and --group-rate: they are limits of the group")
+        raise InvalidInput("expected --group NAME, because --group-limit and --group-rate are limits of a group; got none")
     read = _reader(jobs, {**what, **tries, **when, **where})
     if payload == "-":
         _expect_no_id(job_id)
@@ -132,7 +132,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def _reader(complete: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
-    """Returns a function from a JSON value to a job. Options in the line override options of the command."""
+    """Return a function that builds a job from the JSON value of a line. Options in the line override those of the command."""
     if not complete:
         return lambda value: new_job(value, **options)
     return lambda value: job_from_line({**options, **value} if isinstance(value, dict) else value)
@@ -197,7 +197,7 @@ def _push_lines(
 
 
 class _BatchPusher:
-    """Pushes jobs in batches; with ``as_json`` it prints the id of each job."""
+    """Pushes jobs in batches. With ``as_json``, it prints the id of each job."""
 
     def __init__(self, plane: ControlPlane, pool: str, batch: int, *, as_json: bool, keep_ids: bool) -> None:
         self._handle, self._pool, self._waker = plane.pool(pool), PoolId(pool), plane.waker()
@@ -266,7 +266,7 @@ def _parsed(line: str | InvalidInput) -> Any:
 
 @contextmanager
 def _progress(size: int | None) -> Iterator[Advance]:
-    """A progress bar on standard error, if it is a terminal."""
+    """Show a progress bar on standard error during the block, if it is a terminal."""
     if not errors.is_terminal:
         yield lambda _: None
         return

@@ -14,7 +14,7 @@ from rich.text import Text
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.plain import time_span
 
-_UNWRAPPED = 10_000  #: width without a terminal: wide enough that no line is wrapped
+_UNWRAPPED = 10_000  #: line width if there is no terminal: so wide that no line is wrapped
 
 console = Console(width=None if sys.stdout.isatty() else _UNWRAPPED, markup=False, emoji=False, highlight=False)
 errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
@@ -39,7 +39,7 @@ def say(line: str, style: str | None = None) -> None:
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[[int], None]]:
-    """A status line on the terminal that counts rows; nothing without a terminal."""
+    """Show a status line that counts rows during the block, if there is a terminal. Yields the function to set the count."""
     if not errors.is_terminal:
         yield lambda rows: None
         return
@@ -101,7 +101,7 @@ def text(value: object) -> str:
 
 
 def sentence(action: Mapping[str, Any]) -> str:
-    """One action of a beat, with its reason and, if it failed, its error."""
+    """Return one line about an action of a beat: its type, subject and reason, and its error if it failed."""
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or action.get("phase")
     what = f"{action['type']} {subject}" if subject else action["type"]
     failed = f"  [not done: {action['error']}]" if action.get("error") else ""

@@ -42,7 +42,7 @@ def run_job_worker(
     store: str | None = None,
     as_json: bool = False,
 ) -> int:
-    """Run a worker of a pool of jobs that a user started; ``given`` as for ``plan_changes``. Returns its exit code."""
+    """Run a worker that a user started with ``drumbeat pool work``. ``given`` has its options. Returns its exit code."""
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
@@ -54,7 +54,7 @@ def run_job_worker(
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a command as fields of a WorkPlan. Raises InvalidInput."""
+    """Convert the options of a command to fields of WorkPlan. Raises InvalidInput."""
     from drumbeat.client import ExecutorKind, Mode, parse_handlers
 
     readers: Mapping[str, Any] = {

@@ -11,7 +11,7 @@ _PAUSE = 0.05  #: seconds without input that count as a pause
 
 
 def standard_input() -> Iterator[str | None]:
-    """Lines of standard input, with invalid UTF-8 kept as surrogates; None: no line is available yet."""
+    """Yield the lines of standard input as they arrive, and None after a pause. Invalid UTF-8 becomes surrogates."""
     try:
         sys.stdin.fileno()
     except (OSError, io.UnsupportedOperation):
@@ -30,7 +30,7 @@ def _text(source: TextIO) -> TextIO:
 
 
 def incoming_lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Lines without their line ends; None once after each pause."""
+    """Yield lines without their line ends, and None once after each pause."""
     parts: list[bytes] = []
     while True:
         if not select.select([source], [], [], _PAUSE)[0]:

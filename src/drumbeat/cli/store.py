@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.options import JsonOption, StoreOption, run, settings_for, with_control_plane
-from drumbeat.cli.options import parse_age as parse_age
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age as parse_age, run, settings_for, with_control_plane
 from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.composition.plane import open_control_plane
 from drumbeat.store.interface import StoreReport

@@ -1,4 +1,4 @@
-"""Watches a pool for delayed jobs that come due: python -m drumbeat.cli.watch_due POOL [FIRING], where FIRING is JSON."""
+"""Waits for a pool's delayed jobs and starts workers for them: python -m drumbeat.cli.watch_due POOL [FIRING as JSON]"""
 
 import asyncio
 import json

@@ -15,6 +15,6 @@ def worker(
 ) -> None:
     """Run one worker until it is told to stop. The store URL comes from DRUMBEAT_STORE, never from the command line.
 
-    Exit codes: 0 clean, 1 configuration, 2 store lost, 3 no START in time, 4 fatal, 5 controller gone.
+    Exit codes: 0 clean, 1 configuration, 2 store lost, 3 no start command in time, 4 fatal, 5 controller gone.
     """
     raise typer.Exit(run_spawned_worker(run_id, worker_id, worker_group_id, worker_group_count))

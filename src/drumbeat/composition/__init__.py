@@ -1,1 +1,1 @@
-"""The composition root: builds stores, spawners, services and workers from settings. Only this package imports everything."""
+"""The composition root: builds stores, spawners, services and workers from settings. Only it imports all other packages."""

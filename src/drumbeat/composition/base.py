@@ -1,4 +1,4 @@
-"""What every part of the composition root needs: settings, the store, a clock, and spawners."""
+"""The base of the control plane: settings, the store, a clock, and the spawners made from them."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ TRIGGER_FILES = (Path("triggers.yml"), Path("trigger_registry.yml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerArguments:
-    """The arguments of a worker's command line."""
+    """The arguments of ``drumbeat worker``: the pool (run id), the worker, its slot and the number of slots."""
 
     run_id: str
     worker_id: str
@@ -36,38 +36,38 @@ class WorkerArguments:
     def __post_init__(self) -> None:
         if not 0 <= self.worker_group_id < self.worker_group_count:
             raise InvalidInput(
-                f"expected 0 ≤ --worker-group-id < --worker-group-count, "
-                f"got {self.worker_group_id} and {self.worker_group_count}"
+                f"expected --worker-group-id from 0 to below --worker-group-count ({self.worker_group_count}), "
+                f"got {self.worker_group_id}"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
-    """What a job worker did before it exited."""
+    """The counts of attempts and jobs of a worker that has exited, and its exit code."""
 
     worker_id: str
     code: ExitCode
-    ended: int = 0  #: attempts that ended: finished, failed, cancelled or given back
-    finished: int = 0  #: jobs that are done
+    ended: int = 0  #: attempts that ended: done, failed, cancelled or returned unfinished
+    finished: int = 0  #: jobs that were done
     failed: int = 0
 
 
 class Base:
-    """Settings, store and clock of this process, and the spawners made from them."""
+    """Holds the settings, store and clock of this process, and makes spawners from them."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         self.settings = settings
         self.store = store
         self.clock = clock
-        self.forks: Door | None = None  #: the connection to this process's own fork server
+        self.forks: Door | None = None  #: the connection to this process's own fork server, if it has one
 
     @property
     def worker_environment(self) -> Mapping[str, str]:
-        """The variables with which a process started here opens the same store and state folder."""
+        """Return the environment variables by which a child process finds the same store and state folder."""
         return {**self.settings.for_children(), STATE_DIR_VARIABLE: str(self.settings.state_dir)}
 
     def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
-        """Start workers on this machine, with this store in their environment. Raises InvalidSettings."""
+        """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings."""
         from drumbeat.spawn.fork_client import SocketDoor
         from drumbeat.spawn.local import LocalSpawner
         from drumbeat.spawn.state_dir import folder_of
@@ -78,7 +78,7 @@ class Base:
         return LocalSpawner(folder, self.worker_environment, survive=survive, clock=self.clock, forks=forks)
 
     def spawner(self, provider: str) -> Spawner:
-        """Start workers at a provider; they outlive this process. Raises InvalidSettings, MissingExtra."""
+        """Return a provider's spawner; its workers outlive this process. Raises InvalidSettings, MissingExtra."""
         if provider == "local":
             return self.local_spawner(survive=True)
         if provider != "runpod":
@@ -94,27 +94,27 @@ class Base:
         return spawner
 
     async def tidy(self) -> None:
-        """Delete some rows that are older than the retention, unless another process has just done so."""
+        """Delete some rows that are older than the retention time, unless another process has just done so."""
         from drumbeat.runtime.retention import Housekeeping
 
         await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()
 
 
 def check_state_dir(folder: Path) -> None:
-    """Raise InvalidSettings where the state folder cannot be written to."""
+    """Raise InvalidSettings if the state folder cannot be created or written to."""
     try:
         private_folder(folder)
     except OSError as exc:
-        raise InvalidSettings(f"cannot write workers' logs to {folder}: {exc.strerror}; set {STATE_DIR_VARIABLE}") from exc
+        raise InvalidSettings(f"cannot write to the state folder {folder}: {exc.strerror}; set {STATE_DIR_VARIABLE}") from exc
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InvalidSettings(f"cannot write workers' logs to {folder}: permission denied; set {STATE_DIR_VARIABLE}")
+        raise InvalidSettings(f"cannot write to the state folder {folder}: permission denied; set {STATE_DIR_VARIABLE}")
 
 
 def process_name() -> str:
-    """A unique name for this process; each call returns a new one."""
+    """Return a name that identifies this process (host, process id, random part); each call returns a new one."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
 
 def triggers_file() -> Path | None:
-    """The triggers file in the current folder, under either of its names."""
+    """Return the triggers file in the current folder (triggers.yml or trigger_registry.yml); None if there is none."""
     return next((file for file in TRIGGER_FILES if file.is_file()), None)

@@ -1,4 +1,4 @@
-"""Watch for jobs that become due later: in a process that a check starts, or in a process that is already running."""
+"""Watches pools for delayed jobs that become ready, in a separate process or in one that runs anyway."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 Pools = Callable[[], Awaitable[Sequence[PoolId]]]
 Wake = Callable[[PoolId], Awaitable[object]]
 
-LONGEST_WATCH = timedelta(days=1)  #: after this a process that only watches exits; the next check starts another
+LONGEST_WATCH = timedelta(days=1)  #: a process that only watches exits after this; the next check starts another
 _START_AFTER = timedelta(seconds=10)
 _MODULE = "drumbeat.cli.watch_due"
 
 
 async def start_watching(base: Base, pool_id: PoolId, firing: Firing | None = None) -> None:
-    """Start a process that watches a pool, unless one was just started; it fires ``firing``, or checks. Raises SpawnFailed."""
+    """Start a process that watches a pool for delayed jobs and fires ``firing``, or checks. Raises SpawnFailed."""
     if not base.store.traits.shared:
         return
     if await base.store.leases.acquire(f"due/coming/{pool_id}", process_name(), ON_ITS_WAY) is None:
@@ -38,13 +38,13 @@ async def start_watching(base: Base, pool_id: PoolId, firing: Firing | None = No
 
 
 async def watch_pool(base: Base, pool_id: PoolId, wake: Wake) -> None:
-    """Watch a pool: call ``wake`` when jobs become due; return when none are pending, or after a day."""
+    """Call ``wake`` whenever delayed jobs of a pool become ready. Returns when no job is pending, or after a day."""
     await DueWatch(base.store, base.clock, process_name(), wake).watch(pool_id, LONGEST_WATCH)
 
 
 @asynccontextmanager
 async def watching(base: Base, keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Inside the block ``keep`` watches the pools of this folder's triggers too."""
+    """Run ``keep``, which watches the pools of this folder's triggers, in the background while the block runs."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_keep(base, keep))
@@ -59,15 +59,15 @@ async def watching(base: Base, keep: Callable[[], Awaitable[None]]) -> AsyncIter
 
 
 async def _keep(base: Base, keep: Callable[[], Awaitable[None]]) -> None:
-    """Start late, because most short-lived processes never need the file of triggers. Errors do not stop the process."""
+    """Run ``keep`` after ten seconds, so that short-lived processes never read the triggers file. Errors are only logged."""
     await base.clock.sleep(_START_AFTER)
     try:
         await keep()
     except Exception:
-        log.exception("failed to watch for jobs that become due; this process does not watch any more")
+        log.exception("failed to watch for delayed jobs; this process stops watching and continues its work")
 
 
 async def keep_due(base: Base, pools: Pools, wake: Wake, file: Path) -> None:
-    """Watch pools in this process until cancelled. Only one process per triggers file and machine watches."""
+    """Watch pools in this process until cancelled. Per triggers file and machine, only one process watches at a time."""
     watch = DueWatch(base.store, base.clock, process_name(), wake)
     await watch.keep(pools, f"{socket.gethostname()}{file}")

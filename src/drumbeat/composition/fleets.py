@@ -1,6 +1,6 @@
-"""Fleets: pools whose number of workers follows a policy. Created, configured, and kept running by beats.
+"""Creates, configures and runs fleets: pools with a number of workers that follows a policy.
 
-Part of the composition root, because a pool of jobs that is scaled belongs to pool and fleet at once.
+Part of the composition root, because a job pool that is scaled needs the packages pool and fleet.
 """
 
 import asyncio
@@ -39,26 +39,26 @@ from drumbeat.store import Store
 log = logging.getLogger(__name__)
 
 _RETRY_EVERY = timedelta(milliseconds=100)
-_RESIGNS_WITHIN = timedelta(seconds=1)  #: a process that beats once releases its lease within this time
+_RESIGNS_WITHIN = timedelta(seconds=1)  #: a process that runs a single beat releases its lease within this time
 
 
 class Fleets:
-    """Actions of this process on the fleets of a store."""
+    """Creates, configures and runs the fleets of one store."""
 
     def __init__(self, base: Base) -> None:
         self._base = base
         self._store = base.store
 
     def service(self, name: str) -> FleetService:
-        """The status of one pool's workers, and actions on single workers."""
+        """Return the service for one pool: the status of its workers, and actions on single workers."""
         return FleetService(self._store, PoolId(name), encode_action)
 
     async def create(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
-        """Create a pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
+        """Create a fleet without a job queue. Raises AlreadyExists, InvalidSettings."""
         return await policy_store.create_fleet(self._store, name, policy, thresholds)
 
     async def set_policy(self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
-        """Replace a fleet's policy; the next beat decides by it. Raises NotFound, InvalidSettings."""
+        """Replace a fleet's policy; the next beat uses the new one. Raises NotFound, InvalidSettings."""
         return await policy_store.set_policy(self._store, pool_id, policy, thresholds)
 
     async def configure(
@@ -70,7 +70,7 @@ class Fleets:
         preset: str | None = None,
         handlers: Mapping[str, str] | None = None,
     ) -> FleetConfigured:
-        """Let a pool follow a policy. Of an existing fleet only the given settings change; a file replaces the whole policy.
+        """Create or change a fleet. In an existing fleet only the given settings change; a file replaces the whole policy.
 
         Raises InvalidInput, InvalidSettings.
         """
@@ -106,9 +106,9 @@ class Fleets:
     async def scale_pool(
         self, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
     ) -> PoolRow:
-        """Let a fleet's policy scale a pool of jobs; its workers keep waiting for jobs. The pool is created if missing.
+        """Let a policy scale a job pool, which is created if missing. Its workers stay and wait when the queue is empty.
 
-        Raises InvalidInput when it is not a pool of jobs, InvalidSettings.
+        Raises InvalidInput if the pool is not a job pool, InvalidSettings.
         """
         policy_store.check_new(self._store, policy)
         pool = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
@@ -119,21 +119,21 @@ class Fleets:
         return await policy_store.keep_policy(self._store, pool, policy, thresholds, work.to_json())
 
     async def effective_policy(self, name: str, **settings: Any) -> FleetPolicy:
-        """The policy a beat of this process would use: the pool's, then environment variables, then the given settings.
+        """Return the policy of a beat in this process: the stored one, changed by environment variables, then ``settings``.
 
-        Nothing is written. Raises NotFound, InvalidInput when the pool is not a fleet, InvalidSettings.
+        Nothing is written. Raises NotFound, InvalidInput if the pool is not a fleet, InvalidSettings.
         """
         return (await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings))[1]
 
     async def apply_environment(self, name: str, **settings: Any) -> FleetPolicy:
-        """Like ``effective_policy``, and save the result as the pool's policy."""
+        """Compute the policy like ``effective_policy``, and store it as the fleet's policy."""
         pool, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings)
         await policy_store.keep_policy(self._store, pool, policy)
         return policy
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """The spawner of a provider, or of the one in the pool's policy. Raises NotFound, InvalidSettings, MissingExtra."""
+        """Open a provider's spawner (default: the provider of the policy). Raises NotFound, InvalidSettings, MissingExtra."""
         chosen = provider or (await self.service(name).policy()).provider
         async with self._base.spawner(chosen) as spawner:
             yield spawner
@@ -147,9 +147,9 @@ class Fleets:
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> ControlLoop[FleetView, Action]:
-        """One controller of a fleet. Any number may run; the holder of the lease acts. ``on_beat`` is called after each beat.
+        """Build a controller of a fleet. Any number may run; only the holder of the lease acts.
 
-        ``on_policy`` is called with the policy before each beat; an error it raises fails that beat before it acts.
+        ``on_beat`` is called after each beat, ``on_policy`` with the policy before it; its error ends the beat before it acts.
         """
         base = self._base
 
@@ -174,7 +174,7 @@ class Fleets:
         )
 
     async def beat(self, name: str, **settings: Any) -> BeatReport:
-        """Run one beat of a fleet by its policy, environment variables and the given settings. Raises like effective_policy."""
+        """Run one beat of a fleet, after storing the policy of ``apply_environment``. Raises like ``effective_policy``."""
         policy = await self.apply_environment(name, **settings)
         async with self.spawner(name, policy.provider) as spawner:
             loop = self.loop(PoolId(name), spawner, policy.every)
@@ -188,9 +188,9 @@ class Fleets:
         return report
 
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-        """Beat after a beat that another process is running, because that one may have missed the change that this one is for.
+        """Run a beat. If another process runs one now, wait for its end: it may have missed the change that this beat is for.
 
-        The report is not ``led`` when another process takes longer than MAX_WAIT, or beats repeatedly and will see the change.
+        The report is not ``led`` if that takes longer than MAX_WAIT, or if a daemon leads, whose next beat sees the change.
         """
         clock = self._base.clock
         deadline = clock.elapsed() + MAX_WAIT
@@ -202,7 +202,7 @@ class Fleets:
             await clock.sleep(_RETRY_EVERY)
 
     async def beat_each(self, names: Sequence[str], **settings: Any) -> Mapping[str, Mapping[str, Any]]:
-        """Run one beat of each fleet. A fleet whose beat fails is reported with its error, and the next one beats."""
+        """Run one beat of each fleet. If one fails, its report has the error, and the next fleet follows."""
         return {name: outcome_of(await self._try_beat(name, **settings)) for name in names}
 
     async def _try_beat(self, name: str, **settings: Any) -> BeatReport:
@@ -221,7 +221,7 @@ class Fleets:
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> None:
-        """Beat until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once."""
+        """Run beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once."""
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
 
         def reported(report: BeatReport) -> None:
@@ -245,18 +245,18 @@ class Fleets:
         return Sweep(store=self._store, spawner=spawner, clock=clock, owner=process_name, place=socket.gethostname())
 
     async def _keep_sweeping(self, name: str) -> None:
-        """Look for forgotten instances at intervals, with a separate spawner so that beats are not delayed."""
+        """Look for forgotten instances at intervals, with a separate spawner so that the beats are not delayed."""
         while True:
             try:
                 async with self.spawner(name) as spawner:
                     await self._sweep(spawner).if_due(PoolId(name))
             except DrumbeatError as exc:
-                log.warning("failed to look for forgotten instances of other pools than %s: %s", name, exc)
+                log.warning("failed to look for forgotten instances of pools other than %s: %s; retrying later", name, exc)
             await self._base.clock.sleep(SWEPT_EVERY)
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
-    """Whether the leader kept its lease after a beat, as a daemon does. A process that beats once releases it."""
+    """Whether the leader is a daemon: it still holds its lease some time after a beat. A single beat releases it."""
     try:
         lease, last, now = await store.leases.find(pool_id), await store.beats.last(pool_id), await store.now()
     except StoreError:
@@ -267,7 +267,7 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
-    """A fleet's beat as a trigger reports it: without its view and the state it leaves to the next beat."""
+    """Convert a beat's report for a trigger: without the view, and without the state for the next beat."""
     failed = [f"{action['type']}: {action['error']}" for action in report.actions if "error" in action]
     errors = [report.error, report.summary.get("provider_error"), *failed]
     return {

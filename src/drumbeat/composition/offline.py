@@ -1,4 +1,4 @@
-"""Calls that need no store: drive a database, read a policy, simulate one, explain a decision."""
+"""Functions that need no store: generate load on a database, read or simulate a fleet's policy, explain a beat."""
 
 import asyncio
 import os
@@ -35,13 +35,13 @@ async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_prog
 
 
 def template_schema() -> Mapping[str, Any]:
-    """The JSON Schema of benchmark templates."""
+    """Return the JSON Schema of benchmark templates."""
     schema: Mapping[str, Any] = bench_part("templates").json_schema()
     return schema
 
 
 def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy":
-    """A fleet's policy from its file, this process's environment and ``settings``. Raises InvalidSettings."""
+    """Read a fleet's policy from a file, environment variables and ``settings``. Raises InvalidSettings."""
     from drumbeat.fleet.settings import load_policy
 
     return load_policy(os.environ, file, **settings)
@@ -50,18 +50,19 @@ def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy
 def simulate_trace(
     trace: Path, policy: str | None, settings: Mapping[str, Any], file: Path | None = None, **around: Any
 ) -> "Simulated":
-    """Simulate a trace's jobs under a policy on virtual time. ``around``: fields of SimulatedProvider.
+    """Simulate how a policy handles the jobs of a trace file, on virtual time. ``around``: fields of SimulatedProvider.
 
     Raises InvalidInput, InvalidSettings.
     """
     from drumbeat.fleet.simulate import SimulatedProvider
-    from drumbeat.fleet.simulate_files import policy_for, simulate_file
+    from drumbeat.fleet.simulate_files import policy_for, simulate_load
+    from drumbeat.fleet.trace import read_trace
 
-    return simulate_file(trace, policy_for(policy, settings, file), SimulatedProvider(**around))
+    return simulate_load(read_trace(trace), policy_for(policy, settings, file), SimulatedProvider(**around))
 
 
 def trace_jobs(trace: Path) -> Sequence[tuple[float, float]]:
-    """The jobs of a trace: arrival and duration of each, in seconds. Raises InvalidInput."""
+    """Read the jobs of a trace file: arrival and duration of each, in seconds. Raises InvalidInput."""
     from drumbeat.fleet.trace import read_trace
 
     load = read_trace(trace)
@@ -77,7 +78,7 @@ def simulate_jobs(
     most_workers: int,
     **around: Any,
 ) -> "Simulated":
-    """Simulate jobs under a policy on virtual time; a job is its arrival and duration in seconds.
+    """Simulate how a policy handles jobs, on virtual time. A job is its arrival and its duration in seconds.
 
     Raises InvalidInput, InvalidSettings.
     """
@@ -90,15 +91,15 @@ def simulate_jobs(
     )
     beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
     if beats > most_beats:
-        raise InvalidInput(f"jobs: expected at most {most_beats} beats if one worker did them all, got {beats:.0f}")
+        raise InvalidInput(f"jobs: expected work for at most {most_beats} beats of one worker, got {beats:.0f}; use fewer")
     workers = max([chosen.workers, chosen.max_workers, *(each.max_workers or 0 for each in chosen.schedules)])
     if workers > most_workers:
-        raise InvalidInput(f"expected {most_workers:,} workers at the most, got {workers:,}; simulate more on the command line")
+        raise InvalidInput(f"expected at most {most_workers:,} workers, got {workers:,}; simulate more on the command line")
     return simulate_load(load, chosen, SimulatedProvider(**around))
 
 
 def sentences(found: "BeatExplanation", deeds: str = "done:") -> Sequence[str]:
-    """Why a beat did what it did, in sentences; ``deeds`` is the heading of its list of actions."""
+    """Explain a beat's decision in sentences; ``deeds`` is the heading of the list of its actions."""
     from drumbeat.fleet.explain import sentences as spelt
 
     return spelt(found, deeds)

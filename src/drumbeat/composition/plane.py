@@ -1,4 +1,4 @@
-"""The composition root: builds the store, the spawner, loops and services from settings."""
+"""The control plane: opens the store, and builds spawners, control loops and services from the settings."""
 
 import asyncio
 import os
@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from drumbeat.composition.base import TRIGGER_FILES, Base, check_state_dir, process_name, triggers_file
-from drumbeat.composition.base import WorkDone as WorkDone
-from drumbeat.composition.base import WorkerArguments as WorkerArguments
+from drumbeat.composition.base import (
+    TRIGGER_FILES,
+    Base,
+    WorkDone as WorkDone,
+    WorkerArguments as WorkerArguments,
+    check_state_dir,
+    process_name,
+    triggers_file,
+)
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import ExitCode
@@ -34,17 +40,13 @@ if TYPE_CHECKING:
     from drumbeat.fleet.explain import BeatExplanation as BeatExplanation
     from drumbeat.fleet.model import FleetPolicy as FleetPolicy
     from drumbeat.fleet.policy_store import FleetConfigured as FleetConfigured
-    from drumbeat.fleet.service import FleetService as FleetService
-    from drumbeat.fleet.service import FleetStatus as FleetStatus
+    from drumbeat.fleet.service import FleetService as FleetService, FleetStatus as FleetStatus
     from drumbeat.pool.checker import Checker as Checker
-    from drumbeat.pool.model import Action as PoolAction
-    from drumbeat.pool.model import PoolView
-    from drumbeat.pool.service import Pool as Pool
-    from drumbeat.pool.service import PushOn
+    from drumbeat.pool.model import Action as PoolAction, PoolView
+    from drumbeat.pool.service import Pool as Pool, PushOn
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan as WorkPlan
-    from drumbeat.runtime.beat import BeatReport as BeatReport
-    from drumbeat.runtime.beat import ControlLoop
+    from drumbeat.runtime.beat import BeatReport as BeatReport, ControlLoop
     from drumbeat.spawn.fork_client import Door as Door
     from drumbeat.triggers.model import Firing
     from drumbeat.triggers.service import TriggerService as TriggerService
@@ -54,29 +56,29 @@ if TYPE_CHECKING:
 async def open_control_plane(
     settings: Settings, *, create: bool = False, check_version: bool = True, clock: Clock | None = None
 ) -> AsyncIterator["ControlPlane"]:
-    """The control plane over the settings' store, for as long as the block lasts."""
+    """Open the store of the settings and return a control plane on it; leaving the block closes the store."""
     async with open_store(settings.store, create=create, check_version=check_version) as store:
         yield ControlPlane(settings, store, clock or SystemClock())
 
 
 class ControlPlane(Base):
-    """Everything that the command line, the HTTP API and the Python API call. Each call goes through the store."""
+    """All operations of the command line, the HTTP API and the Python API, on one store."""
 
     @cached_property
     def fleets(self) -> "Fleets":
-        """Create, configure and run fleets."""
+        """The operations that create, configure and run fleets."""
         from drumbeat.composition.fleets import Fleets
 
         return Fleets(self)
 
     def fleet(self, name: str) -> "FleetService":
-        """The status of one pool's workers, and actions on single workers."""
+        """Return the service for one pool: the status of its workers, and actions on single workers."""
         return self.fleets.service(name)
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
     ) -> "ControlLoop[PoolView, PoolAction]":
-        """A controller of a pool of jobs, for a process that keeps running; triggers run the same beats one at a time."""
+        """Build a controller of a job pool for a process that keeps running. (Triggers run single beats instead.)"""
         from drumbeat.pool.beats import Beating, pool_loop
         from drumbeat.runtime.lease import lease_for
 
@@ -84,8 +86,9 @@ class ControlPlane(Base):
         return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
-        """Checks and reaps pools of jobs, one beat per call. Workers it starts outlive this process. ``later`` is fired instead
-        of a check for jobs that become due after this process has ended."""
+        """Return a checker, which runs single beats of job pools. Workers it starts outlive this process.
+
+        ``later`` is fired (instead of another check) when delayed jobs become ready after this process has ended."""
         from drumbeat.pool.checker import Checker
 
         spawner = partial(self.local_spawner, survive=True)
@@ -97,7 +100,7 @@ class ControlPlane(Base):
         await start_watching(self, pool_id, firing)
 
     async def watch_pool(self, pool_id: PoolId, firing: "Firing | None" = None) -> None:
-        """Watch for jobs of a pool that become due, and start workers for them, until none are pending or a day is over."""
+        """Start workers whenever delayed jobs of a pool become ready. Returns when no job is pending, or after a day."""
         from drumbeat.composition.due_jobs import watch_pool
 
         async def wake(pool_id: PoolId) -> object:
@@ -106,7 +109,7 @@ class ControlPlane(Base):
         await watch_pool(self, pool_id, wake)
 
     def watching(self) -> AbstractAsyncContextManager[None]:
-        """Inside the block the pools of this folder's triggers are watched for jobs that become due."""
+        """While the block runs, watch the pools of this folder's triggers for delayed jobs that become ready."""
         if triggers_file() is None or not self.store.traits.shared:
             return nullcontext()
         from drumbeat.composition.due_jobs import watching
@@ -118,7 +121,7 @@ class ControlPlane(Base):
         return watching(self, keep)
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat that a trigger asks for; returns each pool's report. Raises NotFound, InvalidInput."""
+        """Run the beats that a trigger asks for. Returns a report for each pool. Raises NotFound, InvalidInput."""
         from drumbeat.pool.beats import beat_report
         from drumbeat.triggers.model import BeatKind
 
@@ -134,7 +137,7 @@ class ControlPlane(Base):
         return {pool_id: beat_report(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
 
     async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
-        """Take back jobs of dead workers, then start workers that run a FlatMachines machine. Raises NotFound, SpawnFailed."""
+        """Return jobs of lost workers to the queue, then start workers that run a FlatMachines machine. Raises SpawnFailed."""
         from drumbeat.triggers.machines import start_machines
 
         await self.checker().reap(pool_id)
@@ -144,11 +147,11 @@ class ControlPlane(Base):
         return report
 
     async def watch_for_later(self, firing: "Firing", pool_id: PoolId) -> None:
-        """Start a process that fires ``firing`` when jobs of a pool become due. Store errors are logged, not raised."""
+        """Start a process that fires ``firing`` when delayed jobs of a pool become ready. Store errors are only logged."""
         await self.checker(firing).watch_for_later(pool_id)
 
     async def _beat_fleets(self, firing: "Firing") -> Mapping[str, Any]:
-        """A beat of one fleet, or of every fleet of the store."""
+        """Run a beat of the firing's fleet or, if it names none, of every fleet in the store."""
         from drumbeat.composition.fleets import outcome_of
 
         settings = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
@@ -159,7 +162,7 @@ class ControlPlane(Base):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat of a trigger that a push has fired. From here on, another push fires it again."""
+        """Run the beat of a trigger that a push has fired. A push from now on fires the trigger again."""
         from drumbeat.triggers.detached import arrive
 
         if firing.pool_id is not None:
@@ -167,13 +170,13 @@ class ControlPlane(Base):
         return await self.fired(firing)
 
     async def fired(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run a trigger's beat, and record when it fired and what the result was."""
+        """Run a trigger's beat, and store the time and the result of this firing."""
         from drumbeat.triggers.firings import noted
 
         return await noted(self.store.notes, self.run_trigger, firing)
 
     def triggers(self, file: Path | None = None) -> "TriggerService":
-        """The triggers of a file, by default of triggers.yml in the current folder. Raises InvalidSettings, MissingExtra."""
+        """Return the service for the triggers of a file (default: triggers.yml here). Raises InvalidSettings, MissingExtra."""
         from drumbeat.composition.due_jobs import keep_due
 
         module = part("triggers.service", "triggers", "triggers.yml")
@@ -202,26 +205,26 @@ class ControlPlane(Base):
         return answer
 
     async def work_added(self, pool_id: PoolId) -> Sequence[str]:
-        """Fire the triggers that wait for work in a pool, if this folder has a triggers file. Returns their names."""
+        """Fire the triggers for new jobs in a pool, if this folder has a triggers file. Returns the names of those fired."""
         return await self.waker()(pool_id)
 
     def waker(self) -> Callable[[PoolId], Awaitable[Sequence[str]]]:
-        """``work_added`` as a function to call later. Raises InvalidSettings now if the triggers file cannot be used."""
+        """Return a function that does what ``work_added`` does. Raises InvalidSettings now if the triggers file is invalid."""
         file = triggers_file()
         return self.triggers(file).work_added if file else _no_triggers
 
     @asynccontextmanager
     async def waking(self, file: Path | None = None) -> AsyncIterator[Callable[[str], Awaitable[Sequence[str]]]]:
-        """Gives a function to call with a pool's name after each push: it fires the triggers that wait for work.
+        """Give a function to call with a pool's name after each push: it fires the triggers for new jobs in the pool.
 
-        In-loop triggers run beside the caller; the end of the block waits for them.
+        Triggers that run in this process run in the background; leaving the block waits for them.
         """
         service = self.triggers(file)
         async with service.in_loop() as beside:
             yield partial(service.work_added, beside=beside)
 
     def bench(self) -> "BenchService":
-        """Templates, runs, comparisons and reports. Its workers outlive this process, so another process can continue a run."""
+        """Return the service for benchmarks. Its workers outlive this process, so another process can continue a run."""
         from drumbeat.runtime.host import this_host
 
         host = this_host()
@@ -236,18 +239,18 @@ class ControlPlane(Base):
         return service
 
     def connections(self) -> "ConnectionService":
-        """Databases under test by name. Raises InvalidSettings when DRUMBEAT_KEY is set but is not a valid key."""
+        """Return the service for named databases under test. Raises InvalidSettings if DRUMBEAT_KEY is not a valid key."""
         service: ConnectionService = bench_part("targets.connections").ConnectionService(self.store, self.vault())
         return service
 
     def vault(self) -> "Vault":
-        """Encrypts secrets with the keys of this process's environment. Raises InvalidSettings."""
+        """Return the vault, which encrypts secrets with the keys in DRUMBEAT_KEY. Raises InvalidSettings."""
         from drumbeat.bench.targets.vault import open_vault
 
         return open_vault(os.environ)
 
     async def run_worker(self, arguments: WorkerArguments) -> ExitCode:
-        """Run a worker that a controller has started, until it leaves. Raises NotFound when there is no such pool or run."""
+        """Run a worker that a controller has started, until it ends. Raises NotFound if its pool or run does not exist."""
         return await self._worker_runner().run_spawned(arguments)
 
     async def work(
@@ -260,10 +263,10 @@ class ControlPlane(Base):
         signals: bool = True,
         grace: timedelta | None = None,
     ) -> WorkDone:
-        """Run a worker of a pool of jobs by this plan, without a controller. Raises NotFound, InvalidInput.
+        """Run a worker of a job pool in this process, without a controller. Raises NotFound, InvalidInput.
 
         ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
-        running jobs may continue once the worker is told to stop; None: as the pool says.
+        running jobs may continue once the worker is asked to stop; None: the pool's drain time.
         """
         return await self._worker_runner().run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace)
 
@@ -273,14 +276,14 @@ class ControlPlane(Base):
         return WorkerRunner(self, self.checker(), self.watching())
 
     def pool(self, name: str) -> "Pool":
-        """The pool of jobs with this name; it need not exist yet."""
+        """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet."""
         from drumbeat.pool.service import Pool
 
         return Pool(self.store, self.clock, name, process_name(), push_on=push_on(self.settings.store))
 
 
 def push_on(store: str) -> "PushOn | None":
-    """A function that pushes jobs on a caller's connection to this store; None where the store does not support it."""
+    """Return a function that pushes jobs in a caller's own database transaction; None if the store is not PostgreSQL."""
     parts = urlsplit(store)
     if parts.scheme not in ("postgres", "postgresql"):
         return None
@@ -296,7 +299,7 @@ def push_on(store: str) -> "PushOn | None":
 
 @contextmanager
 def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[Door]":
-    """Inside the block this process has a fork server with these modules loaded. Nothing else may run in the process yet."""
+    """Start a fork server with these modules loaded, for this block. Call it before the process starts threads."""
     from drumbeat.spawn.fork_client import OwnDoor
     from drumbeat.spawn.fork_server import own_fork_server
 
@@ -307,7 +310,7 @@ def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) ->
 def serve_forks(
     settings: Settings, become: "Callable[[Sequence[str]], int]", modules: Sequence[str], idle: timedelta | None
 ) -> None:
-    """Run the fork server of the state folder, until told to stop or without a request for ``idle``. Raises AlreadyExists."""
+    """Run the fork server of the state folder until it is stopped, or idle for ``idle``. Raises AlreadyExists."""
     from drumbeat.spawn.fork_server import ForkServer, listening, warm_up
 
     check_state_dir(settings.state_dir)
@@ -318,7 +321,7 @@ def serve_forks(
 
 @contextmanager
 def until_stopped(*stops: asyncio.Event) -> Iterator[None]:
-    """Inside the block SIGTERM and SIGINT set these events, and do nothing else."""
+    """Inside the block, SIGTERM and SIGINT only set these events."""
 
     def stop_all(_: str) -> None:
         for stop in stops:
@@ -330,7 +333,7 @@ def until_stopped(*stops: asyncio.Event) -> Iterator[None]:
 
 @contextmanager
 def on_stop_signals(stop: Callable[[str], object], *numbers: signal.Signals) -> Iterator[None]:
-    """Inside the block these signals, or SIGTERM and SIGINT, call ``stop`` with the signal's name, and do nothing else."""
+    """Inside the block, these signals (default: SIGTERM and SIGINT) only call ``stop`` with the signal's name."""
     from drumbeat.runtime import signals
 
     with signals.on_stop_signals(stop, numbers or signals.STOPPING):

@@ -1,7 +1,4 @@
-"""Run a worker in this process: join a pool, work, leave.
-
-A separate file, so that processes that only observe and decide do not import it.
-"""
+"""Runs a worker in this process: it joins a pool, works and leaves. Separate, because controllers do not need to import it."""
 
 import asyncio
 import os
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class WorkerRunner:
-    """Runs workers in this process, one at a time. ``watching`` watches for jobs that become due while one runs."""
+    """Runs one worker in this process. Meanwhile ``watching`` watches pools for delayed jobs that become ready."""
 
     def __init__(self, base: Base, checker: "Checker", watching: AbstractAsyncContextManager[None]) -> None:
         self._base = base
@@ -42,7 +39,7 @@ class WorkerRunner:
         self._clock = base.clock
 
     async def run_spawned(self, arguments: WorkerArguments) -> ExitCode:
-        """Run a worker that a controller has started. Raises NotFound when there is no such pool or run."""
+        """Run a worker that a controller has started. Raises NotFound if its pool or run does not exist."""
         hold_leash()
         pool = await self._store.pools.get(PoolId(arguments.run_id))
         identity = _identity(arguments)
@@ -64,7 +61,7 @@ class WorkerRunner:
         signals: bool,
         grace: timedelta | None = None,
     ) -> WorkDone:
-        """Run a worker of a pool of jobs that no controller has started. Raises NotFound, InvalidInput."""
+        """Run a worker of a job pool that no controller has started. Raises NotFound, InvalidInput."""
         from drumbeat.pool.service import Pool
 
         pool = await Pool(self._store, self._clock, name, process_name()).get()

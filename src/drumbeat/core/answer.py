@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswer:
-    """The response to a request."""
+    """The HTTP response to a request: status, body and location."""
 
     status: int
     body: str = ""  #: JSON
@@ -15,9 +15,9 @@ class RequestAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAnswer:
-    """One row of ``answers``. Until the response is known, the row only reserves the key."""
+    """One row of ``answers``: a response by idempotency key. Until the response is known, the row only reserves the key."""
 
     key: str
-    fingerprint: str  #: of the request: a different request under the same key is an error
+    fingerprint: str  #: hash of the request; a different request under the same key is an error
     expires_at: datetime
-    answer: RequestAnswer | None = None  #: None: the request is still being processed
+    answer: RequestAnswer | None = None  #: None while the request is still being processed

@@ -7,18 +7,18 @@ from typing import Any
 
 from drumbeat.core.pool import PoolId
 
-CHECK = "check"  #: the kind of a beat that a checker recorded in a fleet's pool; a fleet's own beats have no kind
+CHECK = "check"  #: ``kind`` of a beat in a fleet's pool that the fleet did not record itself; the fleet's beats have no kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBeat:
-    """What one pass saw, decided and did."""
+    """A beat before it is stored: what one pass saw, decided and did."""
 
     owner: str
     epoch: int
-    view: Mapping[str, Any] | None  #: None when observing failed
+    view: Mapping[str, Any] | None  #: what the pass observed; None if observing failed
     actions: Sequence[Mapping[str, Any]] = ()  #: each with its type, its reason and, if it failed, its error
-    why_not: str | None = None  #: the reason, if nothing was done
+    why_not: str | None = None  #: why the pass took no action
     error: str | None = None  #: the first stage that failed, and how
     duration: timedelta = timedelta()
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -30,13 +30,13 @@ class NewBeat:
 
     @property
     def is_check(self) -> bool:
-        """Whether a checker recorded it in a fleet's pool; such a beat neither observed the fleet nor decided for it."""
+        """Whether the beat is only a check of a fleet's pool, that is, it neither observed the fleet nor decided for it."""
         return self.summary.get("kind") == CHECK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(NewBeat):
-    """One row of ``beats``."""
+    """A stored beat: one row of ``beats``, with its number ``n`` in the pool."""
 
     pool_id: PoolId
     n: int

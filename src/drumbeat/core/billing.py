@@ -1,11 +1,11 @@
-"""Which ended workers still count towards the cost of the current month."""
+"""Tells which ended workers still count towards the cost of the current month."""
 
 from datetime import UTC, datetime, timedelta
 
-_LONGEST_GRANULE = timedelta(days=1)  #: the longest billing unit of any provider
+_LONGEST_BILLING_UNIT = timedelta(days=1)  #: the longest billing unit of any provider
 
 
 def billed_since(now: datetime) -> datetime:
-    """The moment before which an ended worker costs nothing in the month of ``now`` (UTC)."""
+    """Return a time: workers that ended before it cost nothing in the month of ``now`` (UTC)."""
     month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return month - _LONGEST_GRANULE
+    return month - _LONGEST_BILLING_UNIT

@@ -1,4 +1,4 @@
-"""Time as an argument: the only file that may read the system clock."""
+"""Clocks that are passed as arguments, so that tests control time. Only this file may read the system clock."""
 
 import asyncio
 import heapq
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and sleeps."""
+    """A clock that is passed as an argument: it tells the time and sleeps."""
 
     def now(self) -> datetime:
-        """The wall clock, timezone-aware, in UTC."""
+        """Return the wall-clock time, timezone-aware, in UTC."""
         ...
 
     def elapsed(self) -> timedelta:
-        """Time since some fixed moment; never goes back, even if the wall clock does."""
+        """Return the time since a fixed moment. It never goes back, even if the wall clock does."""
         ...
 
     async def sleep(self, duration: timedelta) -> None:
@@ -28,7 +28,7 @@ _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: keeps co
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The real clock of this machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -64,7 +64,7 @@ class ManualClock:
         await woken
 
     async def advance(self, duration: timedelta, settle: int = 20) -> None:
-        """Move time forward, waking each sleeper when it is due and letting it run before the next."""
+        """Move time forward: wake each sleeping task at its time, and let it run before waking the next one."""
         until = self._elapsed + duration
         await _settle(settle)
         while self._sleepers and self._sleepers[0][0] <= until:
@@ -81,7 +81,7 @@ class ManualClock:
 
 
 async def _settle(turns: int) -> None:
-    """Let other tasks run for at most ``turns`` turns, fewer if the event loop shows that no task is ready."""
+    """Let other tasks run for at most ``turns`` turns of the event loop; stop early if no task is ready."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """A secret that can be read only with the key of this id."""
+    """An encrypted secret, and the id of the key that decrypts it."""
 
     key_id: str
     text: str = field(repr=False)  #: ciphertext, in base64
@@ -14,11 +14,11 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConnection:
-    """One row of ``connections``."""
+    """A saved connection to a database under test: one row of ``connections``."""
 
     name: str
     url: str  #: without the password
-    secret: Sealed | None = None  #: the password; None: the database needs none, or it comes from the environment
+    secret: Sealed | None = None  #: the encrypted password; None: no password is needed, or it comes from the environment
     description: str | None = None
     is_default: bool = False  #: preselected in the editor
     created_at: datetime | None = None

@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Reasoned(Protocol):
-    """An action: a frozen dataclass that names its subject and its reason."""
+    """An action to take: a frozen dataclass with the subject of the action and the reason for it."""
 
     @property
     def reason(self) -> str: ...
@@ -17,13 +17,13 @@ A = TypeVar("A", bound=Reasoned)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[A]):
-    """The actions to take, or why there are none."""
+    """The actions to take, or else (``why_not``) the reason for taking none."""
 
     actions: Sequence[A] = ()
     why_not: str | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)  #: stored with the beat, for lists of beats
+    summary: Mapping[str, Any] = field(default_factory=dict)  #: short facts, stored with the beat and shown in lists of beats
 
 
 def action_type(action: object) -> str:
-    """The name under which an action is recorded: its class's ``TYPE``, or the name of its class."""
+    """Return the name under which an action is recorded: ``TYPE`` of its class, or else the name of its class."""
     return getattr(action, "TYPE", None) or type(action).__name__

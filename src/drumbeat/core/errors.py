@@ -18,7 +18,7 @@ DrumbeatError
 │   └── StoreTooNew          it was written by a newer Drumbeat
 ├── SpawnError               a worker could not be started, listed or stopped
 │   ├── SpawnFailed          the provider refused; nothing was started
-│   └── SpawnAmbiguous       no answer: it may have been started; list before retrying
+│   └── SpawnAmbiguous       no answer: a worker may have been started; list the workers before retrying
 └── MissingExtra             an optional dependency is not installed
 """
 
@@ -91,7 +91,7 @@ class StoreTooNew(StoreError):
 
 
 class SpawnCause(StrEnum):
-    """Why a worker could not be started. All but the last are the provider's fault, not the worker's."""
+    """Why a worker could not be started. Every cause but BOOT_CRASH comes from the provider, not from the worker."""
 
     NO_CAPACITY = "no_capacity"  #: the provider has no machine of this kind now; another kind or place may have one
     BAD_REQUEST = "bad_request"  #: the provider will never accept the request as it is
@@ -99,7 +99,7 @@ class SpawnCause(StrEnum):
     NO_MONEY = "no_money"  #: the account is empty
     RATE_LIMITED = "rate_limited"  #: too many API calls
     TRANSIENT = "transient"  #: the provider failed; retrying may help
-    AMBIGUOUS = "ambiguous"  #: no answer: it may have been started
+    AMBIGUOUS = "ambiguous"  #: the provider gave no answer; the worker may have been started
     BOOT_CRASH = "boot_crash"  #: the worker was started, and ended before it was ready
 
 
@@ -117,7 +117,7 @@ class SpawnFailed(SpawnError):
 
 
 class SpawnAmbiguous(SpawnError):
-    """The provider gave no answer; list before retrying."""
+    """The provider gave no answer, so a worker may have been started; list the workers before retrying."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, cause=SpawnCause.AMBIGUOUS)

@@ -1,4 +1,4 @@
-"""Events: rows numbered within their pool, each an instruction to workers or a record of a fact."""
+"""Events: numbered rows in the log of a pool. Each is an instruction to workers or the record of a fact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from drumbeat.core.worker import WorkerId
 
 
 class EventType(StrEnum):
-    """Event types, as users type and read them. Workers skip types they do not know."""
+    """Types of events, as users write and read them. Workers skip types they do not know."""
 
     START = "START"
     STOP = "STOP"
@@ -29,7 +29,7 @@ class Scope(StrEnum):
     """Which workers an event is for."""
 
     RUN = "RUN"  #: every worker of the pool
-    WORKER_GROUP = "WORKER_GROUP"  #: the worker in one slot
+    WORKER_GROUP = "WORKER_GROUP"  #: the worker in one slot (its fixed index in the pool)
     WORKER = "WORKER"  #: the worker with this id
 
 
@@ -46,7 +46,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(NewEvent):
-    """One row of ``events``: numbered without gaps within its pool."""
+    """A stored event: one row of ``events``, numbered without gaps within its pool."""
 
     pool_id: PoolId
     sequence_id: int
@@ -70,7 +70,7 @@ def start(expected_workers: int) -> NewEvent:
 
 
 def stop(reason: str, drain_within: timedelta | None = None, worker_id: WorkerId | None = None) -> NewEvent:
-    """Tell every worker, or one, to finish its work and leave."""
+    """Make an event that tells every worker, or only ``worker_id``, to finish its work and leave."""
     payload: dict[str, Any] = {"reason": reason}
     if drain_within is not None:
         payload["drain_timeout_seconds"] = drain_within.total_seconds()
@@ -87,12 +87,12 @@ def set_phase(phase: str, effective_at: datetime | None = None) -> NewEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTarget:
-    """How many connections, or other units of its workload, one worker should hold."""
+    """The target of one worker: how many connections, or other units of its workload, it should hold."""
 
     connections: int
     reason: str
     ramp: timedelta = timedelta()
-    qps: float | None = None  #: maximum operations per second, issued even if the database lags; None: as fast as possible
+    qps: float | None = None  #: maximum operations per second, on schedule even if the database lags; None: as fast as possible
     step_id: str | None = None
     effective_at: datetime | None = None
 

@@ -18,7 +18,7 @@ _SUB = 1 << _SUB_BITS
 _EXACT = _SUB * 2
 _LONGEST = 1 << 42  #: nanoseconds, a little over an hour; longer durations are counted in the last bucket
 BUCKETS = (42 - _SUB_BITS - 1) * _SUB + _EXACT
-_SPARSE, _DENSE = 1, 2  #: the two byte formats
+_SPARSE, _DENSE = 1, 2  #: the two byte formats: pairs of bucket and count, or one byte per bucket
 _WIDEST = 1024  #: most buckets in the dense format
 _ONE_BYTE = 0x80  #: numbers below this take one byte
 _TOO_MANY = 1 << 64
@@ -26,7 +26,7 @@ _ORDER: Literal["little", "big"] = "little" if pack("=H", 1)[0] else "big"  #: t
 
 
 def bucket_of(nanoseconds: int) -> int:
-    """The bucket a value falls in."""
+    """Return the index of the bucket that counts this duration."""
     if nanoseconds < _EXACT:
         return max(nanoseconds, 0)
     if nanoseconds >= _LONGEST:
@@ -36,7 +36,7 @@ def bucket_of(nanoseconds: int) -> int:
 
 
 def bucket_bounds(bucket: int) -> tuple[int, int]:
-    """The bounds of a bucket: its lowest value, and the lowest value of the next bucket."""
+    """Return the lowest value of a bucket, and the lowest value of the next bucket."""
     if bucket < _EXACT:
         return bucket, bucket + 1
     shift = (bucket >> _SUB_BITS) - 1
@@ -45,7 +45,7 @@ def bucket_bounds(bucket: int) -> tuple[int, int]:
 
 
 class Histogram:
-    """Counts of durations, in nanoseconds."""
+    """Counts durations (in nanoseconds) by bucket, and keeps their exact sum, least and greatest."""
 
     __slots__ = ("counts", "greatest", "least", "total")
 
@@ -92,7 +92,7 @@ class Histogram:
         self._widen(total, least, greatest)
 
     def merge(self, other: "Histogram") -> None:
-        """Add another histogram's counts to these, for speed as one big integer. No count reaches 2**64, so none carries."""
+        """Add the counts of another histogram. For speed they are added as one big integer: no count overflows its 64 bits."""
         if other.least is None or other.greatest is None:
             return
         used = _used(other)
@@ -112,21 +112,21 @@ class Histogram:
 
     @property
     def mean(self) -> timedelta | None:
-        """The exact mean; None if nothing was counted."""
+        """The exact mean duration; None if nothing was counted."""
         count = self.count
         return timedelta(microseconds=self.total / count / 1000) if count else None
 
     def percentile(self, percent: float) -> timedelta | None:
-        """The duration that ``percent`` % of the counted ones do not exceed; None if nothing was counted."""
+        """Return the duration that ``percent`` % of all counted durations do not exceed; None if nothing was counted."""
         nanoseconds = self.percentile_ns(percent)
         return None if nanoseconds is None else timedelta(microseconds=nanoseconds / 1000)
 
     def percentile_ns(self, percent: float) -> float | None:
-        """The same in nanoseconds, not rounded to microseconds."""
+        """Return a percentile in nanoseconds, not rounded to microseconds; None if nothing was counted."""
         return self.percentiles_ns((percent,))[0]
 
     def percentiles_ns(self, percents: Sequence[float]) -> list[float | None]:
-        """Several percentiles at once."""
+        """Return several percentiles in nanoseconds, in one pass; each is None if nothing was counted."""
         if not all(0 <= percent <= 100 for percent in percents):
             raise ValueError(f"expected percentiles from 0 to 100, got {percents}")
         if self.least is None or self.greatest is None:
@@ -138,12 +138,12 @@ class Histogram:
         return [min(max(middle, self.least), self.greatest) for middle in middles]
 
     def buckets(self) -> Iterator[tuple[int, int]]:
-        """The buckets that hold something, lowest first, with their counts."""
+        """Yield each bucket that is not empty with its count, lowest first."""
         used = _used(self)
         return ((bucket, count) for bucket, count in enumerate(self.counts[used], used.start) if count)
 
     def to_bytes(self) -> bytes:
-        """A compact form: the exact figures, then the counts, one byte for each bucket where that is enough."""
+        """Return a compact byte form: sum, least and greatest, then the counts, in one byte per bucket if that is enough."""
         if self.least is None or self.greatest is None:
             return bytes([_SPARSE])
         window = self.counts[_used(self)].tolist()
@@ -162,7 +162,7 @@ class Histogram:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Histogram":
-        """The histogram that ``to_bytes`` wrote. Raises ValueError on anything else."""
+        """Read a histogram from the bytes that ``to_bytes`` wrote. Raises ValueError for other bytes."""
         if not data or data[0] not in (_SPARSE, _DENSE):
             raise ValueError(f"expected a histogram of format {_SPARSE} or {_DENSE}, got {data[:1].hex() or 'nothing'}")
         histogram = cls()
@@ -175,9 +175,9 @@ class Histogram:
         pairs = _read_sparse(rest) if data[0] == _SPARSE else list(enumerate(rest, bucket_of(histogram.least)))
         used = [(bucket, count) for bucket, count in pairs if count]
         if not used or (used[0][0], used[-1][0]) != (bucket_of(histogram.least), bucket_of(histogram.greatest)):
-            raise ValueError("expected the least and the greatest in the outermost buckets, the histogram is corrupt")
+            raise ValueError("corrupt histogram: expected the least and greatest value in the first and last used bucket")
         if pairs[-1][0] != used[-1][0]:
-            raise ValueError("expected no bucket above that of the greatest, got more")
+            raise ValueError("corrupt histogram: expected no bucket above that of the greatest value, got more")
         for bucket, count in used:
             histogram.counts[bucket] = count
         return histogram
@@ -197,14 +197,14 @@ class Histogram:
 
 
 def _used(histogram: Histogram) -> slice:
-    """The buckets that may hold counts: from that of the least to that of the greatest."""
+    """Return the range of buckets that may hold counts: from the least value's bucket to that of the greatest value."""
     if histogram.least is None or histogram.greatest is None:
         return slice(0, 0)
     return slice(bucket_of(histogram.least), bucket_of(histogram.greatest) + 1)
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """One histogram with the counts of all of them."""
+    """Return a new histogram with the counts of all these histograms."""
     result = Histogram()
     for histogram in histograms:
         result.merge(histogram)
@@ -224,7 +224,7 @@ def _write_number(out: bytearray, number: int) -> None:
 
 
 def _figures(data: bytes) -> tuple[list[int], bytes]:
-    """The sum, least and greatest, and the bytes after them."""
+    """Read the sum, least and greatest from the start of the bytes. Returns them, and the bytes after them."""
     figures, at = [], 0
     for _ in range(3):
         number, at = _read_number(data, at)
@@ -233,7 +233,7 @@ def _figures(data: bytes) -> tuple[list[int], bytes]:
 
 
 def _read_sparse(data: bytes) -> list[tuple[int, int]]:
-    """Buckets with their counts; each bucket is stored as its distance from the one before."""
+    """Read pairs of bucket and count; each bucket is stored as its distance from the bucket before."""
     pairs: list[tuple[int, int]] = []
     at = 0
     while at < len(data):
@@ -241,13 +241,13 @@ def _read_sparse(data: bytes) -> list[tuple[int, int]]:
         count, at = _read_number(data, at)
         bucket = pairs[-1][0] + step if pairs else step
         if bucket >= BUCKETS or (pairs and not step) or not 0 < count < _TOO_MANY:
-            raise ValueError(f"expected rising buckets below {BUCKETS}, none empty; got {count} in bucket {bucket}")
+            raise ValueError(f"expected rising buckets below {BUCKETS} with counts above 0, got {count} in bucket {bucket}")
         pairs.append((bucket, count))
     return pairs
 
 
 def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at ``at``, and where the next one begins."""
+    """Return the number that is stored at position ``at``, and the position of the next number."""
     number = shift = 0
     for index in range(at, len(data)):
         number |= (data[index] & 0x7F) << shift

@@ -49,7 +49,7 @@ LONGEST_WAIT = timedelta(days=3650)  #: upper limit of every retry delay
 
 
 def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
-    """The wait after this many failures; ``chance`` between 0 and 1 picks the jitter. Never raises."""
+    """Return how long a job waits after this many failures; ``chance`` (0 to 1) picks the jitter. Never raises."""
     longest = min(backoff.most, LONGEST_WAIT).total_seconds()
     if not backoff.first:
         return timedelta()
@@ -64,7 +64,7 @@ def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """At most ``count`` claims in a sliding window of ``per``, by the store's clock."""
+    """A rate limit for a group of jobs: at most ``count`` claims within any time of length ``per``, by the store's clock."""
 
     count: int
     per: timedelta
@@ -72,7 +72,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job before it is pushed."""
+    """A job before it is pushed to a queue, with all its options."""
 
     payload: Any  #: plain JSON
     type: str = ""  #: which handler it is for
@@ -80,19 +80,19 @@ class NewJob:
     priority: int = 0  #: higher first; equal priorities in push order
     delay: timedelta = timedelta()  #: how long it must wait before its first claim, by the store's clock
     run_at: datetime | None = None  #: the earliest moment of its first claim
-    max_attempts: int = 3  #: failures after which it is poisoned
-    max_crashes: int = 3  #: workers lost while it runs after which it is poisoned; the last attempt runs alone on its worker
+    max_attempts: int = 3  #: after this many failures the job is poisoned (not tried again)
+    max_crashes: int = 3  #: after this many lost workers the job is poisoned; its last attempt runs alone on a worker
     backoff: Backoff = USUAL_BACKOFF
     timeout: timedelta | None = None  #: an attempt that takes longer fails
     unique_key: str | None = None  #: while a job with this key is pending or claimed in the pool, another push returns that job
     group: str | None = None  #: jobs of one group share the limits below
-    group_limit: int | None = None  #: how many of the group may be claimed at once
-    group_rate: RateLimit | None = None  #: how many of the group may be claimed per time window
-    capability: str | None = None  #: only a worker that has it may claim the job
+    group_limit: int | None = None  #: how many jobs of the group may be claimed at the same time
+    group_rate: RateLimit | None = None  #: how many jobs of the group may be claimed per unit of time
+    capability: str | None = None  #: only a worker with this capability may claim the job
 
 
 class AlikeJobs(Sequence[NewJob]):
-    """Jobs that differ only in their payloads: one template, from which each job is built when it is accessed."""
+    """A sequence of jobs that differ only in payload. Each job is built from the template ``like`` when it is accessed."""
 
     __slots__ = ("like", "payloads")
 
@@ -117,7 +117,7 @@ class AlikeJobs(Sequence[NewJob]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One row of ``jobs``. ``lease_epoch`` rises with every claim and fences out every earlier holder."""
+    """A stored job: one row of ``jobs``. ``lease_epoch`` rises with every claim, so writes of earlier holders are refused."""
 
     job_id: JobId
     pool_id: PoolId
@@ -126,9 +126,9 @@ class Job:
     status: JobStatus = JobStatus.PENDING
     priority: int = 0
     attempts: int = 0  #: attempts begun so far, including the current one
-    failures: int = 0  #: attempts whose handler failed or timed out
-    crashes: int = 0  #: attempts whose worker was lost while nothing else ran on it
-    suspicions: int = 0  #: attempts whose worker was lost while other jobs ran on it too
+    failures: int = 0  #: attempts that failed or timed out in the handler
+    crashes: int = 0  #: attempts that lost their worker while no other job ran on it
+    suspicions: int = 0  #: attempts that lost their worker while other jobs ran on it too
     max_attempts: int = 3
     max_crashes: int = 3
     backoff: Backoff = USUAL_BACKOFF
@@ -139,30 +139,30 @@ class Job:
     group_rate: RateLimit | None = None
     capability: str | None = None
     lease_owner: WorkerId | None = None  #: the worker that holds it, or that finished it
-    lease_pool: PoolId | None = None  #: that worker's pool
-    lease_instance: str | None = None  #: that worker's process
+    lease_pool: PoolId | None = None  #: the pool of ``lease_owner``
+    lease_instance: str | None = None  #: the process of ``lease_owner``
     lease_epoch: int = 0
     lease_until: datetime | None = None
     lease_extended: bool = False  #: its lease expired once and was not renewed since: at the next expiry the job is taken back
     not_before: datetime | None = None
-    cancel_requested: bool = False  #: its worker should stop it
+    cancel_requested: bool = False  #: a user asked to cancel it; its worker should stop it
     progress: float | None = None  #: 0 to 1
     progress_note: str | None = None
     result: Any = None
     last_error: str | None = None
     created_at: datetime | None = None
     claimed_at: datetime | None = None
-    begun_at: datetime | None = None  #: start of the current or the last attempt; None while it waits at its worker
+    begun_at: datetime | None = None  #: start of the current or last attempt; None while the job is prefetched and not begun
     finished_at: datetime | None = None
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether one more lost worker would poison it: then it runs alone on its worker, so no other job can be the cause."""
+        """Whether one more lost worker would poison the job. It then runs alone, so that no other job can be the cause."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property
     def holder(self) -> Holder | None:
-        """The worker process that holds or finished it."""
+        """The worker process that holds the job, or that finished it."""
         if self.lease_owner is None:
             return None
         return Holder(pool_id=self.lease_pool or self.pool_id, worker_id=self.lease_owner, instance=self.lease_instance or "")
@@ -174,14 +174,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Proof of a claim, which every later write about the job must carry. A newer claim makes it stale."""
+    """Proof of a claim on a job; every later write about the job must carry it. A newer claim makes it stale."""
 
     job_id: JobId
     epoch: int
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt ended."""
+    """How an attempt to run a job ended."""
 
     DONE = "done"
     FAILED = "failed"  #: its handler failed; counts towards max_attempts
@@ -193,35 +193,35 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """How one claimed job ended."""
+    """How the attempt at one claimed job ended, as its worker reports it."""
 
     token: Token
     outcome: AttemptOutcome
     result: Any = None
     error: str | None = None
     retry_in: timedelta = timedelta()  #: after FAILED or TIMED_OUT: how long until it may be claimed again
-    fatal: bool = False  #: after FAILED: poison it at once, however many attempts are left
+    fatal: bool = False  #: after FAILED: poison the job at once, even if attempts are left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One row of ``job_attempts``."""
+    """One attempt to run a job: a row of ``job_attempts``."""
 
     job_id: JobId
     n: int
     worker_id: WorkerId
-    worker_pool: PoolId  #: that worker's own pool
+    worker_pool: PoolId  #: the pool of ``worker_id``, which may differ from the job's pool
     started_at: datetime
     ended_at: datetime | None = None
     outcome: AttemptOutcome | None = None
     error: str | None = None
 
 
-COUNTED = 10_000  #: default cap for counts of unfinished jobs
+COUNTED = 10_000  #: by default, counts of unfinished jobs stop here
 
 
 def counted(*counts: int) -> str:
-    """The number of unfinished jobs in one or several pools as text; ``10,000+`` if a count reached the cap."""
+    """Add counts of unfinished jobs and format the sum as text; ``10,000+`` if a count reached the cap COUNTED."""
     return f"{sum(counts):,}" + ("+" if any(count >= COUNTED for count in counts) else "")
 
 

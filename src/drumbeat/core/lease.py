@@ -1,4 +1,4 @@
-"""Leases: which controller may act for a pool now, and the epoch that fences out all earlier ones."""
+"""Leases: which controller may act for a pool now. Each new owner gets a higher epoch; writes of earlier ones are refused."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """The lease and epoch that a controller's write carries; it is refused once the lease has a newer epoch."""
+    """The lease and epoch that a controller sends with a write. The store refuses it once the lease has a newer epoch."""
 
     name: str
     epoch: int
@@ -14,7 +14,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """One row of ``leases``. The epoch only rises, by one whenever the owner changes."""
+    """A stored lease: one row of ``leases``. The epoch rises by one whenever an owner acquires the lease."""
 
     name: str
     owner: str

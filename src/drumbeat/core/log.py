@@ -1,4 +1,4 @@
-"""A log line that is kept in the store."""
+"""A log line that is stored in the database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,17 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
 LONGEST_MESSAGE = 20_000
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def log_rank(level: str) -> int:
+    """Return the severity of a log level, from 0 for DEBUG; an unknown level counts as DEBUG."""
+    return LEVELS.index(level.upper()) if level.upper() in LEVELS else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLog:
-    """A line before it is stored."""
+    """A log line before it is stored."""
 
     level: str
     logger: str
@@ -25,7 +31,7 @@ class NewLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log(NewLog):
-    """One row of ``logs``."""
+    """A stored log line: one row of ``logs``."""
 
     pool_id: PoolId
     log_id: int

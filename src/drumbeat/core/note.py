@@ -1,4 +1,4 @@
-"""A note: a small named document that is kept in the store."""
+"""A note: a small JSON document that is stored under a name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One row of ``notes``."""
+    """A stored note: one row of ``notes``."""
 
     name: str
     value: Mapping[str, Any]

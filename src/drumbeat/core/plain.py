@@ -1,4 +1,4 @@
-"""Plain data from users: JSON read with a depth limit, and values shortened for messages."""
+"""Data from users: parse JSON with a depth limit, and shorten values for messages."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 
-DEEPEST = 100  #: most levels of nested lists and objects
+DEEPEST = 100  #: deepest nesting of lists and objects that is accepted
 MOST_VALUES = 20_000  #: most fields, members and values of one document; checking more takes seconds
 _MOST_CHARACTERS = 60  #: most characters of a value in a message
 _MOST_MEMBERS = 5  #: most members of a list or object in a message
@@ -16,7 +16,7 @@ _MOST_BITS = 256  #: most bits of a whole number in a message
 
 
 def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
-    """Parse JSON; ``options`` go to ``json.loads``. Raises InvalidInput, which names ``what`` and where the text is wrong."""
+    """Parse JSON; ``options`` go to ``json.loads``. Raises InvalidInput, which names ``what`` and the place of the error."""
     try:
         value = json.loads(text, **options)
     except json.JSONDecodeError as exc:
@@ -33,7 +33,7 @@ def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
 
 
 def brackets(text: str | bytes | bytearray) -> int:
-    """The number of opening brackets in a JSON text, also within strings: it cannot be nested deeper than that."""
+    """Count the opening brackets in a JSON text, also within strings. The text cannot be nested deeper than that."""
     return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
 
 
@@ -63,13 +63,13 @@ def too_deep(what: str) -> InvalidInput:
 
 
 def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
-    """A value for a message: its repr, shortened. Omitted parts are never converted to text."""
+    """Return the repr of a value, shortened for a message. Omitted parts are never converted to text."""
     text = _short_repr(value, most, 2)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def time_span(duration: timedelta) -> str:
-    """A duration as short text: 200 ms, 12.5 s, 5 min, 36 h, 45 days."""
+    """Format a duration as short text: 200 ms, 12.5 s, 5 min, 36 h, 45 days."""
     seconds = duration.total_seconds()
     if abs(seconds) < 1:
         return f"{seconds * 1000:.0f} ms" if seconds else "0 s"

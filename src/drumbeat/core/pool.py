@@ -1,4 +1,4 @@
-"""A pool: a named set of workers, and what is expected of them."""
+"""A pool: a named set of workers, with the time limits that they must meet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ class PoolKind(StrEnum):
 
     BENCH = "bench"  #: private to one run; its id is the run's
     JOBS = "jobs"  #: a queue and the workers that empty it
-    FLEET = "fleet"  #: long-lived workers kept at the right number
+    FLEET = "fleet"  #: long-lived workers that an autoscaler starts and stops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Thresholds:
     stale_after: timedelta  #: a worker without a heartbeat for this long is suspect
     lost_after: timedelta  #: a worker without a heartbeat for this long is presumed dead
     give_up_after: timedelta  #: a worker cut off from the store for this long ends itself, before it is marked lost
-    start_within: timedelta  #: from creating the row to the first heartbeat, and from ready to START
+    start_within: timedelta  #: longest time from creating the row to the first heartbeat, and from ready to START
     drain_within: timedelta
     controller_gone_after: timedelta  #: workers leave when no controller has renewed its lease for this long
 
@@ -75,7 +75,7 @@ PRESETS: Mapping[PoolKind, Thresholds] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """One row of ``pools``."""
+    """A stored pool: one row of ``pools``."""
 
     pool_id: PoolId
     kind: PoolKind
@@ -87,14 +87,14 @@ class PoolRow:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether a fleet starts and stops its workers and counts their cost."""
+        """Whether a fleet (autoscaler) starts and stops the pool's workers and counts their cost."""
         return self.kind is PoolKind.FLEET or (self.kind is PoolKind.JOBS and "policy" in self.policy)
 
 
 def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
-    """Thresholds with another heartbeat interval and its limits in proportion. Raises InvalidInput unless it is above 0."""
+    """Return thresholds with the heartbeat interval ``every`` and its limits in proportion. Raises InvalidInput unless > 0."""
     if every <= timedelta():
-        raise InvalidInput(f"expected a heartbeat above 0, got {every.total_seconds():g} s")
+        raise InvalidInput(f"expected a heartbeat interval above 0 s, got {every.total_seconds():g} s")
     ratio = every / usual.heartbeat_every
     return replace(
         usual,
@@ -106,7 +106,7 @@ def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
 
 
 def check_pool_name(name: str) -> None:
-    """Raise InvalidInput for a name that a new pool must not have."""
+    """Raise InvalidInput unless a new pool may have this name."""
     is_valid = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
     if not is_valid or _NEVER_IN_NAMES & set(name):
         raise InvalidInput(
@@ -116,6 +116,6 @@ def check_pool_name(name: str) -> None:
 
 
 def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> PoolRow:
-    """A pool with the default thresholds of its kind. Raises InvalidInput for an invalid name."""
+    """Make a pool, by default with the thresholds of its kind. Raises InvalidInput for an invalid name."""
     check_pool_name(pool_id)
     return PoolRow(pool_id=PoolId(pool_id), kind=kind, thresholds=thresholds or PRESETS[kind], policy=policy)

@@ -1,4 +1,4 @@
-"""Recovery: finds workers that have ended though their rows are open, and instances without a row. Pure: no I/O.
+"""Recovery: finds dead workers that still have a live row, and instances without a row. Pure functions: no I/O.
 
 Bench, pool and fleet all recover in the same way, before they decide anything else.
 """
@@ -10,17 +10,17 @@ from datetime import datetime, timedelta
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
-_MISSED_AFTER = 1.5  #: heartbeat intervals after which a heartbeat is missing
-LINGER = timedelta(seconds=30)  #: how long a worker that has left may take to end its process
-ASKED_AT = "asked_at"  #: in a row's ``meta``: when its instance was requested again
+_MISSED_AFTER = 1.5  #: a heartbeat is missed after this many heartbeat intervals
+LINGER = timedelta(seconds=30)  #: how long the process of a worker that has left may take to end
+ASKED_AT = "asked_at"  #: key in a row's ``meta``: when its instance was requested again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedInstance:
-    """A worker's instance, as its provider lists it."""
+    """An instance (process, pod or machine) of a worker, as its provider lists it."""
 
     worker_id: WorkerId
-    running: bool  #: or pending
+    running: bool  #: true also for a pending instance
     exit_code: int | None = None
 
 
@@ -29,13 +29,13 @@ class PoolSnapshot:
     """The state of a pool at one moment, from which recovery decides."""
 
     now: datetime  #: the store's clock
-    looking_since: datetime  #: no controller saw the pool before this; earlier silence does not count
+    looking_since: datetime  #: since when a controller observes the pool; earlier silence of workers does not count
     thresholds: Thresholds
     workers: tuple[Worker, ...]
     instances: tuple[ListedInstance, ...]
-    partial: bool = False  #: the provider gave no list: instances may exist that are not in ``instances``
+    partial: bool = False  #: the provider gave no list; ``instances`` may be incomplete
     unlisted: str | None = None  #: why the provider gave no list
-    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: the provider's names of instances whose rows lack them
+    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: the provider's instance ids that rows lack
     unique_names: bool = True  #: the provider never has two instances of one worker
     provider: str = ""  #: the provider of the instances
     settle: timedelta = timedelta()  #: how long a requested instance may be missing from the provider's list
@@ -43,7 +43,7 @@ class PoolSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkLost:
-    """Close the row of a worker that went silent."""
+    """Close the row of a worker that sent no heartbeat for too long."""
 
     worker: Worker
     reason: str
@@ -51,7 +51,7 @@ class MarkLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkFailed:
-    """Close the row of a worker whose instance has ended."""
+    """Close the row of a worker because its instance has ended."""
 
     worker: Worker
     exit_code: int | None
@@ -76,7 +76,7 @@ class Reap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndStray:
-    """End an instance that has no live row."""
+    """End an instance that has no live row in ``workers``."""
 
     worker_id: WorkerId
     reason: str
@@ -88,17 +88,17 @@ Recovery = Closing | Reap | EndStray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The actions that recovery wants, and the workers that remain after them."""
+    """The result of ``recover``: the actions to take, and the workers that remain after them."""
 
     actions: tuple[Recovery, ...]
-    living: tuple[Worker, ...]  #: live, and not about to be closed
+    living: tuple[Worker, ...]  #: live workers that no action closes
     staying: tuple[Worker, ...]  #: living workers that are not leaving
-    ended: tuple[Worker, ...] = ()  #: workers whose rows are already closed
-    absent: tuple[Worker, ...] = ()  #: live rows whose instances the provider does not list
+    ended: tuple[Worker, ...] = ()  #: workers that have ended already
+    absent: tuple[Worker, ...] = ()  #: live workers that the provider lists no instance for
 
 
 def recover(snapshot: PoolSnapshot) -> Recovered:
-    """Close rows whose workers have ended, make sure their instances are gone, and end instances without a row."""
+    """Decide which rows of dead workers to close, which instances of ended workers to reap, and which stray ones to end."""
     unusual = _unusual(snapshot)
     ended = tuple([worker for worker in unusual if worker.status in TERMINAL])
     live = snapshot.workers if not ended else tuple([worker for worker in snapshot.workers if worker.status in LIVE])
@@ -119,7 +119,7 @@ def recover(snapshot: PoolSnapshot) -> Recovered:
 
 
 def _unusual(snapshot: PoolSnapshot) -> list[Worker]:
-    """The workers that need a closer check: all except active workers with a recent heartbeat that were not told to leave."""
+    """Return the workers to check closely: all except active workers with a recent heartbeat that were not asked to drain."""
     fresh, usual = snapshot.now - snapshot.thresholds.stale_after, WorkerStatus.ACTIVE
     return [
         worker
@@ -132,12 +132,12 @@ def _unusual(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def stays(worker: Worker) -> bool:
-    """Whether this worker is not leaving, on request or by itself."""
+    """Whether a worker stays, that is, it is not draining and was not asked to drain."""
     return worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING
 
 
 def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
-    """Actions that close rows, each for the first reason that applies; only unusual workers can be silent or overdue."""
+    """Return actions that close rows, one per worker, for the first reason. Only ``unusual`` ones can be silent or overdue."""
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(snapshot, live), *mark_lost(snapshot, unusual), *end_overdue(snapshot, unusual)):
         closing.setdefault(action.worker.worker_id, action)
@@ -145,10 +145,10 @@ def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Work
 
 
 def mark_failed(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Workers with live rows whose instances have all ended.
+    """Return actions for live workers with no instance left that has not ended.
 
     Without unique names the provider may have a second instance that it does not list yet, so a worker with a recent
-    heartbeat has not ended.
+    heartbeat is taken as alive.
     """
     over = [instance for instance in snapshot.instances if not instance.running]
     if not over:
@@ -174,7 +174,7 @@ def _has_recent_heartbeat(worker: Worker, snapshot: PoolSnapshot) -> bool:
 
 
 def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Workers silent for too long while a controller could see the pool."""
+    """Return actions for workers without a heartbeat for too long, not counting time when no controller observed the pool."""
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, snapshot.now).total_seconds():.0f} s")
         for worker in live
@@ -183,7 +183,7 @@ def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
 
 
 def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Workers whose drain deadline has passed."""
+    """Return actions for workers that are past their drain deadline."""
     return [
         EndOverdue(worker=worker, reason=f"did not drain by {worker.drain_deadline:%H:%M:%S}")
         for worker in live
@@ -192,7 +192,7 @@ def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]
 
 
 def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
-    """Terminate the instances of ended workers. A worker whose instance may still appear is left for a later beat."""
+    """Return actions that terminate instances of ended workers, except workers with an instance that may still appear."""
     listed = {instance.worker_id for instance in snapshot.instances}
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
@@ -202,7 +202,7 @@ def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
 
 
 def may_turn_up(snapshot: PoolSnapshot, worker: Worker) -> bool:
-    """Whether an instance may still appear: its creation got no answer, and the provider's list may lag."""
+    """Whether a worker's instance may still appear: its creation got no answer, and the provider's list may lag."""
     was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
     if was_seen or worker.meta.get("spawn_failed"):
         return False
@@ -210,7 +210,7 @@ def may_turn_up(snapshot: PoolSnapshot, worker: Worker) -> bool:
 
 
 def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
-    """Instances without a row. A row is always written before its instance is requested, so no controller needs them.
+    """Return actions that end instances without a row. Rows are written before instances are requested, so none is needed.
 
     ``reap`` ends an ended worker's instance; if the provider lists it again after that, it is a stray.
     """
@@ -220,7 +220,7 @@ def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
 
 
 def lingers(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
-    """Whether a worker has just left by itself and its process may still be ending: killing it would lose its last output."""
+    """Whether a worker just left by itself and its process may still be ending. Killing it now would lose its last output."""
     left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
     return any(instance.worker_id == worker_id and instance.running for instance in snapshot.instances) and any(
         row.worker_id == worker_id and row.status in left and row.ended_at is not None and snapshot.now - row.ended_at < LINGER
@@ -230,7 +230,7 @@ def lingers(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
 
 
 def may_run(snapshot: PoolSnapshot) -> list[Worker]:
-    """Workers whose instance may be running: all but those known to be gone and those the provider refused to start.
+    """Return workers that may have a running instance: all but those known to be gone or refused by the provider.
 
     A draining worker may run, and so may an ended one that was not reaped. Only the complete list of a provider with unique
     names proves that an instance has ended.
@@ -244,14 +244,14 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker that is not listed as running is certainly gone; unknown for another provider's worker."""
+    """Whether a worker that is not listed as running is certainly gone. False for a worker of another provider."""
     if snapshot.provider and row.provider and row.provider != snapshot.provider:
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_turn_up(snapshot, row))
 
 
 def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Worker]:
-    """Rows whose instance was never started, because a controller died in between."""
+    """Return workers with a row but no instance, because a controller died before it requested the instance."""
     asked_for = [worker for worker in staying if worker.status is WorkerStatus.SPAWNING]
     if not asked_for:
         return []
@@ -260,13 +260,13 @@ def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Wor
 
 
 def asked_at(row: Worker, now: datetime) -> datetime:
-    """When a worker's instance was last requested."""
+    """Return when a worker's instance was last requested."""
     again = row.meta.get(ASKED_AT)
     return datetime.fromisoformat(again) if isinstance(again, str) else row.created_at or now
 
 
 def next_number(snapshot: PoolSnapshot) -> int:
-    """One more than the highest number in the names of this pool's workers and instances."""
+    """Return one more than the highest N in the names ``worker-N`` of this pool's workers and instances."""
     names = {*(worker.worker_id for worker in snapshot.workers), *(instance.worker_id for instance in snapshot.instances)}
     numbers = [int(number) for name in names if (number := name.removeprefix("worker-")).isdecimal()]
     return max(numbers, default=-1) + 1

@@ -12,7 +12,7 @@ SOON = timedelta(seconds=10)  #: an equal item within this time is a repetition,
 
 @dataclass(slots=True)
 class Repeated(Generic[T]):
-    """The first of several equal items, and how often it came."""
+    """An item, how many equal items came (itself included), and when the last one came."""
 
     first: T
     last_at: datetime
@@ -20,7 +20,7 @@ class Repeated(Generic[T]):
 
 
 def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
-    """Items in order of time; repetitions are counted with their first item."""
+    """Collapse items, given in order of time: repetitions within SOON are counted with their first item."""
     found: list[Repeated[T]] = []
     latest: dict[Hashable, Repeated[T]] = {}
     for item in items:

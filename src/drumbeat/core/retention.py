@@ -1,4 +1,4 @@
-"""How long finished jobs, ended workers and old records are kept. Pure: no clock, no I/O."""
+"""Retention: how long finished jobs, ended workers and old records are kept before they are deleted."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from enum import StrEnum
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolRow
 
-IN_POLICY = "retention"  #: the key of a pool's own retention in its policy
+IN_POLICY = "retention"  #: key in a pool's policy for the retention of this pool
 _AGE = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -17,14 +17,14 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 class Prunable(StrEnum):
     """What may be deleted from a pool once it is old enough."""
 
-    DONE = "done"  #: jobs
-    CANCELLED = "cancelled"  #: jobs
-    POISONED = "poisoned"  #: jobs
-    WORKERS = "workers"  #: ended ones; in a fleet, not those that may still cost money or count for the current month
+    DONE = "done"  #: done jobs
+    CANCELLED = "cancelled"  #: cancelled jobs
+    POISONED = "poisoned"  #: poisoned jobs
+    WORKERS = "workers"  #: ended workers; in a fleet, not those that may still cost money or count for the current month
     SAMPLES = "samples"
-    BEATS = "beats"  #: except the last one, and the last that observed its pool
+    BEATS = "beats"  #: except the last beat, and the last beat that observed its pool
     LOGS = "logs"
-    EVENTS = "events"  #: of runs that have ended
+    EVENTS = "events"  #: events of runs that have ended
 
 
 JOBS = (Prunable.DONE, Prunable.CANCELLED, Prunable.POISONED)
@@ -36,22 +36,22 @@ class Pruned:
     """The result of one short pruning step."""
 
     rows: int
-    more: bool  #: another step may find more
+    more: bool  #: whether another step may find more rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long a pool of jobs or a fleet keeps its past; None: forever."""
+    """How long a pool of jobs or a fleet keeps old rows of each kind; None: forever."""
 
-    jobs: timedelta | None = timedelta(days=7)  #: done and cancelled ones
-    poisoned: timedelta | None = timedelta(days=30)  #: longer, so that they can be examined or requeued
+    jobs: timedelta | None = timedelta(days=7)  #: done and cancelled jobs
+    poisoned: timedelta | None = timedelta(days=30)  #: poisoned jobs; longer, so that they can be examined or requeued
     workers: timedelta | None = timedelta(days=7)
     samples: timedelta | None = timedelta(days=7)
     beats: timedelta | None = timedelta(days=7)
     logs: timedelta | None = timedelta(days=7)
 
     def ages(self) -> Iterator[tuple[Prunable, timedelta]]:
-        """What is deleted, and at which age."""
+        """Yield each kind of row that is deleted, with its age; kinds kept forever are left out."""
         found = {
             Prunable.DONE: self.jobs,
             Prunable.CANCELLED: self.jobs,
@@ -86,14 +86,14 @@ def read_retention(text: str, base: Retention | None = None) -> Retention:
 
 
 def write_retention(retention: Retention) -> str:
-    """The text from which ``read_retention`` reads the same retention."""
+    """Return the text that ``read_retention`` parses to the same retention."""
     if retention == FOR_EVER:
         return "off"
     return ",".join(f"{each.name}={_age_text(getattr(retention, each.name))}" for each in fields(Retention))
 
 
 def retention_of(pool: PoolRow, usual: Retention) -> Retention:
-    """The retention of a pool: from its policy, or else ``usual``. Raises InvalidSettings."""
+    """Return the retention of a pool: from its policy, or else ``usual``. Raises InvalidSettings."""
     own = pool.policy.get(IN_POLICY)
     if own is None:
         return usual
@@ -103,7 +103,7 @@ def retention_of(pool: PoolRow, usual: Retention) -> Retention:
 
 
 def _age_text(age: timedelta | None) -> str:
-    """The age in the largest unit that divides it."""
+    """Format an age in the largest unit that divides it, such as 7d; ``never`` for None."""
     if age is None:
         return "never"
     found = next((unit for unit in reversed(_UNITS) if not age % timedelta(**{_UNITS[unit]: 1})), "m")

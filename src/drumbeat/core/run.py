@@ -54,7 +54,7 @@ def check_run_move(run: str, before: RunStatus, after: RunStatus) -> None:
 
 
 class Phase(StrEnum):
-    """What a running benchmark is doing."""
+    """The phase of a benchmark run, that is, what it is doing now."""
 
     PREPARING = "PREPARING"
     WARMUP = "WARMUP"
@@ -65,7 +65,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One row of ``runs``. Its workers are in the pool with the same id."""
+    """A stored benchmark run: one row of ``runs``. Its workers are in the pool with the same id."""
 
     run_id: RunId
     name: str
@@ -90,11 +90,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One row of ``results``: for a whole run or one worker, over all operations or one kind."""
+    """One row of ``results``: the figures of a whole run or of one worker, over all operations or one kind of operation."""
 
     run_id: RunId
     worker_id: WorkerId | None = None  #: None: the whole run
-    kind: str | None = None  #: None: all kinds
+    kind: str | None = None  #: kind of operation; None: all kinds
     status: RunStatus = RunStatus.RUNNING
     connections: int | None = None
     operations: int = 0
@@ -113,7 +113,7 @@ class Result:
 
 
 class StepType(StrEnum):
-    """Which controller made a step."""
+    """Which controller decided on a load step."""
 
     FIND_MAX = "FIND_MAX"
     QPS_SCALING = "QPS_SCALING"
@@ -121,11 +121,11 @@ class StepType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One row of ``steps``: a controller's decision with the window it was measured in."""
+    """One row of ``steps``: a load that a controller decided on, and what was measured under that load."""
 
     run_id: RunId
     type: StepType
-    n: int  #: from 1, by type
+    n: int  #: number of the step, from 1 for each type
     from_target: int | None  #: total connections before the step
     to_target: int  #: total connections from the step on
     started_at: datetime
@@ -137,17 +137,17 @@ class Step:
     p50_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
-    qps_vs_prior: float | None = None  #: percent against the last stable step
-    p95_vs_baseline: float | None = None  #: percent against the first step
+    qps_vs_prior: float | None = None  #: change of qps against the last stable step, in percent
+    p95_vs_baseline: float | None = None  #: change of p95 against the first step, in percent
     queue_detected: bool | None = None  #: None: the server does not report waiting sessions
     #: STABLE, DEGRADED, ERROR_THRESHOLD, QUEUE_DETECTED, SLO, HELD; UNDER_TARGET, OVER_TARGET, ON_TARGET
     outcome: str | None = None
     reason: str | None = None
-    is_probe: bool = False  #: a verification or a bisection, not a regular step
+    is_probe: bool = False  #: whether the step only verified or bisected a result
 
     @property
     def error_rate(self) -> float:
-        """Errors as a share of operations."""
+        """Errors as a share of operations, from 0 to 1."""
         return self.errors / self.operations if self.operations else 0.0
 
     @property
@@ -159,7 +159,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One row of ``executions``: a single operation, as a worker recorded it."""
+    """One row of ``executions``: a single operation on the database under test, as a worker recorded it."""
 
     run_id: RunId
     worker_id: WorkerId

@@ -12,11 +12,11 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Counts of one interval, not running totals, so that samples add up. ``n`` makes a repeated write harmless."""
+    """Counts of one interval, not running totals, so samples can be added up. The number ``n`` makes rewrites harmless."""
 
     n: int
     interval: timedelta
-    age: timedelta = timedelta()  #: time between the end of the interval and storing it
+    age: timedelta = timedelta()  #: time between the end of the interval and storing the sample
     phase: str | None = None
     operations: int = 0
     reads: int = 0
@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSample(Sample):
-    """One row of ``samples``."""
+    """A stored sample: one row of ``samples``."""
 
     pool_id: PoolId
     worker_id: WorkerId

@@ -1,4 +1,4 @@
-"""A worker: one process or pod, its states, and how its silence is judged."""
+"""A worker: one process or pod, its states, and its health by the age of its last heartbeat."""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ WorkerId = NewType("WorkerId", str)
 
 _NUMBERED = re.compile(r"worker-([0-9]{1,15})")
 
-TERMINATING = "terminating"  #: how a fleet shows the status of a live worker that is leaving
-CAPACITY_EXEMPT = "capacity_exempt"  #: in a row's ``meta``: the worker does not count in its fleet
+TERMINATING = "terminating"  #: the status that a fleet shows for a live worker that is leaving
+CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count in its fleet
 DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 
 
@@ -71,7 +71,7 @@ class Health(StrEnum):
 class ExitCode(IntEnum):
     """The exit codes of a worker process."""
 
-    CLEAN = 0  #: it finished, or was told to stop
+    CLEAN = 0  #: the worker finished, or was asked to stop
     CONFIGURATION = 1  #: its arguments, run or settings cannot be used
     STORE_LOST = 2  #: the store did not answer until the self-termination deadline
     START_TIMEOUT = 3  #: no START came in time
@@ -90,7 +90,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """One row of ``workers``. It may exist before its process does."""
+    """A stored worker: one row of ``workers``. The row may exist before the process does."""
 
     pool_id: PoolId
     worker_id: WorkerId
@@ -104,8 +104,8 @@ class Worker:
     capabilities: tuple[str, ...] = ()
     phase: str | None = None
     target: int = 0  #: how many connections or jobs it should hold
-    target_seq: int = 0  #: the event that set the target
-    applied_target: int = 0  #: the target it reports as applied
+    target_seq: int = 0  #: number of the event that set the target
+    applied_target: int = 0  #: the target that the worker reports as applied
     active: int = 0
     operations: int = 0
     errors: int = 0
@@ -119,7 +119,7 @@ class Worker:
     ready_at: datetime | None = None
     drain_deadline: datetime | None = None  #: set when it is asked to drain
     ended_at: datetime | None = None
-    reaped_at: datetime | None = None  #: when its instance was known to be gone
+    reaped_at: datetime | None = None  #: when its instance was confirmed to be gone
     exit_code: int | None = None
     error: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -135,24 +135,24 @@ class Worker:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether it is live and leaving. Its row may say ``active`` until the worker learns that it must leave."""
+        """Whether the worker is live and leaving. Its row may say ``active`` until the worker reads that it must leave."""
         return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
 
     @property
     def standing(self) -> str:
-        """Its status as a fleet shows it: ``terminating`` as soon as it is told to leave."""
+        """The status that a fleet shows for the worker: ``terminating`` as soon as it is asked to leave."""
         return TERMINATING if self.is_terminating else self.status.value
 
     @property
     def tells_of_gpu(self) -> bool:
-        """Whether it reports a GPU, not only its disk."""
+        """Whether the worker reports a GPU, not only the disk of its volume."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 
 
 def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) -> WorkerId:
-    """The name of a job's holder in a view of the pool: the worker's id if the holder is the process of that row.
+    """Return the name to show for the holder of a job: the id of a worker of this pool, if the holder is its process.
 
-    A worker of another pool, or another process of the same name, gets a longer name, so that it is not mistaken for the row.
+    A worker of another pool, or another process with the same id, gets a longer name, so that it is not mistaken for it.
     """
     if holder.pool_id != pool_id:
         return WorkerId(f"{holder.pool_id}/{holder.worker_id}")
@@ -163,19 +163,19 @@ def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) ->
 
 
 def worker_number(name: str) -> int | None:
-    """The N of a worker whose name is ``worker-N`` or ends with it; None for any other name."""
+    """Return the N of a worker name that ends with ``worker-N``; None for any other name."""
     found = _NUMBERED.fullmatch(name[name.rfind("worker-") :]) if "worker-" in name else None
     return int(found[1]) if found else None
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:
-    """Time since the worker's last heartbeat, or else since its row was created."""
+    """Return the time since the worker's last heartbeat, or else since its row was created."""
     last_contact = worker.heartbeat_at or worker.created_at or now
     return max(now - last_contact, timedelta())
 
 
 def judge(worker: Worker, now: datetime, thresholds: Thresholds, looking_since: datetime | None = None) -> Health:
-    """The worker's health by its silence. A worker that has not joined yet is given its time to start.
+    """Judge a worker's health by the time since its last heartbeat. A worker that has not joined yet has ``start_within``.
 
     Silence from before ``looking_since`` does not count: the controller was cut off then, and perhaps the worker was too.
     """

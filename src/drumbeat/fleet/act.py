@@ -1,4 +1,4 @@
-"""Carry out the fleet's actions: rows first, then the provider. Every action is safe to repeat."""
+"""Carry out the fleet's actions. The store's rows are changed before the provider is called; every action can be repeated."""
 
 import logging
 from datetime import datetime
@@ -12,7 +12,6 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import Recovery
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.model import (
-    Action,
     AskToDrain,
     ExpandVolume,
     ExpireJobs,
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class FleetActor:
-    """Carries out the actions of one pool's controller."""
+    """Carries out the actions that one pool's controller has decided."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
@@ -40,19 +39,16 @@ class FleetActor:
         self._spawner = spawner
         self._provider = spawner.traits.name
         self._recovery = RecoveryActor(store, spawner, pool_id)
-        self._refused: tuple[datetime, str] | None = None  #: time of the beat in which the provider last failed, and the error
-
-    async def act(self, action: Action, fence: Fence) -> None:
-        """Do one action under the controller's fence."""
-        await self._do(action, fence)
+        self._refused: tuple[datetime, str] | None = None  #: time of the beat in which the provider last failed, and its error
 
     @singledispatchmethod
-    async def _do(self, action: Recovery, fence: Fence) -> None:
+    async def act(self, action: Recovery, fence: Fence) -> None:
+        """Carry out one action. With the fence, the store refuses it if this controller has lost its lease."""
         await self._recovery.recover(action, fence)
 
-    @_do.register
+    @act.register
     async def _(self, action: Spawn, fence: Fence) -> None:
-        """Once the provider has failed, the other spawns of the same beat are not tried, so as not to flood it."""
+        """Start a worker. If the provider has already failed in this beat, raise SpawnError without calling it again."""
         if self._refused is not None and action.at is not None and self._refused[0] == action.at:
             raise SpawnError(f"not tried: the provider has already failed in this beat: {self._refused[1]}")
         try:
@@ -61,46 +57,46 @@ class FleetActor:
             self._refused = None if action.at is None else (action.at, str(exc))
             raise
 
-    @_do.register
+    @act.register
     async def _(self, action: ForgetRefusals, fence: Fence) -> None:
         if isinstance(self._spawner, ForgetsRefusals):
             self._spawner.forget_refusals(self._pool_id)
 
-    @_do.register
+    @act.register
     async def _(self, action: NoteInstance, fence: Fence) -> None:
         await self._store.workers.note_instance(self._pool_id, action.worker_id, action.ref, {}, fence=fence)
 
-    @_do.register
+    @act.register
     async def _(self, action: SetTarget, fence: Fence) -> None:
         target = WorkerTarget(connections=action.target, reason=action.reason, ramp=action.ramp)
         await self._store.workers.set_targets(self._pool_id, {action.worker_id: target}, fence=fence)
 
-    @_do.register
+    @act.register
     async def _(self, action: AskToDrain, fence: Fence) -> None:
         leaving = [action.worker_id]
         await self._store.workers.ask_to_drain(self._pool_id, leaving, action.reason, action.within, fence=fence)
 
-    @_do.register
+    @act.register
     async def _(self, action: Fail, fence: Fence) -> None:
         change = WorkerChange(error=action.reason, meta={**action.worker.meta, "fault": action.rule})
         await self._store.workers.move(action.worker, WorkerStatus.ERROR, action.reason, change, fence=fence)
 
-    @_do.register
+    @act.register
     async def _(self, action: ReleaseJobs, fence: Fence) -> None:
-        """The worker's row must be closed: a worker that came back in time keeps its jobs."""
+        """Return an ended worker's jobs to the queue. Raises StaleWrite if the worker is live again: it keeps its jobs."""
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
-            raise StaleWrite(f"worker {action.worker_id} is {row.status} again and keeps its jobs")
+            raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} again and keeps its jobs")
         await self._store.queue.release(row.holder, action.reason, fence=fence)
 
-    @_do.register
+    @act.register
     async def _(self, action: ExpireJobs, fence: Fence) -> None:
         await self._recovery.check(fence)
         await self._store.queue.expire()
 
-    @_do.register
+    @act.register
     async def _(self, action: ExpandVolume, fence: Fence) -> None:
-        """The provider may already have a larger size than the workers see; that size is kept."""
+        """Expand a volume to a size. A volume that is already larger at the provider stays as it is."""
         if not isinstance(self._spawner, ExpandsVolumes):
             raise SpawnError(
                 f"expected a provider that can expand volumes, got {self._provider}; expand {action.volume} by hand"
@@ -109,9 +105,9 @@ class FleetActor:
         size = await self._spawner.expand_volume(action.volume, action.to_gb, action.seen_gb)
         log.info("volume %s now has %d GB; requested %d GB", action.volume, size, action.to_gb)
 
-    @_do.register
+    @act.register
     async def _(self, action: Warn, fence: Fence) -> None:
-        log.warning("%s: %s: %s", action.worker_id, action.rule, action.reason)
+        log.warning("worker %s needs attention (rule %s): %s", action.worker_id, action.rule, action.reason)
 
     def _row(self, action: Spawn) -> Worker:
         meta: dict[str, Any] = {"price_per_hour": action.price_per_hour, "contract": action.contract}

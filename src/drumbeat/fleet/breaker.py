@@ -1,4 +1,4 @@
-"""Circuit breaker and backoff: failed workers open the breaker, a failing provider is asked again only after a wait. Pure.
+"""Circuit breaker (stops starts after too many failed workers) and backoff (waits after provider errors). Pure.
 
 closed ─(enough of the recently started workers failed)─▶ open ─(rest)─▶ half-open: one trial worker ─▶ closed, or open again
 """
@@ -10,35 +10,35 @@ from datetime import datetime, timedelta
 from drumbeat.core.worker import LIVE, Worker, WorkerStatus
 from drumbeat.fleet.model import BackoffState, BreakerState, FleetPolicy, FleetView, SpawnCause, SpawnResult
 
-UNLIMITED = 1_000_000_000  #: no limit
-HOPELESS = frozenset({SpawnCause.BAD_REQUEST, SpawnCause.AUTH, SpawnCause.NO_MONEY})  #: a retry does not help soon
-_REMEMBERED = timedelta(minutes=20)  #: how far back refusals are counted when there is no state of an earlier beat
+UNLIMITED = 1_000_000_000  #: stands for no limit on the number of workers
+HOPELESS = frozenset({SpawnCause.BAD_REQUEST, SpawnCause.AUTH, SpawnCause.NO_MONEY})  #: causes that a quick retry cannot fix
+_REMEMBERED = timedelta(minutes=20)  #: how far back refusals are counted if the last beat left no state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Permission to start workers: how many may be started now, and why no more."""
+    """How many workers may be started now, and the reason for this limit."""
 
     most: int
     reason: str
 
 
 def fault(worker: Worker) -> SpawnCause | None:
-    """The kind of fault of an ended worker: a crash before it was ready, an error or silence. None: it did not fail itself."""
+    """Return how an ended worker failed: before it was ready or later. None: it did not fail, or was never started."""
     if worker.meta.get("spawn_failed") or worker.status not in (WorkerStatus.ERROR, WorkerStatus.LOST):
         return None
     return SpawnCause.BOOT_CRASH if worker.ready_at is None else SpawnCause.TRANSIENT
 
 
 def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]:
-    """Failed workers since a moment, and the number of workers that ended or got ready since then."""
+    """Count the workers that failed since a moment, and all workers that ended or became ready since then."""
     ended = [each for each in workers if each.ended_at and each.ended_at > since and not each.meta.get("spawn_failed")]
     ready = len([each for each in workers if each.ready_at and each.ready_at > since and each.status in LIVE])
     return sum(1 for each in ended if fault(each)), len(ended) + ready
 
 
 def next_breaker(view: FleetView) -> BreakerState:
-    """The breaker's state in this beat. Without the state of an earlier beat, it looks further back."""
+    """Return the breaker's state in this beat. If the last beat left no state, older failures are counted too."""
     if view.state is None:
         return _judge(view, BreakerState(), view.policy.failure_window + view.policy.breaker_rest)
     before = view.state.breaker
@@ -48,7 +48,7 @@ def next_breaker(view: FleetView) -> BreakerState:
 
 
 def _last_fault(workers: Sequence[Worker]) -> str | None:
-    """Which worker failed last, and how."""
+    """Describe the worker that failed last and its error; None if no worker failed."""
     failed = [each for each in workers if each.ended_at is not None and fault(each)]
     last = max(failed, key=lambda each: (each.ended_at, each.worker_id), default=None)
     return None if last is None else f"{last.worker_id} {last.status}: {_how(last)}"
@@ -80,7 +80,7 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
 
 
 def breaker_leave(view: FleetView, breaker: BreakerState) -> Leave:
-    """How many workers the breaker lets start."""
+    """How many workers the breaker allows to start: no limit while closed, none while open, one trial worker after the rest."""
     if breaker.opened_at is None:
         return Leave(most=UNLIMITED, reason="the breaker is closed")
     why = why_open(breaker)
@@ -94,27 +94,27 @@ def breaker_leave(view: FleetView, breaker: BreakerState) -> Leave:
 
 
 def why_open(breaker: BreakerState) -> str:
-    """When the breaker opened, how many workers had failed, and how the last one failed."""
+    """Describe when the breaker opened, how many workers had failed, and how the last one failed."""
     counted = f"{breaker.faults} of {breaker.starts} workers failed" if breaker.starts else "too many workers failed"
     last = f", last {breaker.error}" if breaker.error else ""
     return f"the breaker opened at {breaker.opened_at:%Y-%m-%d %H:%M:%S}: {counted}{last}"
 
 
 def _was_asked_since(view: FleetView, moment: datetime | None) -> bool:
-    """Whether a user has asked for a retry since then."""
+    """Whether a user has asked for a retry since ``moment``."""
     return view.retry_at is not None and (moment is None or view.retry_at >= moment)
 
 
 def next_backoff(view: FleetView) -> BackoffState:
-    """The backoff after the results of the last beat's spawns; reset if a user asks for a retry or the settings change."""
+    """Update the backoff with the last beat's spawn results; reset it after a user's retry or a change of settings."""
     backoff, asked_with = view.state.backoff if view.state else _from_rows(view), view.last.asked_with if view.last else ""
     for call in view.last.spawns if view.last else ():
         backoff = _after_call(view.policy, backoff, call, asked_with)
-    return BackoffState() if _is_forgiven(view, backoff) else backoff
+    return BackoffState() if _backoff_ends_early(view, backoff) else backoff
 
 
-def _is_forgiven(view: FleetView, backoff: BackoffState) -> bool:
-    """Whether a user asked for a retry, or the key or the settings have changed since the refusal."""
+def _backoff_ends_early(view: FleetView, backoff: BackoffState) -> bool:
+    """Whether the backoff ends early: a user asked for a retry, or the provider's key or settings have changed."""
     changed = backoff.asked_with and view.provider.asked_with and backoff.asked_with != view.provider.asked_with
     return bool(backoff.faults and (changed or _was_asked_since(view, backoff.last_at)))
 
@@ -130,7 +130,7 @@ def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult, as
 
 
 def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
-    """How long to wait before asking the provider again: not after one fault, longest for faults that a retry cannot fix."""
+    """How long to wait before asking the provider again: 0 after one fault, the maximum for causes a retry cannot fix."""
     if cause in HOPELESS:
         return policy.backoff_most
     if faults < 2:
@@ -139,7 +139,7 @@ def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
 
 
 def _from_rows(view: FleetView) -> BackoffState:
-    """The backoff derived from rows when there is no state: refusals since the last worker that was started."""
+    """Rebuild the backoff from worker rows if the last beat left no state: count refusals since the last successful start."""
     came = max((each.created_at for each in view.workers if each.started_at and each.created_at), default=None)
     refused = sorted(
         (each for each in view.workers if each.meta.get("spawn_failed") and each.ended_at),
@@ -155,7 +155,7 @@ def _from_rows(view: FleetView) -> BackoffState:
 
 
 def cause_of(worker: Worker) -> SpawnCause:
-    """Why the provider refused this worker, according to its row."""
+    """Return why the provider refused to start this worker, as recorded in the worker's row."""
     cause = worker.meta.get("cause")
     return SpawnCause(cause) if cause in set(SpawnCause) else SpawnCause.TRANSIENT
 
@@ -172,6 +172,6 @@ def backoff_leave(view: FleetView, backoff: BackoffState) -> Leave:
 
 
 def why_left_alone(backoff: BackoffState) -> str:
-    """How often the provider failed in a row, and its last error."""
+    """Describe how often the provider failed in a row, and its last error."""
     often = "once" if backoff.faults == 1 else f"{backoff.faults} times in a row"
     return f"the provider failed {often}, last with {backoff.cause}" + (f": {backoff.error}" if backoff.error else "")

@@ -1,4 +1,4 @@
-"""Explain one beat: its inputs, what each rule wanted, which limits applied, what was done or why nothing was. Pure."""
+"""Explain one beat: its inputs, what each rule wanted, which limits applied, and what was done, or why nothing. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from drumbeat.fleet.money import burn, ceilings, tariff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatExplanation:
-    """Why a beat did what it did."""
+    """Why a beat took its actions: the inputs, what each rule wanted, and which limits applied."""
 
     at: datetime
     pool_id: str
@@ -50,7 +50,7 @@ def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) ->
 
 
 def provider_error(view: FleetView) -> str | None:
-    """What is wrong with the provider: it failed to list its instances, or it refused workers and is in backoff."""
+    """Describe the provider's failure: it could not list its instances, or it refused workers and is in backoff."""
     if view.unlisted is not None:
         return f"it failed to list its instances: {view.unlisted}"
     backoff = next_backoff(view)
@@ -59,7 +59,7 @@ def provider_error(view: FleetView) -> str | None:
 
 
 def inputs(view: FleetView) -> dict[str, Any]:
-    """The figures that the decision is based on, with units in their names."""
+    """Return the figures that the decision is based on, by name, with units in the names."""
     queue, state = view.queue, view.state
     least, most, whose = bounds_at(view.policy, view.now)
     oldest = queue.oldest_ready if queue else None
@@ -84,7 +84,7 @@ def inputs(view: FleetView) -> dict[str, Any]:
 
 
 def _least_free(view: FleetView) -> list[float] | None:
-    """Free and total GB of the volume with the least free space; None if no worker reports any."""
+    """Return the free and total GB of the volume with the least free space; None if no worker reports a volume."""
     found = min(disks([each for each in view.workers if each.is_live]), key=lambda disk: disk.free, default=None)
     return None if found is None else [round(found.free, 1), round(found.total, 1)]
 
@@ -117,7 +117,7 @@ def _say(what: str, subject: str, reason: str) -> str:
 
 
 def sentences(found: BeatExplanation, deeds: str = "done:") -> list[str]:
-    """An explanation as lines of text; ``deeds`` is the heading of its actions."""
+    """Write an explanation as lines of text; ``deeds`` is the heading above its actions."""
     given = [f"  {name}: {_figure(value)}" for name, value in found.inputs.items()]
     wished = [f"  {wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes]
     bound = [f"  {limit.name}: {limit.before} → {limit.after}: {limit.reason}" for limit in found.limits]

@@ -1,8 +1,8 @@
 """What workers cost, and how many workers the money ceilings allow. Pure.
 
-A worker is paid for from the creation of its row until its instance is known to be gone, rounded up to the provider's granule.
-Each staying worker counts with its cost until it could be gone, because a ceiling is kept by draining workers in time. The part
-of that cost in the next hour, day or month must be within that period's ceiling too.
+A worker is paid for from the creation of its row until its instance is gone, rounded up to whole granules (the shortest time
+that the provider bills). For each staying worker the cost until it could be drained is reserved, so that a ceiling is not
+exceeded while workers drain. The part of that cost in the next hour, day or month counts towards that period's ceiling.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,9 +19,9 @@ _EPSILON = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:
-    """Price and billing granule of a worker; a price in the worker's row takes precedence."""
+    """Price per hour and billing granule (shortest billed time) of a worker. A price in the worker's row takes precedence."""
 
-    price: float  #: per hour
+    price: float  #: price per hour
     granule: timedelta
 
     def of(self, worker: Worker) -> float:
@@ -31,7 +31,7 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """One of the policy's money ceilings, in one period."""
+    """One of the policy's money ceilings in the current or next period: an hour, a day or a month."""
 
     name: str
     most: float
@@ -41,21 +41,21 @@ class Ceiling:
 
 
 def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
-    """The policy's price and granule, or else the provider's."""
+    """Return the policy's price and billing granule, or the provider's where the policy sets none."""
     price = provider.price_per_hour if policy.price_per_hour is None else policy.price_per_hour
     granule = provider.billing_granule if policy.billing_granule is None else policy.billing_granule
     return Tariff(price=price, granule=max(granule, timedelta(seconds=1)))
 
 
 def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
-    """Until when a worker is paid for: its end, or now, rounded up to the granule."""
+    """Return until when a worker is paid for: its end, or now, rounded up to whole billing granules."""
     begun = worker.created_at or now
     used = max((worker.reaped_at or now) - begun, timedelta())
     return begun + granule * max(ceil(used / granule), 1)
 
 
 def spend(workers: Iterable[Worker], now: datetime, rates: Tariff) -> Spending:
-    """Money spent on workers in the current hour, day and month."""
+    """Sum the money spent on workers in the current hour, day and month."""
     hour, day, month = _hour(now), _day(now), _month(now)
     sums = [0.0, 0.0, 0.0]
     for worker in workers:
@@ -67,14 +67,14 @@ def spend(workers: Iterable[Worker], now: datetime, rates: Tariff) -> Spending:
 
 
 def burn(workers: Sequence[Worker], rates: Tariff) -> float:
-    """Current cost per hour of all workers whose instance may exist."""
+    """Return the current cost per hour of all workers that may still run."""
     return sum(rates.of(worker) for worker in workers if worker.reaped_at is None and _was_billed(worker))
 
 
 def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[Worker] = ()) -> tuple[int, str]:
-    """How many workers, ``staying`` and new ones together, the ceilings allow, and which ceiling is the lowest.
+    """Return how many workers the ceilings allow, ``staying`` and new ones together, and the name of the lowest ceiling.
 
-    Nothing is reserved for ``uncounted``: these are drained before any of ``staying``.
+    No money is reserved for the workers in ``uncounted``, which are drained before any of ``staying``.
     """
     rates = tariff(view.policy, view.provider)
     leaving = _leaving(view, (*staying, *uncounted))
@@ -84,7 +84,7 @@ def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[W
 
 
 def ceilings(view: FleetView) -> list[Ceiling]:
-    """The ceilings that are set, for the current period, and for the next one if a worker could last into it."""
+    """Return the ceilings that are set, for the current period, and for the next if a worker could still run then."""
     now, policy, spent = view.now, view.policy, view.spent
     ends = {"hour": _hour(now) + HOUR, "day": _day(now) + timedelta(days=1), "month": _next_month(now)}
     most = {"hour": policy.max_per_hour, "day": policy.max_per_day, "month": policy.max_per_month}
@@ -95,19 +95,19 @@ def ceilings(view: FleetView) -> list[Ceiling]:
 
 
 def _next(running: Ceiling, view: FleetView) -> Ceiling:
-    """The same ceiling in the next period, in which nothing is spent yet."""
+    """Return a ceiling for the next period, in which nothing is spent yet."""
     return replace(running, spent=0.0, begins_in=running.ends_in, ends_in=running.ends_in + _longest_life(view))
 
 
 def _longest_life(view: FleetView) -> timedelta:
-    """The longest time until a worker that is started now can be gone."""
+    """Return the longest time that a worker started now runs if the next beat drains it."""
     return _until_gone(view) + view.provider.usual_start
 
 
 def _within(
     view: FleetView, staying: Sequence[Worker], leaving: Sequence[Worker], rates: Tariff, ceiling: Ceiling
 ) -> tuple[float, str]:
-    """How many workers one ceiling allows: staying ones, the most expensive first, then new ones."""
+    """Count the workers that one ceiling allows: staying ones, the most expensive first, then new ones."""
     span, strays = _until_gone(view), _strays(view)
     costs = sorted((_future_cost(view.now, rates, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_future_cost(view.now, rates, worker, ceiling, span) for worker in leaving)
@@ -126,7 +126,7 @@ def _leaving(view: FleetView, staying: Sequence[Worker]) -> list[Worker]:
 
 
 def _strays(view: FleetView) -> int:
-    """Number of instances that run without a row: they cost money until they are terminated."""
+    """Count instances that run without a row: they cost money until they are terminated."""
     known = {worker.worker_id for worker in view.workers if worker.reaped_at is None}
     return sum(each.running and each.worker_id not in known for each in view.instances)
 
@@ -140,7 +140,7 @@ def _count_affordable(left: float, costs: Sequence[float]) -> tuple[int, float]:
 
 
 def _future_cost(now: datetime, rates: Tariff, worker: Worker, ceiling: Ceiling, span: timedelta) -> float:
-    """What a worker will still cost within ``span`` and the ceiling's period, beyond what is already paid."""
+    """Return what a worker will cost within ``span`` and the ceiling's period, beyond what is already paid."""
     paid = max(paid_until(worker, now, rates.granule) - now, timedelta())
     return rates.of(worker) * (_unpaid_time(ceiling, span, paid, rates.granule) / HOUR)
 
@@ -151,7 +151,7 @@ def _cost_of_new(rates: Tariff, ceiling: Ceiling, span: timedelta) -> float:
 
 
 def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedelta) -> timedelta:
-    """The part of ``span`` to be paid in the ceiling's period: whole granules, each counted in the period where it begins."""
+    """Return how much of ``span`` is paid in the ceiling's period: whole granules, each counted where it begins."""
     until = _round_up(max(min(span, ceiling.ends_in) - paid, timedelta()), granule)
     if not ceiling.begins_in:
         return until
@@ -159,18 +159,18 @@ def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: ti
 
 
 def _until_gone(view: FleetView) -> timedelta:
-    """The longest time until a worker that the next beat drains is gone, allowing for a late beat."""
+    """Return the longest time until a worker that the next beat drains is gone, even if that beat is late."""
     return view.cadence * 3 + view.policy.limits(view.thresholds).drain_within
 
 
 def granule_left(worker: Worker, view: FleetView) -> timedelta:
-    """How much of a worker's paid time is left."""
+    """Return how long a worker is still paid for."""
     rates = tariff(view.policy, view.provider)
     return paid_until(worker, view.now, rates.granule) - view.now
 
 
 def by_paid_time(view: FleetView) -> Callable[[Worker], tuple[timedelta, int, WorkerId]]:
-    """Sort key for draining idle workers: the one whose paid time ends next, then the highest slot."""
+    """Return a sort key for draining idle workers: the earliest end of paid time first, then the highest slot."""
     rates = tariff(view.policy, view.provider)
     return lambda worker: (paid_until(worker, view.now, rates.granule) - view.now, -worker.slot, worker.worker_id)
 

@@ -34,8 +34,8 @@ from drumbeat.store.interface import Store
 log = logging.getLogger(__name__)
 
 _RECENT = timedelta(hours=1)  #: how long ended workers stay in the view
-_REMEMBERED = timedelta(days=1)  #: how long ended workers are read if workers cost nothing
-_LAG_FROM = 9  #: ready workers kept in the view to measure the spawn lag
+_REMEMBERED = timedelta(days=1)  #: how far back ended workers are read if workers cost nothing
+_LAG_FROM = 9  #: number of ready workers kept in the view to measure the spawn lag
 
 
 async def observe(
@@ -48,7 +48,7 @@ async def observe(
     clock: Clock | None = None,
     policy: FleetPolicy | None = None,
 ) -> FleetView:
-    """The pool as it is now. Raises InvalidInput for the pool of a benchmark run, which has its own orchestrator.
+    """Read the pool's current state. Raises InvalidInput for the pool of a benchmark run, which has its own orchestrator.
 
     ``every`` is how often the controller beats, if known. ``clock`` measures the provider's timeout. ``policy`` replaces the
     pool's policy.
@@ -92,12 +92,12 @@ async def observe(
 
 
 def retry_note(pool_id: PoolId) -> str:
-    """The name of the note that asks to try the provider again."""
+    """Return the name of the note that records a user's request to try the provider again."""
     return f"fleet/{pool_id}/retry"
 
 
 async def last_retry(store: Store, pool_id: PoolId) -> datetime | None:
-    """When a user last asked to try the provider again."""
+    """Return when a user last asked to try the provider again; None: never."""
     found = await store.notes.find(retry_note(pool_id))
     return None if found is None else found.updated_at
 
@@ -117,7 +117,7 @@ def _provider(spawner: Spawner) -> Provider:
 
 
 def plan_in(policy: Mapping[str, Any]) -> Plan:
-    """The work plan in a pool's policy; an empty plan if it is not valid, because its workers report that error."""
+    """Read the work plan in a pool's policy. An invalid plan counts as empty here, because the workers report the error."""
     values = {name: policy[name] for name in ("capabilities", "timeout") if policy.get(name)}
     handlers = policy.get("handlers") or {}
     types = () if "" in handlers else tuple(handlers)
@@ -129,7 +129,7 @@ def plan_in(policy: Mapping[str, Any]) -> Plan:
 
 
 def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:
-    """Workers that are not reaped, recently ended ones, and a few more from which the spawn lag is measured."""
+    """Select workers for the view: those that may still run, recently ended ones, and a few to measure the spawn lag."""
     ready = sorted((each for each in workers if each.ready_at), key=lambda each: each.ready_at or now)[-_LAG_FROM:]
     latest = {each.worker_id for each in ready}
     return tuple(
@@ -140,7 +140,7 @@ def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, 
 
 
 def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datetime | None:
-    """Workers that were gone before this time are not read: they cost nothing now, and the last beat knows the last number."""
+    """Return the time before which ended workers are not read, because they cost nothing now. None: read all."""
     view = (last.view or {}) if last else {}
     if "last_number" not in view:
         return None
@@ -149,20 +149,20 @@ def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datet
 
 
 def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:
-    """The highest worker number ever, including workers that are no longer read."""
+    """Return the highest worker number so far, including workers that are no longer read."""
     numbers = (each.worker_id.removeprefix("worker-") for each in workers)
     known = int((last.view or {}).get("last_number", -1)) if last else -1
     return max(known, *(int(number) for number in numbers if number.isdecimal()), -1)
 
 
 def last_state(last: Beat | None) -> FleetState | None:
-    """The state that the last beat left. None if it is not readable, which makes the fleet more cautious."""
+    """Read the state that the last beat left. None if it cannot be read; the fleet is then more cautious."""
     if last is None or "state" not in last.summary:
         return None
     try:
         return msgspec.convert(last.summary["state"], FleetState)
     except msgspec.ValidationError as exc:
-        log.warning("ignoring the state of the last beat, which is not readable: %s", exc)
+        log.warning("failed to read the state that the last beat left: %s; continuing without it", exc)
         return None
 
 
@@ -176,11 +176,11 @@ def _last_beat(last: Beat | None, workers: Sequence[Worker]) -> LastBeat | None:
 
 
 def _intervals(last: Beat | None) -> tuple[timedelta, ...]:
-    """The intervals between beats in the last beat's view; empty for a beat of an older version or another kind."""
+    """Read the intervals between beats from the last beat's view; empty if the view has none."""
     try:
         return msgspec.convert((last.view or {}).get("intervals", ()) if last else (), tuple[timedelta, ...])
     except msgspec.ValidationError as exc:
-        log.warning("ignoring the intervals between beats in the last beat, which are not readable: %s", exc)
+        log.warning("failed to read the intervals between beats from the last beat: %s; continuing without them", exc)
         return ()
 
 
@@ -192,7 +192,7 @@ def _with_latest(before: tuple[timedelta, ...], last: Beat | None, now: datetime
 
 
 def _results(actions: Sequence[Mapping[str, Any]], rows: Mapping[WorkerId, Worker], at: datetime) -> Iterator[SpawnResult]:
-    """The provider's answer to each spawn; spawns that were not tried have none."""
+    """Yield the provider's answer to each spawn of the last beat, except spawns that were not tried."""
     for action in actions:
         error = action.get("error")
         if action["type"] != "Spawn" or (error and error.startswith("not ")):

@@ -1,16 +1,16 @@
-"""The results of a beat's actions: the summary counts those that succeeded, alarms name those that failed. Pure."""
+"""Add the results of a beat's actions to its summary: counts of successful ones, and alarms about failed ones. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MANY_STARTS = 3  #: this many new workers in one beat raise an alarm
-_MAX_NAMED = 3  #: failed actions named in one alarm
+_MAX_NAMED = 3  #: maximum number of failed actions named in one alarm
 
 RecordedAction = Mapping[str, Any]  #: an action as a beat records it, with its error if it failed
 
 
 def with_outcome(summary: Mapping[str, Any], actions: Sequence[RecordedAction]) -> dict[str, Any]:
-    """A beat's summary after its actions were tried."""
+    """Return a beat's summary with the results of its actions added."""
     if "actions" not in summary:
         return dict(summary)
     spawned = [action for action in actions if action["type"] == "Spawn"]
@@ -21,7 +21,7 @@ def with_outcome(summary: Mapping[str, Any], actions: Sequence[RecordedAction]) 
 
 
 def was_refused(action: RecordedAction) -> bool:
-    """Whether the provider was asked and failed; an action that was not tried does not count."""
+    """Whether an action was tried and failed, that is, its error does not say that it was not tried."""
     return "error" in action and not str(action["error"]).startswith("not ")
 
 
@@ -32,7 +32,7 @@ def _starts(spawned: Sequence[RecordedAction]) -> Iterator[str]:
 
 
 def _failures(actions: Sequence[RecordedAction]) -> Iterator[str]:
-    """One sentence for workers that could not be started, and one for all other failed actions."""
+    """Yield one sentence about workers that could not be started, and one about all other failed actions."""
     failed = [action for action in actions if "error" in action]
     unstarted = [action for action in failed if action["type"] == "Spawn"]
     others = [action for action in failed if action["type"] != "Spawn"]

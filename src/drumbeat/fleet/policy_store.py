@@ -14,22 +14,22 @@ from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import changed_policy, from_environment, load_policy
 from drumbeat.store.interface import PoolChange, Store
 
-_NEVER = timedelta(days=3650)  #: a longer ``controller_gone_after`` means no limit
+_NEVER = timedelta(days=3650)  #: a ``controller_gone_after`` above this means no limit
 _MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetConfigured:
-    """The result of creating or configuring a fleet."""
+    """The result of creating or configuring a fleet: its pool, and which settings changed."""
 
     pool: PoolRow
     is_new: bool
-    changed: tuple[str, ...]  #: each as ``max_workers 10 → 5``
+    changed: tuple[str, ...]  #: changed settings, each as ``max_workers 10 → 5``
     overruled: tuple[str, ...]  #: settings that this process's environment variables would override in a beat
 
 
 def check_scaled(pool: PoolRow) -> None:
-    """Raise InvalidInput for a pool of jobs that is not a fleet: no policy may drain its workers."""
+    """Raise InvalidInput for a pool of jobs that is not a fleet, so that its workers are not drained by mistake."""
     if pool.kind is PoolKind.JOBS and not pool.is_scaled:
         raise InvalidInput(
             f"expected a fleet, got {pool.pool_id}, a pool of jobs without a policy; "
@@ -38,12 +38,12 @@ def check_scaled(pool: PoolRow) -> None:
 
 
 def policy_to_keep(policy: FleetPolicy) -> dict[str, Any]:
-    """The policy as stored in a pool's row. It always has ``policy``, which marks a pool of jobs as a fleet."""
+    """Return the policy as stored in a pool's row. Its key ``policy`` is always set, since it marks the pool as a fleet."""
     return {**policy.to_json(), "policy": policy.policy.value}
 
 
 def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
-    """The names in a pool's policy that are fields of a fleet's policy."""
+    """Return the keys in a pool's policy that are fields of a fleet's policy."""
     known = FleetPolicy.default_json()
     return tuple(name for name in pool.policy if name in known)
 
@@ -51,7 +51,7 @@ def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
 def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
-    """The policy to store: a complete one for a new fleet or from a file, else the current one with the given settings.
+    """Return the policy to store: a complete one for a new fleet or from a file, else the current one with the settings.
 
     Raises InvalidSettings.
     """
@@ -63,9 +63,9 @@ def wanted_policy(
 
 
 def merged_policy(pool: PoolRow, environment: Mapping[str, str], settings: Mapping[str, Any]) -> FleetPolicy:
-    """The policy of a beat: the pool's, overridden by environment variables, overridden by the command's settings.
+    """Return the policy of a beat: the pool's policy, overridden by environment variables and then by ``settings``.
 
-    Raises InvalidInput when the pool is not a fleet, InvalidSettings.
+    Raises InvalidInput if the pool is not a fleet, and InvalidSettings.
     """
     check_scaled(pool)
     return changed_policy(pool.policy, {**from_environment(environment), **settings})
@@ -80,7 +80,7 @@ def check_kind(pool: PoolRow, policy: FleetPolicy, *, has_handlers: bool) -> Non
 
 
 def check_price(policy: FleetPolicy) -> None:
-    """Raise InvalidSettings for a money ceiling without a price."""
+    """Raise InvalidSettings for a money ceiling if workers cost nothing, since the ceiling would never apply."""
     free = policy.price_per_hour == 0 or (policy.price_per_hour is None and policy.provider == "local")
     if policy.has_ceiling and free:
         raise InvalidSettings(
@@ -97,7 +97,7 @@ def check_reach(store: Store, policy: FleetPolicy) -> None:
 
 
 def unreachable(store: str, provider: str) -> str:
-    """The error for a store that workers of this provider cannot reach, with what to do."""
+    """Return the error message for a store that the provider's workers cannot reach, with what to do."""
     return (
         f"expected a store that workers at {provider} can reach, got {store}, which only this machine can reach; "
         f"use PostgreSQL or Redis (--store postgresql://…), or run the workers on this machine (--provider local)"
@@ -105,7 +105,7 @@ def unreachable(store: str, provider: str) -> str:
 
 
 def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
-    """Raise InvalidSettings for a change of provider while workers of the old one exist: only that one can terminate them."""
+    """Raise InvalidSettings if the provider changes while workers of the old one may run: the new one cannot end them."""
     here = [each for each in workers if each.reaped_at is None and each.provider not in (None, policy.provider)]
     if not here:
         return
@@ -113,14 +113,14 @@ def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]
     raise InvalidSettings(
         f"expected the provider {here[0].provider} while some of its workers may still run ({named}), "
         f"got {policy.provider}; drain them first: drumbeat fleet create {pool.pool_id} --set min_workers=0 "
-        f"--set max_workers=0, then beat until drumbeat fleet workers {pool.pool_id} shows none, and once more"
+        f"--set max_workers=0, then repeat drumbeat fleet beat {pool.pool_id} until no worker is left, and once more"
     )
 
 
 async def effective_policy(
     store: Store, pool_id: PoolId, environment: Mapping[str, str], settings: Mapping[str, Any]
 ) -> tuple[PoolRow, FleetPolicy]:
-    """A fleet's pool and the policy that a beat would use, checked. Raises NotFound, InvalidInput, InvalidSettings."""
+    """Return a fleet's pool and the checked policy of its next beat. Raises NotFound, InvalidInput, InvalidSettings."""
     pool = await store.pools.get(pool_id)
     policy = merged_policy(pool, environment, settings)
     await check_policy(store, pool, policy)
@@ -128,7 +128,7 @@ async def effective_policy(
 
 
 async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
-    """Create a pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
+    """Create a fleet's pool. Its workers begin work as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
     check_new(store, policy)
     limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
     created = await store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_to_keep(policy)))
@@ -137,20 +137,20 @@ async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds:
 
 
 async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
-    """Replace a pool's policy; the next beat decides by it. Raises NotFound, InvalidSettings."""
+    """Replace a pool's policy; it applies from the next beat. Raises NotFound, InvalidSettings."""
     pool = await store.pools.get(pool_id)
     await check_policy(store, pool, policy)
     return await keep_policy(store, pool, policy, thresholds)
 
 
 def check_new(store: Store, policy: FleetPolicy) -> None:
-    """Raise InvalidSettings for a policy that is not allowed for any pool of this store."""
+    """Raise InvalidSettings for a ceiling without a price, or for workers that cannot reach this store."""
     check_price(policy)
     check_reach(store, policy)
 
 
 async def check_policy(store: Store, pool: PoolRow, policy: FleetPolicy) -> None:
-    """Raise InvalidSettings for a policy that is not allowed for this pool."""
+    """Raise InvalidSettings for a policy that this store or this pool's running workers do not allow."""
     check_new(store, policy)
     if changes_provider(pool, policy):
         check_provider(pool, policy, await store.workers.list_unreaped(pool.pool_id))
@@ -163,7 +163,7 @@ async def keep_policy(
     thresholds: Thresholds | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> PoolRow:
-    """Write a checked policy, and the workers' plan if given; the pool's other settings stay."""
+    """Write a checked policy to the pool's row, and the workers' plan if given; the pool's other settings stay."""
     values = {**policy_to_keep(policy), **(plan or {})}
     limits = stay_limits(replace(pool, thresholds=thresholds) if thresholds else pool, policy) or thresholds
     if limits is None and pool.policy == {**pool.policy, **values} and values.keys() >= set(fleet_fields(pool)):
@@ -177,7 +177,7 @@ def changes_provider(pool: PoolRow, policy: FleetPolicy) -> bool:
 
 
 def stay_limits(pool: PoolRow, policy: FleetPolicy) -> Thresholds | None:
-    """The pool's thresholds with a new ``controller_gone_after`` that fits the policy; None: the current one fits."""
+    """Return the pool's thresholds with a ``controller_gone_after`` that fits the policy; None: the current one fits."""
     every = timedelta(seconds=float(pool.policy.get("every_seconds", FleetPolicy().every.total_seconds())))
     was, absence = pool.thresholds.controller_gone_after, policy.controller_gone_after
     follows = was > _NEVER or (pool.is_scaled and was == max(FleetPolicy().controller_gone_after, every * 5))
@@ -186,7 +186,7 @@ def stay_limits(pool: PoolRow, policy: FleetPolicy) -> Thresholds | None:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields that differ between two policies, each as ``max_workers 10 → 5``."""
+    """List the fields that differ between two policies, each as ``max_workers 10 → 5``."""
     default = FleetPolicy.default_json()
     was, now = {**default, **before}, {**default, **after}
     names = [name for name in now if name != "mode" and was.get(name) != now[name]]
@@ -194,7 +194,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
 
 
 def overruled(pool: PoolRow, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The settings that these variables would override in a beat, or why the beat would be refused."""
+    """List the settings that these environment variables would override in a beat, or why the beat would be refused."""
     try:
         return differences(pool.policy, merged_policy(pool, environment, {}).to_json())
     except InvalidSettings as exc:

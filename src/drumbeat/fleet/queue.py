@@ -17,24 +17,24 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-HELD = 10_000  #: claimed jobs read, at most
-COUNTED = 100_000  #: counting stops here
+HELD = 10_000  #: maximum number of claimed jobs read
+COUNTED = 100_000  #: jobs are counted up to this number
 PAGE = 1000
 PAGES = 3  #: pages of new jobs counted in one beat; the next beat counts the rest
-ENDED = 100  #: finished jobs looked up in one beat, at most
-SAMPLED = 200  #: pending jobs whose types and due times are read
+ENDED = 100  #: maximum number of finished jobs looked up in one beat
+SAMPLED = 200  #: number of pending jobs from which types and due times are read
 
 
 @dataclass(frozen=True, slots=True)
 class QueueReader:
-    """Adds the queue to a fleet's view."""
+    """Reads a pool's queue and adds it to a fleet's view."""
 
     store: Store
     view: FleetView
     last: Beat | None
 
     async def read(self) -> FleetView:
-        """The view with its queue. If the queue cannot be read, ``queue`` stays None, which is not an empty queue."""
+        """Return the view with its queue. If the store fails, ``queue`` stays None, which means unknown, not empty."""
         try:
             held = await self._held()
             arrived, cursor = await self._arrived()
@@ -48,7 +48,7 @@ class QueueReader:
                 cursor=cursor,
             )
         except StoreError as exc:
-            log.warning("failed to read the queue of pool %s: %s", self.view.pool_id, exc)
+            log.warning("failed to read the queue of pool %s: %s; the next beat tries again", self.view.pool_id, exc)
             return replace(self.view, held_partial=True)
 
     async def _queue(self) -> QueueView:
@@ -71,7 +71,7 @@ class QueueReader:
         )
 
     async def _claimable(self, demand: Mapping[str, int]) -> int:
-        """How many ready jobs the pool's workers could claim, by group limits, capabilities and types."""
+        """Count the ready jobs that the pool's workers could claim, by group limits, capabilities and types."""
         plan = self.view.plan
         most = sum(count for needed, count in demand.items() if plan.offers(needed))
         handled = 0
@@ -105,7 +105,7 @@ class QueueReader:
         )
 
     async def _arrived(self) -> tuple[tuple[Arrivals, ...], JobId | None]:
-        """Jobs that arrived since the last beat, by minute, and the last job counted."""
+        """Count the jobs that arrived since the last beat, by minute, and return the last job counted."""
         cursor = self.view.state.cursor if self.view.state else None
         since = self.view.last.at if self.view.last else self.view.now
         minutes: Counter[datetime] = Counter()
@@ -118,7 +118,7 @@ class QueueReader:
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
     async def _page(self, cursor: JobId | None) -> Sequence[Job]:
-        """The jobs after the cursor. Without a cursor, or if its job was pruned, the unfinished jobs."""
+        """Return jobs newer than the cursor (the last job counted), or unfinished jobs if that job does not exist."""
         jobs, pool_id = self.store.jobs, self.view.pool_id
         try:
             if cursor is not None:
@@ -128,7 +128,7 @@ class QueueReader:
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """How the jobs ended that were running in the last beat."""
+        """Return how the jobs ended that the last beat found running, and failures too short for a beat to notice."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         outcomes = [await self._outcome(each) for each in gone]
@@ -136,7 +136,7 @@ class QueueReader:
         return [*known, *self._short_failures(Counter(each.worker_id for each in known))]
 
     def _short_failures(self, known: Mapping[WorkerId, int]) -> Iterator[Finished]:
-        """Failures that began and ended between two beats, of workers whose jobs have all failed since the last beat."""
+        """Yield failures that began and ended between two beats, on workers where all jobs failed since the last beat."""
         rows = [each for each in self.view.workers if each.errors and each.is_live]
         earlier = (self.last.view or {}).get("workers", ()) if self.last and rows else ()
         before = {(each["worker_id"], each.get("instance")): each for each in earlier}
@@ -158,7 +158,7 @@ class QueueReader:
         return await self._attempt(held)
 
     async def _attempt(self, held: HeldJob) -> Finished | None:
-        """The attempt of a job that is not done, if its handler finished or failed; released and lost attempts do not count."""
+        """Return the last attempt of a job that is not done, if its handler finished or failed; others do not count."""
         for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
             own = (attempt.worker_pool, attempt.worker_id) == (self.view.pool_id, held.worker_id)
             if own and attempt.ended_at and attempt.outcome in _CONCLUSIVE:

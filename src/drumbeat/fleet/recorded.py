@@ -1,4 +1,4 @@
-"""Read recorded beats of a fleet: the view and the actions of each."""
+"""Read a fleet's recorded beats: the view and the actions of each."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from drumbeat.fleet.replay import RecordedBeat
 
 
 def is_fleet_beat(beat: Beat) -> bool:
-    """Whether a beat is a fleet's. The beats of checkers are not; in older versions these have a view with ``demand``."""
+    """Whether a fleet's controller, and not a checker, ran this beat. In older versions a checker's view has ``demand``."""
     return not beat.is_check and (beat.view is None or "demand" not in beat.view)
 
 
 def view_of(beat: Beat) -> FleetView | None:
-    """The view of a fleet's beat; None for a beat without a view or of a checker. Raises InvalidInput if it is not readable."""
+    """Return the view of a fleet's beat; None if it has none or a checker ran it. Raises InvalidInput if it is unreadable."""
     if beat.view is None or not is_fleet_beat(beat):
         return None
     try:
@@ -26,7 +26,7 @@ def view_of(beat: Beat) -> FleetView | None:
 
 
 def recorded(beats: Sequence[Beat]) -> list[RecordedBeat]:
-    """The fleet's beats that have a view, oldest first."""
+    """Return the fleet's beats that have a view, oldest first."""
     views = [(beat, view_of(beat)) for beat in sorted(beats, key=lambda each: each.n)]
     return [
         RecordedBeat(n=beat.n, at=beat.at, view=view, actions=tuple(beat.actions)) for beat, view in views if view is not None

@@ -1,7 +1,6 @@
 """Decide recorded beats again, with the same policy or another, and list what differs. Pure.
 
-Each beat is decided from its recorded view, which does not include the effects of a different earlier decision. Use a
-simulation for those.
+Each beat is decided from its recorded view, so the effects of different earlier decisions are not included; simulate for those.
 """
 
 import json
@@ -13,7 +12,7 @@ from typing import Any
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 
-EncodeAction = Callable[[Action], Mapping[str, Any]]  #: gives an action as a beat records it
+EncodeAction = Callable[[Action], Mapping[str, Any]]  #: converts an action to the form in which a beat records it
 Change = Callable[[FleetPolicy], FleetPolicy]
 
 
@@ -24,12 +23,12 @@ class RecordedBeat:
     n: int
     at: datetime
     view: FleetView
-    actions: tuple[Mapping[str, Any], ...]  #: each with its type
+    actions: tuple[Mapping[str, Any], ...]  #: recorded actions, each with its ``type``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDifference:
-    """A beat that is decided differently now."""
+    """A recorded beat that is decided differently now, and how."""
 
     n: int
     at: datetime
@@ -40,7 +39,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of deciding recorded beats again."""
+    """The result of deciding recorded beats again: how many are decided as before, and what differs."""
 
     beats: int = 0
     same: int = 0
@@ -64,12 +63,12 @@ class Replay:
 
     @property
     def share(self) -> float:
-        """The share of beats that are decided as recorded."""
+        """The share of beats that are decided as recorded, from 0 to 1."""
         return self.same / self.beats if self.beats else 1.0
 
 
 def replay(beats: Sequence[RecordedBeat], encode: EncodeAction, change: Change | None = None) -> Replay:
-    """Decide each beat again; ``change`` turns the recorded policy into another."""
+    """Decide each recorded beat again and compare; ``change`` replaces the recorded policy."""
     replayed = [_replayed(beat, encode, change) for beat in beats]
     differences = tuple(found for _, found in replayed if found is not None)
     before = [action["type"] for beat in beats for action in beat.actions]
@@ -104,7 +103,7 @@ def _replayed(
 
 
 def _comparable(action: Mapping[str, Any]) -> Any:
-    """An action as JSON, without its error and its reason: another version may word the same reason differently."""
+    """Return an action as JSON without error and reason, since another version may word the same reason differently."""
     return json.loads(json.dumps({name: value for name, value in action.items() if name not in ("error", "reason")}))
 
 

@@ -1,4 +1,4 @@
-"""FleetService: questions about a pool's workers, and what a user may do to them (drain, kill, exempt, retry)."""
+"""FleetService: shows a fleet's status, decisions and cost, and carries out user commands (drain, kill, exempt, retry)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ from drumbeat.runtime.recovery import check_provider
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-_PAGE = 50  #: beats in memory at once: those of a large fleet are large
-_MAX_CHECKS = 20  #: beats of checkers that are skipped one by one
+_PAGE = 50  #: number of beats read at once: a large fleet's beats need much memory
+_MAX_CHECKS = 20  #: maximum number of beats of checkers that are skipped one by one
 _MICROSECOND = timedelta(microseconds=1)
 _BY_HAND = "by hand"
-_TRIES = 5  #: to close a row that heartbeats keep changing
+_TRIES = 5  #: attempts to close a row that heartbeats keep changing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class FleetStatus:
 
     pool: PoolRow
     now: datetime
-    workers: tuple[Worker, ...]  #: the live ones
+    workers: tuple[Worker, ...]  #: the live workers
     last: Beat | None
 
 
@@ -54,7 +54,7 @@ class Spent:
 
 
 class FleetService:
-    """One pool's workers. Only ``plan``, ``spend`` and ``kill`` need a provider's spawner."""
+    """Answers questions about one pool's workers and controls them. Only ``plan``, ``spend`` and ``kill`` call the provider."""
 
     def __init__(self, store: Store, pool_id: PoolId, encode: EncodeAction) -> None:
         self._store = store
@@ -62,20 +62,20 @@ class FleetService:
         self._encode = encode
 
     async def status(self) -> FleetStatus:
-        """The fleet's pool, its live workers and its last beat. Raises NotFound."""
+        """Return the fleet's pool, its live workers and its last beat. Raises NotFound."""
         pool = await self._store.pools.get(self._pool_id)
         workers = await self._store.workers.list(self._pool_id, live=True)
-        last = await self._last_beat(None)
+        last = await self.last_beat()
         return FleetStatus(pool=pool, now=await self._store.now(), workers=tuple(workers), last=last)
 
     async def policy(self) -> FleetPolicy:
-        """The pool's policy. Raises NotFound, and InvalidInput for a pool of jobs that is not a fleet."""
+        """Return the pool's policy. Raises NotFound, and InvalidInput for a pool of jobs that is not a fleet."""
         pool = await self._store.pools.get(self._pool_id)
         check_scaled(pool)
         return FleetPolicy.from_json(pool.policy)
 
     async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> BeatExplanation:
-        """What a beat would do now, by the pool's policy or another. Nothing is written; the provider only lists instances."""
+        """Explain what a beat would do now, by the pool's policy or another one. Nothing is started, drained or written."""
         chosen = policy or await self.policy()
         return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=chosen))
 
@@ -89,14 +89,14 @@ class FleetService:
 
     async def _beat_at(self, at: datetime | None) -> Beat:
         await self._store.pools.get(self._pool_id)
-        found = await self._last_beat(at)
+        found = await self.last_beat(at)
         if found is None:
             when = f" before {at:%Y-%m-%d %H:%M:%S}" if at else ""
             raise NotFound(f"no recorded beat of {self._pool_id}{when}; run one with: drumbeat fleet beat {self._pool_id}")
         return found
 
-    async def _last_beat(self, at: datetime | None) -> Beat | None:
-        """The fleet's last beat up to a moment, even if it failed; beats of checkers are skipped."""
+    async def last_beat(self, at: datetime | None = None) -> Beat | None:
+        """Return the fleet's last beat up to a moment, even if it failed; beats of checkers are skipped."""
         found = await self._store.beats.last(self._pool_id, before=at)
         if found is None or is_fleet_beat(found):
             return found
@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """The fleet's last beat before a checker's; None if too many beats of checkers lie in between."""
+        """Return the fleet's last beat before a checker's beat; None if too many beats of checkers lie in between."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):
@@ -113,21 +113,21 @@ class FleetService:
         return None
 
     async def _last_with_view(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
-        """The last beat up to a moment that has a view and fits."""
+        """Return the last beat up to a moment that has a view and meets the condition ``fits``."""
         found = await self._store.beats.last(self._pool_id, before=at, seen=True)
         while found is not None and not fits(found):
             found = await self._before(found, seen=True)
         return found
 
     async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
-        """The beat before another one, by its number: a store's clock may show the same moment for both."""
+        """Return the beat before another one, by number, since both may have the same time."""
         found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
         if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)
         return found if found.view is not None or not seen else await self._before(found, seen=True)
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
-        """The recent beats that took actions, oldest first, without their views. Raises NotFound."""
+        """Return the recent beats that took actions, oldest first, without their views. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
         while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
@@ -135,7 +135,7 @@ class FleetService:
         return found
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
-        """Decide the recent beats again, with their policies or with some fields changed. Raises NotFound."""
+        """Decide the recent beats again, with the recorded policies or with some fields changed. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, after, found = await self._store.now() - since, 0, Replay()
         while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):
@@ -144,7 +144,7 @@ class FleetService:
         return found
 
     async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
-        """Ask workers to drain; all of them if none is named. Returns those newly asked. Raises NotFound."""
+        """Ask workers to drain; all of them if none is named. Returns the newly asked ones. Raises NotFound."""
         pool = await self._store.pools.get(self._pool_id)
         here = [each.worker_id for each in await self._store.workers.list(self._pool_id, live=True)]
         named = [WorkerId(name) for name in workers] or here
@@ -163,11 +163,10 @@ class FleetService:
         return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
 
     async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
-        """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
-        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime`` or a money
-        ceiling would be exceeded.
+        """Exempt a live worker from capacity, or end the exemption. Raises NotFound, InvalidInput.
 
-        Raises NotFound, InvalidInput.
+        An exempt worker is watched, but does not count as one of the wanted workers. It is drained only when it is older than
+        ``exempt_max_lifetime`` or a money ceiling would be exceeded.
         """
         row = await self._live(worker)
         await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", {CAPACITY_EXEMPT: exempt})
@@ -201,19 +200,15 @@ class FleetService:
             return await self._close_row(worker, spawner, tries - 1)
 
     async def spend(self, spawner: Spawner) -> Spent:
-        """Money spent and allowed, at the provider's current prices."""
+        """Return the money spent, the current cost and the ceilings, at the provider's current prices."""
         return await self._spent(_provider(spawner))
 
-    async def last_beat(self) -> Beat | None:
-        """The fleet's last beat, even if it failed; beats of checkers are skipped."""
-        return await self._last_beat(None)
-
     async def last_decision(self) -> Beat | None:
-        """The fleet's last beat that made a decision; beats that failed before are skipped."""
+        """Return the fleet's last beat that made a decision; beats that failed before deciding are skipped."""
         return await self._last_with_view(None, lambda beat: is_fleet_beat(beat) and "state" in beat.summary)
 
     async def spent_by(self, last: Beat | None) -> Spent:
-        """Money spent and allowed, at the prices recorded in a beat; the provider is not asked."""
+        """Return the money spent, the current cost and the ceilings, at the prices recorded in a beat; calls no provider."""
         return await self._spent(_provider_in(last))
 
     async def _spent(self, provider: Provider) -> Spent:
@@ -235,7 +230,7 @@ def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy
 
 
 def _provider_in(last: Beat | None) -> Provider:
-    """The provider recorded in a beat; one without a price if it is not readable."""
+    """Read the provider recorded in a beat; if that is not possible, return one without a price."""
     try:
         return msgspec.convert(((last.view or {}) if last else {}).get("provider") or {}, Provider)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""A fleet's policy from a file and from environment variables, including those of the earlier RunPod orchestrator.
+"""Read a fleet's policy from a file and from environment variables, including those of the earlier RunPod orchestrator.
 
 The file (``fleet.yml``) names the fields of a policy; times are seconds, or like ``90s``, ``10m``, ``2h``. Environment
 variables override the file and the pool's stored policy; settings given in the command override both.
@@ -18,14 +18,14 @@ from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MAX_NAMED = 20  #: unknown fields named in one error
+_MAX_NAMED = 20  #: maximum number of unknown fields named in one error
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
 _TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
 _NAMES = frozenset(each.name for each in fields(FleetPolicy))
 _BOUNDS = frozenset({"min_workers", "max_workers"})
-PRESET = "preset"  #: the file's name for a set of pool thresholds; not a field of the policy
+PRESET = "preset"  #: the key in a file that selects a set of pool thresholds; not a field of the policy
 _HALF_AN_HOUR = timedelta(minutes=30)
 _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
     "jobs": lambda absence: replace(PRESETS[PoolKind.JOBS], controller_gone_after=absence),
@@ -47,7 +47,7 @@ def _variable(name: str, field: str, default: float | str, unit: float | None = 
     return Variable(name=name, field=field, default=default, unit=unit)
 
 
-#: Variables of the earlier RunPod orchestrator.
+#: Environment variables of the earlier RunPod orchestrator.
 LEGACY: tuple[Variable, ...] = (
     _variable("ORCHESTRATOR_POLL_SEC", "every", 30, 1),
     _variable("MIN_ACTIVE_GPUS", "min_workers", 2),
@@ -60,7 +60,7 @@ LEGACY: tuple[Variable, ...] = (
     _variable("GPU_HEALTH_CHECK_TIMEOUT_SEC", "gpu_stale_timeout", 120, 1),
 )
 
-#: Variables of that orchestrator's successor that still apply, and Drumbeat's own.
+#: Environment variables of the RunPod orchestrator's successor that still apply, and Drumbeat's own.
 SUCCESSOR: tuple[Variable, ...] = (
     _variable("HEARTBEAT_TIMEOUT_SEC", "heartbeat_timeout", 300, 1),
     _variable("IDLE_TIMEOUT_SEC", "idle_timeout", 600, 1),
@@ -95,17 +95,17 @@ VARIABLES: tuple[Variable, ...] = (*LEGACY, *SUCCESSOR)
 
 
 def legacy_policy(policy: str = "queue_ratio") -> FleetPolicy:
-    """The policy of the earlier RunPod orchestrator, with its defaults."""
+    """Return the policy of the earlier RunPod orchestrator, with its defaults."""
     return read_policy({**_legacy_defaults(), "policy": policy})
 
 
 def _legacy_defaults() -> dict[str, Any]:
-    """Its defaults without the bounds, since the default minimum depends on the maximum."""
+    """Return the RunPod orchestrator's defaults without minimum and maximum, since the first depends on the second."""
     return {each.field: _value(each, str(each.default)) for each in LEGACY if each.field not in _BOUNDS}
 
 
 def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **given: Any) -> FleetPolicy:
-    """The policy from a file, environment variables and settings. Raises InvalidSettings.
+    """Build a policy from a file, environment variables and settings; later ones take precedence. Raises InvalidSettings.
 
     ``queue_ratio`` starts from the defaults of the earlier RunPod orchestrator.
     """
@@ -117,7 +117,7 @@ def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **g
 
 
 def changed_policy(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
-    """A stored policy with some fields changed. A change to ``queue_ratio`` adds the earlier orchestrator's defaults.
+    """Return a stored policy with some fields changed. Changing to ``queue_ratio`` adds the RunPod orchestrator's defaults.
 
     Raises InvalidSettings.
     """
@@ -127,14 +127,14 @@ def changed_policy(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> Fl
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a policy that environment variables set. Raises InvalidSettings."""
+    """Return the fields of a policy that environment variables set. Raises InvalidSettings."""
     return {each.field: _value(each, environment[each.name]) for each in VARIABLES if environment.get(each.name)}
 
 
 def load_thresholds(
     policy: FleetPolicy, file: Path | None = None, preset: str | None = None, *, is_new: bool = True
 ) -> Thresholds | None:
-    """The thresholds of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
+    """Return the thresholds of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
 
     Raises InvalidSettings.
     """
@@ -142,17 +142,17 @@ def load_thresholds(
     if name is None:
         return None
     if not isinstance(name, str) or name not in _PRESETS:
-        raise InvalidSettings(f"expected the preset {' or '.join(_PRESETS)}, got {shown(name)}")
+        raise InvalidSettings(f"expected preset to be {' or '.join(_PRESETS)}, got {shown(name)}")
     return _PRESETS[name](policy.controller_gone_after)
 
 
 def with_settings(policy: FleetPolicy, settings: Mapping[str, Any]) -> FleetPolicy:
-    """A policy with some fields changed, each written as in a file (``--set max_workers=6``)."""
+    """Return a policy with some fields changed, each written as in a file (``--set max_workers=6``)."""
     return FleetPolicy.from_json(policy.to_json() | _json(settings))
 
 
 def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
-    """A policy from a file's fields. Raises InvalidSettings, also for an unknown field."""
+    """Build a policy from fields written as in a file. Raises InvalidSettings, also for an unknown field."""
     return FleetPolicy.from_json(_json(settings))
 
 
@@ -164,7 +164,7 @@ def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_field(name: str) -> str:
-    """The error for an unknown field, with the closest known one; a variable's name stands for the field it sets."""
+    """Return the error for an unknown field, with the most similar known field or environment variable."""
     by_variable = {each.name.lower(): each.field for each in VARIABLES}
     plain = name.lower().replace("-", "_").strip("_")
     near = get_close_matches(plain, sorted({*_NAMES, *by_variable}), n=1)
@@ -191,21 +191,21 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _value(variable: Variable, text: str) -> Any:
-    """A variable's text as the value of its field. Raises InvalidSettings."""
+    """Convert an environment variable's text to the value of its policy field. Raises InvalidSettings."""
     if variable.default == "":
         return text
     try:
         number = float(text)
     except ValueError as exc:
-        raise InvalidSettings(f"expected a number in {variable.name}, got {shown(text)}") from exc
+        raise InvalidSettings(f"expected a number in the environment variable {variable.name}, got {shown(text)}") from exc
     return number if variable.unit is None else number * variable.unit
 
 
 def _schedule(given: Any) -> dict[str, Any]:
-    """A schedule as written in a file: ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
+    """Convert a schedule written as ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
     if not isinstance(given, dict) or not {"from", "to"} <= given.keys() <= _SCHEDULE:
         raise InvalidSettings(
-            f"expected a schedule with from and to, and no fields but {sorted(_SCHEDULE)}; got {shown(given)}"
+            f"expected a schedule with from and to, and only the fields {sorted(_SCHEDULE)}; got {shown(given)}"
         )
     days = given.get("days") or ()
     if not isinstance(days, list | tuple):
@@ -255,8 +255,3 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidSettings(f"expected the fields of a policy in {file}, got {shown(found)}")
     return {str(name): value for name, value in found.items()}
-
-
-def poll_interval(environment: Mapping[str, str]) -> timedelta:
-    """How often a daemon beats: ORCHESTRATOR_POLL_SEC."""
-    return load_policy({name: text for name, text in environment.items() if name == "ORCHESTRATOR_POLL_SEC"}).every

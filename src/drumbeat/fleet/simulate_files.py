@@ -10,27 +10,26 @@ from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import legacy_policy, load_policy, with_settings
 from drumbeat.fleet.simulate import Deciding, SimulatedLoad, SimulatedProvider, SimulationResult, simulate
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
-from drumbeat.fleet.trace import read_trace
 
 MAX_WORKERS = 1000  #: the default max_workers of a simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """A simulation's result, and ways to show it."""
+    """The result of a simulation, cold and warm, and ways to show it."""
 
-    outcome: SimulationResult  #: cold: the fleet begins without workers and has learnt nothing yet
-    warm: SimulationResult | None = None  #: for a second run of the same jobs; None: too long to run twice
+    outcome: SimulationResult  #: cold run: the fleet begins without workers and has learnt nothing yet
+    warm: SimulationResult | None = None  #: warm run: the same jobs a second time; None: too long to run twice
 
     def figures(self) -> dict[str, Any]:
-        """The figures of the cold run by name, and under ``warm`` those of the warm run, without the series."""
+        """Return the figures of the cold run by name, and those of the warm run under ``warm``, without the series."""
         return {**_figures(self.outcome), "warm": _figures(self.warm) if self.warm else None}
 
     def lines(self, width: int = 72) -> Sequence[str]:
         return as_text(self.outcome.course, width)
 
     def draw(self, file: Path) -> None:
-        """Write a plot: a page if the name ends in .html, an image if in .svg. Raises InvalidInput."""
+        """Write a plot: an HTML page if the name ends in .html, an image if it ends in .svg. Raises InvalidInput."""
         if file.suffix not in (".html", ".svg"):
             raise InvalidInput(f"expected a plot's name to end in .html or .svg, got {file}")
         try:
@@ -44,7 +43,7 @@ def _figures(outcome: SimulationResult) -> dict[str, Any]:
 
 
 def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:
-    """The policy to simulate: the file's or the named one, with the given settings. Raises InvalidInput.
+    """Return the policy to simulate: the file's or the named one, with the given settings. Raises InvalidInput.
 
     Without a file, ``queue_ratio`` has its usual bounds; the other policies have from 0 to ``MAX_WORKERS`` workers.
     """
@@ -55,11 +54,6 @@ def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None 
     if name == PolicyName.QUEUE_RATIO:
         return with_settings(legacy_policy(), settings)
     return with_settings(FleetPolicy(policy=PolicyName(name or "lag_aware"), min_workers=0, max_workers=MAX_WORKERS), settings)
-
-
-def simulate_file(trace: Path, policy: FleetPolicy, provider: SimulatedProvider) -> Simulated:
-    """Simulate the jobs of a file under a policy. Raises InvalidInput."""
-    return simulate_load(read_trace(trace), policy, provider)
 
 
 def simulate_load(load: SimulatedLoad, policy: FleetPolicy, provider: SimulatedProvider) -> Simulated:

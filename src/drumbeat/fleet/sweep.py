@@ -27,13 +27,13 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-SWEPT_EVERY = timedelta(minutes=5)  #: at most this often per machine, even with many fleets
+SWEPT_EVERY = timedelta(minutes=5)  #: minimum time between two sweeps on one machine, even with many fleets
 _LEASE = timedelta(minutes=1)  #: duration of the lease on a pool that is swept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepView:
-    """A sweep's view of a pool."""
+    """What a sweep knows about a pool: its workers and the provider's instances."""
 
     now: datetime
     snapshot: PoolSnapshot
@@ -41,13 +41,13 @@ class SweepView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Sweeps all pools except the controller's own."""
+    """Terminates forgotten instances in all pools except the controller's own."""
 
     store: Store
     spawner: Spawner
     clock: Clock
-    owner: Callable[[], str]  #: gives a unique name for a lease owner
-    place: str  #: the machine: its local processes are visible only from there
+    owner: Callable[[], str]  #: returns a unique name for a lease owner
+    place: str  #: name of this machine; its local processes are visible only here
 
     async def if_due(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
         """Sweep all pools but ``own``, unless this was done recently. Store and provider errors are logged, not raised."""
@@ -56,11 +56,11 @@ class Sweep:
             if await self.store.leases.acquire(turn, self.owner(), SWEPT_EVERY) is not None:
                 return await self.all_but(own)
         except DrumbeatError as exc:
-            log.warning("failed to sweep pools other than %s for forgotten instances: %s", own, exc)
+            log.warning("failed to look for forgotten instances in pools other than %s: %s; trying again later", own, exc)
         return {}
 
     async def all_but(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
-        """Sweep every other pool that the provider lists; returns a report for each pool in which something was done."""
+        """Sweep every pool that the provider lists, except ``own``. Returns a report for each pool that needed an action."""
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):
@@ -80,7 +80,7 @@ class Sweep:
             return None
 
     async def _sweep_pool(self, pool_id: PoolId) -> BeatReport | None:
-        """Sweep one pool. None: nothing was done."""
+        """Sweep one pool. Returns the report of its beat, or None if no beat was needed."""
         pool = await self.store.pools.find(pool_id)
         if pool is None:
             await self._unknown(pool_id)
@@ -96,13 +96,13 @@ class Sweep:
         return None
 
     def _is_ours(self, pool: PoolRow, snapshot: PoolSnapshot) -> bool:
-        """Whether this store started the instances; if not, a pool of the same name in another store may have."""
+        """Whether this store started the instances, and not a pool of the same name in another store."""
         traits = self.spawner.traits
         chosen = pool.policy.get("provider", FleetPolicy().provider)
         return traits.owns_all or traits.name in {chosen, *(row.provider for row in snapshot.workers)}
 
     async def _beat(self, pool: PoolRow) -> BeatReport:
-        """Run one beat under the pool's lease, unless another controller holds it."""
+        """Run one beat under the pool's lease, unless another controller holds the lease."""
         loop = ControlLoop(
             store=self.store,
             pool_id=pool.pool_id,
@@ -139,7 +139,7 @@ class Sweep:
         try:
             await self.spawner.terminate(pool_id, worker_id)
         except SpawnError as exc:
-            log.warning("failed to terminate %s of pool %s: %s; the next sweep tries again", worker_id, pool_id, exc)
+            log.warning("failed to terminate worker %s of pool %s: %s; the next sweep tries again", worker_id, pool_id, exc)
 
 
 def _warn_stray(instance: str, pool_id: PoolId, missing: str) -> None:
@@ -153,10 +153,7 @@ def _warn_stray(instance: str, pool_id: PoolId, missing: str) -> None:
 
 
 def decide(view: SweepView) -> Decision[EndStray | Reap]:
-    """Terminate instances without a live row, except those of workers that have just left.
-
-    Workers are not checked, and no row is closed.
-    """
+    """Terminate instances without a live row, except of workers that have just left. No worker is checked, no row closed."""
     running = {each.worker_id for each in view.snapshot.instances if each.running}
     actions = [
         action

@@ -20,7 +20,7 @@ _SHOWN = 80
 
 
 def read_trace(file: Path) -> SimulatedLoad:
-    """The jobs of a file. Raises InvalidInput."""
+    """Read the jobs of a CSV file. Raises InvalidInput."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
             return load_of(lines, str(file))
@@ -31,7 +31,7 @@ def read_trace(file: Path) -> SimulatedLoad:
 
 
 def load_of(lines: Iterable[str], name: str = "the trace") -> SimulatedLoad:
-    """The jobs in a trace's lines, sorted by arrival. Raises InvalidInput."""
+    """Read the jobs from the lines of a CSV trace, sorted by arrival. Raises InvalidInput."""
     try:
         found = sorted(_jobs(csv.reader(lines), name))
     except csv.Error as exc:
@@ -52,7 +52,7 @@ def _jobs(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, flo
 
 
 def _short(row: Sequence[str]) -> str:
-    """A line of a file, shortened for an error."""
+    """Return a line of a file, shortened for an error message."""
     return repr(",".join(row)[:_SHOWN])
 
 
@@ -85,7 +85,7 @@ def _azure(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, fl
 
 
 def _request(row: Sequence[str], n: int, name: str) -> tuple[float, float]:
-    """When a request arrived, and how long a worker takes for its tokens."""
+    """Read a line of an Azure trace: when the request arrived, and how many seconds a worker takes for its tokens."""
     try:
         at = datetime.fromisoformat(row[0].strip()[:26]).replace(tzinfo=UTC).timestamp()
         lasts = int(row[1]) * SECONDS_PER_CONTEXT_TOKEN + int(row[2]) * SECONDS_PER_GENERATED_TOKEN

@@ -30,10 +30,10 @@ class PushWaker:
         self._pool_id = pool_id
         self._clock = clock
         self._idle = asyncio.Event()
-        self._known = 0  #: ready jobs that the pool's workers cannot claim
+        self._known = 0  #: number of ready jobs that the pool's workers cannot claim
 
     def noted(self, view: Mapping[str, Any] | None) -> None:
-        """Listen from now on if a beat's view has a queue without claimable jobs; otherwise stop listening."""
+        """Start listening if a beat's view shows a queue without claimable jobs; otherwise stop listening."""
         queue = (view or {}).get("queue")
         if queue is None or queue["ready"]:
             self._idle.clear()

@@ -1,4 +1,4 @@
-"""The metronome: the workload of a fleet's workers that have no other work.
+"""The metronome: a test workload for a fleet's workers that have no other work.
 
 It runs ``target`` tickers, each due ten times a second, and measures how late each tick is. So its samples show how promptly
 the machine schedules the worker's process, and a fleet can be watched, resized and tested before it has real work.
@@ -19,7 +19,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ramp:
-    """A number that changes linearly to another over time."""
+    """A target that changes linearly from ``begin`` to ``end`` over a time."""
 
     begin: int
     end: int
@@ -45,7 +45,7 @@ class Metronome:
         self._measuring = False
 
     async def prepare(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: this workload needs no preparation."""
 
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         if phase is not None:
@@ -93,4 +93,4 @@ class Metronome:
         return DrainResult()
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: this workload has nothing to close."""

@@ -1,4 +1,4 @@
-"""Carries out the checker's actions: rows first, then jobs and the provider. Every action is safe to repeat."""
+"""Carries out what a pool's checker decided: starts workers, takes jobs back. Every action is safe to repeat."""
 
 from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.lease import Fence
@@ -11,7 +11,7 @@ from drumbeat.store.interface import Store
 
 
 class PoolActor:
-    """Carries out the actions of one pool's checker or reaper."""
+    """Carries out the actions that the checker or the reaper of one pool has decided on."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
@@ -20,7 +20,7 @@ class PoolActor:
         self._recovery = RecoveryActor(store, spawner, pool_id)
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Do one action under the checker's fence."""
+        """Carry out one action. The store refuses it if another checker has taken over the lease (``fence``) meanwhile."""
         match action:
             case SpawnJobWorker():
                 await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
@@ -33,10 +33,8 @@ class PoolActor:
                 await self._recovery.recover(action, fence)
 
     async def _release(self, action: TakeBackJobs, fence: Fence) -> None:
-        """Take back the jobs of an ended worker. Raises StaleWrite if the worker has sent a heartbeat since: it keeps its jobs.
-
-        Without a row it is unknown which process held the jobs: they come back when their leases run out.
-        """
+        """Take back the jobs of an ended worker. Raises StaleWrite if the worker is alive again: it keeps its jobs. If it has
+        no row, nothing is done: its jobs return to the queue when their leases run out."""
         try:
             row = await self._store.workers.get(self._pool_id, action.worker_id)
         except NotFound:

@@ -1,4 +1,5 @@
-"""The checker and the reaper: a pool's beats, once per trigger or repeated, always under the pool's lease."""
+"""Runs the beats (observe, decide, act) of a pool's checker, which recovers jobs and starts workers, and of its reaper, which
+only recovers jobs. Only the process that holds the pool's lease runs beats."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,15 +18,15 @@ from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-ONE_BEAT = timedelta(seconds=15)  #: the lease of a beat unless renewed; a killed checker blocks others for this long
-MAX_WAIT = timedelta(seconds=10)  #: how long to wait for another checker's beat
+ONE_BEAT = timedelta(seconds=15)  #: how long a beat holds the pool's lease; a killed checker blocks others this long
+MAX_WAIT = timedelta(seconds=10)  #: how long a check waits for another checker to finish
 _RETRY_EVERY = timedelta(milliseconds=20)
-_UNTIL_ROOM = 2  #: beats from giving up a worker to starting another: one ends it, one starts
+_UNTIL_ROOM = 2  #: extra beats to replace a worker that is given up: one ends it, one starts another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beating:
-    """What every beat of this process needs."""
+    """The store, spawner and clock that a beat uses, and the name it holds the lease under."""
 
     store: Store
     spawner: Spawner
@@ -44,8 +45,8 @@ def pool_loop(
     before: Callable[[], Awaitable[object]] | None = None,
     after: Callable[[], Awaitable[object]] | None = None,
 ) -> ControlLoop[PoolView, Action]:
-    """A controller of a pool. Any number may run; the one that holds the lease acts. It calls ``before`` before it observes the
-    pool, and ``after`` after each beat of its run."""
+    """Return the control loop of a pool. Any number may run; only the one that holds the pool's lease acts. Each beat calls
+    ``before`` before it observes the pool; ``after`` is called after each beat of ``run``."""
     store, spawner = beating.store, beating.spawner
 
     async def observed(gap: timedelta) -> PoolView:
@@ -68,15 +69,15 @@ def pool_loop(
 
 
 def _recorded(view: PoolView) -> Mapping[str, Any] | None:
-    """The view as recorded with a beat; None for a fleet's pool, because readers of its beats expect the fleet's views."""
+    """Return the view as JSON, to be stored with the beat; None for a fleet's pool, where only the fleet stores views."""
     return None if view.is_scaled else encode(view)
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait: timedelta = MAX_WAIT) -> BeatReport:
-    """Run one beat once other checkers are done, then release the lease. The report is not ``led`` after ``max_wait``.
+    """Run one beat, then release the lease. If another checker holds the lease for ``max_wait``, the report says led=False.
 
-    Workers that are given up count for the cap until they are ended. Where only they are in the way, the beats that end them
-    and start others follow at once, because the next trigger may be a long time away.
+    If the pool is at max_workers and the beat ends silent workers, further beats follow at once and start their replacements,
+    because the next trigger may be a long time away.
     """
     deadline = clock.elapsed() + max_wait
     try:
@@ -95,12 +96,12 @@ async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait:
 
 
 def _merged(first: BeatReport, then: BeatReport) -> BeatReport:
-    """Two beats as one report: the actions of both, everything else of the second."""
+    """Merge the reports of two beats: actions and durations of both, every other field of the second."""
     return replace(then, actions=(*first.actions, *then.actions), duration=first.duration + then.duration)
 
 
 async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
-    """The row of a pool of jobs. Raises NotFound, InvalidInput for a pool of another kind."""
+    """Return the row of a pool of jobs. Raises NotFound; InvalidInput for a pool of another kind, such as a benchmark."""
     pool = await store.pools.get(pool_id)
     if pool.kind is not PoolKind.JOBS:
         raise InvalidInput(f"expected a pool of jobs, got {pool_id!r}, which is a {pool.kind} pool")
@@ -108,7 +109,7 @@ async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
 
 
 def beat_report(report: BeatReport) -> Mapping[str, Any]:
-    """A beat's report for the trigger that fired it, without the view."""
+    """Return a beat's report as JSON for the trigger that fired it, without the recorded view of the pool."""
     return {
         "led": report.led,
         "beat": report.n,

@@ -1,4 +1,4 @@
-"""Circuit breaker: starts workers ever less often while they fail before they run a job. Pure: no clock, no I/O."""
+"""Circuit breaker: while new workers fail before they run a job, they are started less and less often. Pure functions."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,13 +7,13 @@ from itertools import takewhile
 from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 from drumbeat.pool.model import Streak
 
-TRIES = 3  #: failures in a row before others are held back
+TRIES = 3  #: workers that fail in a row before the next one is delayed
 SHORTEST, LONGEST = timedelta(seconds=30), timedelta(minutes=10)
-_PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: the next worker would fail the same way
+_PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes after which another worker would fail too
 
 
 def streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> Streak:
-    """The failures since a worker last ran a job or found none to run, or since ``mended_at``."""
+    """Count the newest workers that failed in a row before they ran a job; only those that ended after ``mended_at``."""
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and is_telling(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
@@ -24,25 +24,25 @@ def streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> Stre
 
 
 def has_failed(row: Worker) -> bool:
-    """Whether a worker ended with an error before it ran a job, and another would fail the same way."""
+    """Whether a worker ended with an error before it ran a job, for a cause that would make the next worker fail too."""
     idle = not row.operations and not row.errors
     return row.status is WorkerStatus.ERROR and idle and (row.started_at is None or row.exit_code in _PERMANENT)
 
 
 def is_telling(row: Worker) -> bool:
-    """Whether a worker's end says something about others. Not if it was lost, or if its provider did not start it."""
+    """Whether the breaker counts a worker's end: not if the worker was lost, or if its provider failed to start it."""
     return row.status is not WorkerStatus.LOST and "spawn_failed" not in row.meta
 
 
 def held_until(found: Streak) -> datetime | None:
-    """When the next worker may be tried: after as long as workers have failed already. None: none is held back."""
+    """Return when the next worker may be started; None: at once. The delay equals the time workers have been failing so far."""
     if found.failed < TRIES or found.first_at is None or found.last_at is None:
         return None
     return found.last_at + min(max(found.last_at - found.first_at, SHORTEST), LONGEST)
 
 
 def allowed(found: Streak, living: Sequence[Worker], now: datetime) -> int | None:
-    """The limit on workers to start: 0 until ``held_until``, then 1. Without failures there is no limit: None."""
+    """Return how many workers may be started: 0 until ``held_until``, then one at a time; None (no limit) without failures."""
     until = held_until(found)
     if until is None:
         return None
@@ -51,7 +51,7 @@ def allowed(found: Streak, living: Sequence[Worker], now: datetime) -> int | Non
 
 
 def trouble(found: Streak) -> str | None:
-    """Why workers are held back, as a message; None while they are not."""
+    """Return a message that says why no workers are started at the moment; None while the breaker allows them."""
     until = held_until(found)
     if until is None:
         return None

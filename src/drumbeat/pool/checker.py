@@ -1,8 +1,7 @@
-"""The checker and the reaper as single calls: each runs one beat."""
+"""Runs the checker or the reaper of a pool once, for triggers, commands and workers that exit."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
@@ -21,7 +20,7 @@ _POLL_EVERY = timedelta(milliseconds=500)
 
 
 class Checker:
-    """Starts workers for the pools of one store and takes jobs back from lost workers. Each call is one beat."""
+    """Starts workers for the pools of one store and takes back jobs of lost workers. Each call runs the controller once."""
 
     def __init__(
         self,
@@ -33,8 +32,8 @@ class Checker:
         after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """``owner`` returns a unique name for each beat. Workers started through ``open_spawner`` must outlive the spawner.
-        ``watch`` starts a process that watches a pool for jobs that become due after this process has ended. ``after`` is
-        called after a beat that led."""
+        ``watch`` starts a process that watches a pool for delayed jobs after this process has ended. ``after`` is called
+        after each beat that held the pool's lease."""
         self._watch = watch
         self._store = store
         self._clock = clock
@@ -43,10 +42,10 @@ class Checker:
         self._after = after
 
     async def check(self, pool_id: PoolId, *, max_workers: int | None = None, max_wait: timedelta = MAX_WAIT) -> BeatReport:
-        """Recover, then start as many workers as the queue needs. Raises NotFound, InvalidInput, InvalidSettings.
+        """Take back jobs of dead workers, then start as many workers as the queue needs.
 
-        A given ``max_workers`` is stored, so that later checks use it too, such as those of workers that leave. In a fleet's
-        pool the check only takes back jobs of dead workers; the fleet's policy starts and ends workers.
+        ``max_workers`` is stored in the pool, so that later checks use it too. In a fleet's pool no workers are started,
+        because the fleet does that. Raises NotFound, InvalidInput, InvalidSettings.
         """
         await self._keep_cap(pool_id, max_workers)
         report = await self._beat(pool_id, max_wait)
@@ -56,9 +55,10 @@ class Checker:
     async def reap(
         self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, max_wait: timedelta = MAX_WAIT
     ) -> Mapping[PoolId, BeatReport]:
-        """Only recover, in one pool or in all. ``lost_after`` replaces each pool's own threshold for silent workers.
+        """Take back jobs of dead workers in one pool or in all pools, without starting workers.
 
-        Raises InvalidInput if it is not longer than the pool's heartbeat; with all pools, such a pool keeps its own threshold.
+        ``lost_after`` replaces the time without a heartbeat after which a worker counts as lost. If it is not longer than the
+        pool's heartbeat interval, InvalidInput is raised; when all pools are reaped, that pool keeps its own value instead.
         """
         pools = [await jobs_pool(self._store, pool_id)] if pool_id else await self._store.pools.list(PoolKind.JOBS)
         reports = {}
@@ -67,14 +67,14 @@ class Checker:
             if limit is not None and limit <= pool.thresholds.heartbeat_every:
                 if pool_id is not None:
                     raise _too_soon(pool, limit)
-                log.warning("%s; using the pool's own threshold", _too_soon(pool, limit))
+                log.warning("%s; using the pool's own lost_after", _too_soon(pool, limit))
                 limit = None
             reports[pool.pool_id] = await self._beat(pool.pool_id, max_wait, only_recover=True, lost_after=limit)
         return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
-        """Wait until no worker of a pool runs on this machine; False if ``within`` passed first. Needed where child processes
-        end with their parent, as in a container or a cloud function."""
+        """Wait until no worker of a pool runs on this machine; return False if ``within`` passes first. Needed where child
+        processes are killed when their parent exits, as in a container or a cloud function."""
         deadline = None if within is None else self._clock.elapsed() + within
         async with self._open_spawner() as spawner:
             while any(one.state is not InstanceState.EXITED for one in await spawner.list(pool_id)):
@@ -84,10 +84,10 @@ class Checker:
         return True
 
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
-        """The last step of a worker: check the pool if this worker ran jobs and jobs are left. Store errors are logged.
+        """Called when a worker exits: start new workers if this one ran jobs and more are ready. Store errors are logged.
 
-        A worker that ran nothing does not check: ready jobs that cannot be claimed yet would start workers for ever. If jobs
-        become due later, a process is started that watches for them.
+        A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end.
+        If delayed jobs remain, a process is started that watches for them.
         """
         try:
             if jobs_done:
@@ -97,7 +97,7 @@ class Checker:
         await self.watch_for_later(pool_id)
 
     async def watch_for_later(self, pool_id: PoolId) -> None:
-        """If jobs become due later, start a process that watches for them, unless one does already. Errors of the store and of
+        """If the pool has delayed jobs, start a process that waits for them, unless one is running. Errors of the store and of
         starting the process are logged, not raised."""
         if self._watch is None:
             return
@@ -106,10 +106,10 @@ class Checker:
             if due.next_in is not None and not await is_watched(self._store, pool_id):
                 await self._watch(pool_id)
         except DrumbeatError as exc:
-            log.warning("failed to start a watch for jobs of pool %s that become due later: %s", pool_id, exc)
+            log.warning("failed to start a process that waits for delayed jobs of pool %s: %s", pool_id, exc)
 
     async def _check_after_exit(self, pool_id: PoolId) -> None:
-        """Check the pool, unless another exiting worker is about to: it holds a lease until its check begins to observe."""
+        """Check the pool, unless another exiting worker is about to check it, that is, holds the lease ``after-exit``."""
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return
@@ -139,11 +139,9 @@ class Checker:
 
     async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> None:
         pool = await jobs_pool(self._store, pool_id)
-        policy = PoolPolicy.from_json(pool.policy)
-        is_kept = "max_workers" in pool.policy and policy.max_workers == max_workers
-        if max_workers is None or pool.is_scaled or is_kept:
+        if max_workers is None or pool.is_scaled or pool.policy.get("max_workers") == max_workers:
             return
-        replace(policy, max_workers=max_workers)
+        PoolPolicy(max_workers=max_workers)  # raises InvalidSettings for an invalid number
         await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
 
 

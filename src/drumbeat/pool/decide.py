@@ -8,39 +8,48 @@ from math import ceil
 
 from drumbeat.core.beat import CHECK
 from drumbeat.core.decision import Decision
-from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, lingers, may_run, never_started, recover
-from drumbeat.core.recovery import end_strays as strays
+from drumbeat.core.recovery import (
+    Closing,
+    EndStray,
+    Reap,
+    Recovered,
+    end_strays as strays,
+    lingers,
+    may_run,
+    never_started,
+    recover,
+)
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.breaker import allowed, held_until, trouble
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, SpawnJobWorker, TakeBackJobs, no_handler, worker_name
 
-SHOW_WITHIN = timedelta(seconds=10)  #: a new row without an instance is started again only after this long
-MOST_REAPED = 50  #: workers in one beat
-MAKES_ROOM = "makes_room"  #: in a beat's summary: the next beat may start workers that this one could not
+SHOW_WITHIN = timedelta(seconds=10)  #: how long to wait for the instance of a new worker row before it is started again
+MOST_REAPED = 50  #: at most this many ended workers are reaped in one beat
+MAKES_ROOM = "makes_room"  #: key in a beat's summary: the next beat may start workers that this one could not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mending:
-    """The actions of recovery, and the workers and jobs they leave."""
+    """The actions that clean up after ended workers, with the workers and ready jobs there will be afterwards."""
 
-    first: tuple[Action, ...]  #: before anything is started: close rows, take back jobs, end stray instances
-    last: tuple[Action, ...]  #: after workers were started: reap ended workers
+    first: tuple[Action, ...]  #: done before workers are started: close rows, take back jobs, end stray instances
+    last: tuple[Action, ...]  #: done after workers are started: reap ended workers
     living: tuple[Worker, ...]
     staying: tuple[Worker, ...]
-    returning: Mapping[str, int]  #: jobs that become ready by this, by the capability they need
+    returning: Mapping[str, int]  #: number of jobs that become ready again, by the capability they need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The queue compared with the workers."""
+    """How many jobs are ready, how many job slots the workers have, and how many more workers are allowed."""
 
-    ready: int  #: jobs that a worker started here can run
-    out_of_reach: Mapping[str, int]  #: jobs that it cannot, by the capability it lacks
-    uncovered: int  #: ready jobs without a free slot
-    busy: int  #: slots with a job in them
+    ready: int  #: ready jobs that workers of this pool can run
+    out_of_reach: Mapping[str, int]  #: ready jobs that they cannot run, by the missing capability
+    uncovered: int  #: ready jobs that exceed the free job slots
+    busy: int  #: job slots that are in use
     free: int
-    here: int  #: workers that may run, including those that drain and those not known to be gone
-    room: int  #: how many more workers the cap allows; negative above the cap
+    here: int  #: workers that may be running, including draining and silent ones
+    room: int  #: how many more workers max_workers allows; negative if there are too many
 
     @property
     def wants(self) -> bool:
@@ -48,7 +57,7 @@ class Need:
 
 
 def decide(view: PoolView) -> Decision[Action]:
-    """Recover first, then start workers for ready jobs without a free slot, up to the cap."""
+    """Decide the checker's actions: clean up after ended workers, then start workers for ready jobs, up to max_workers."""
     if view.is_scaled:
         return take_back(view)
     recovery = recover_jobs(view)
@@ -61,12 +70,12 @@ def decide(view: PoolView) -> Decision[Action]:
 
 
 def _makes_room(need: Need, actions: Sequence[Action]) -> bool:
-    """Whether workers are missing, the cap is full, and this beat ends a worker that counts for it."""
+    """Whether more workers are needed, max_workers is reached, and this beat ends a worker, so that the next can start one."""
     return need.wants and need.room <= 0 and any(isinstance(each, Closing | Reap | EndStray) for each in actions)
 
 
 def decide_recovery(view: PoolView) -> Decision[Action]:
-    """The reaper's beat: recover, and start no workers."""
+    """Decide the reaper's actions: clean up after ended workers, and start no workers."""
     if view.is_scaled:
         return take_back(view)
     recovery = recover_jobs(view)
@@ -76,7 +85,7 @@ def decide_recovery(view: PoolView) -> Decision[Action]:
 
 
 def take_back(view: PoolView) -> Decision[Action]:
-    """Only take back jobs of ended workers: in a fleet's pool the fleet starts and ends the workers."""
+    """Decide the actions for a fleet's pool: only take back jobs, because the fleet starts and ends the workers."""
     ended = {row.worker_id for row in view.workers if not row.is_live}
     ready = sum(view.demand.values())
     return Decision(
@@ -88,7 +97,7 @@ def take_back(view: PoolView) -> Decision[Action]:
 
 
 def recover_jobs(view: PoolView) -> Mending:
-    """Close the rows of ended workers, take back their jobs, and jobs whose lease has run out."""
+    """Decide how to clean up: close the rows of ended workers, take back their jobs, and jobs whose lease has run out."""
     recovered = recover(view.snapshot)
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     ended = {action.worker.worker_id for action in closing} | {row.worker_id for row in view.workers if not row.is_live}
@@ -108,7 +117,7 @@ def recover_jobs(view: PoolView) -> Mending:
 
 
 def release(view: PoolView, ended: set[WorkerId]) -> list[TakeBackJobs]:
-    """Take back the jobs of workers that have ended, or whose row this beat closes."""
+    """Take back the jobs of ended workers, including workers that this beat marks as ended."""
     held = Counter(claim.worker_id for claim in view.claims if claim.worker_id in ended)
     return [
         TakeBackJobs(worker_id=worker_id, reason=f"the worker ended but still holds {_count(jobs, 'job')}")
@@ -117,7 +126,7 @@ def release(view: PoolView, ended: set[WorkerId]) -> list[TakeBackJobs]:
 
 
 def expire(view: PoolView, ended: set[WorkerId]) -> list[ExpireLeases]:
-    """Expire leases that ran out while the holder has not ended; also when the view does not hold every claim."""
+    """Take back jobs with an expired lease held by workers that have not ended. If not all claims were read, do it anyway."""
     expired = sum(claim.expired and claim.worker_id not in ended for claim in view.claims)
     if expired:
         return [ExpireLeases(reason=f"the lease of {_count(expired, 'job')} has run out")]
@@ -133,7 +142,7 @@ def end_strays(view: PoolView, recovered: Recovered) -> list[EndStray]:
 
 
 def weigh(view: PoolView, recovery: Mending) -> Need:
-    """Compare ready jobs with free slots. A worker has ``concurrency`` slots."""
+    """Compare ready jobs with free job slots. A worker has ``concurrency`` job slots."""
     offered = {"", *view.policy.capabilities}
     demand = Counter(view.demand) + Counter(recovery.returning)
     within = {capability: jobs for capability, jobs in demand.items() if capability in offered}
@@ -152,13 +161,14 @@ def weigh(view: PoolView, recovery: Mending) -> Need:
 
 
 def running(view: PoolView) -> int:
-    """How many workers may run. A worker that has left by itself and is still exiting does not count."""
+    """Count the workers that may be running. A worker that has left by itself and is still exiting does not count."""
     rows = [row for row in may_run(view.snapshot) if row.is_live or not lingers(view.snapshot, row.worker_id)]
     return len(rows) + sum(not lingers(view.snapshot, stray.worker_id) for stray in strays(view.snapshot))
 
 
 def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
-    """How many jobs get no free slot. Workers with few capabilities choose first, and take jobs that need one first."""
+    """Count the jobs that exceed the free job slots. Workers with few capabilities are filled first, so that others stay free
+    for jobs that need more; each takes jobs that need a capability before jobs that need none."""
     left = Counter(demand)
     for worker, slots in sorted(free, key=lambda each: len(each[0].capabilities)):
         for capability in (*worker.capabilities, ""):
@@ -169,7 +179,7 @@ def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> 
 
 
 def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[SpawnJobWorker]:
-    """Start instances for rows that have none, within the cap: a checker died between adding the row and starting it."""
+    """Start workers that have a row but no instance, because a checker died in between. Never exceeds max_workers."""
     unstarted = never_started(view.snapshot, staying)
     return [
         SpawnJobWorker(
@@ -186,7 +196,7 @@ def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[Spawn
 
 
 def spawn(view: PoolView, recovery: Mending, need: Need) -> list[SpawnJobWorker]:
-    """New workers, in the lowest free slots."""
+    """Return the actions that start new workers, each with the lowest free worker index (``slot``)."""
     count = max(min(ceil(need.uncovered / view.policy.concurrency), need.room), 0)
     limit = allowed(view.streak, recovery.living, view.now)
     count = count if limit is None else min(count, limit)
@@ -206,7 +216,7 @@ def spawn(view: PoolView, recovery: Mending, need: Need) -> list[SpawnJobWorker]
 
 
 def why_none_started(view: PoolView, recovery: Mending, need: Need) -> str:
-    """Why no worker was started."""
+    """Return a sentence that says why this beat starts no worker."""
     if _is_paused(view):
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
     no_handlers = no_handler(view.pool_id, view.unhandled)
@@ -236,7 +246,7 @@ def _summary(view: PoolView, recovery: Mending, need: Need) -> dict[str, int]:
 
 
 def _held(claims: Iterable[Claim]) -> Counter[WorkerId]:
-    """Claimed jobs by holder. Jobs with an expired lease count too: a worker that does not renew is hardly free for another."""
+    """Count claimed jobs per worker, including jobs with an expired lease: a worker that does not renew is hardly free."""
     return Counter(claim.worker_id for claim in claims)
 
 

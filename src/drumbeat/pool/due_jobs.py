@@ -1,6 +1,6 @@
-"""Watches pools for jobs that become due later, so that retries and delayed jobs start workers without cron.
+"""Waits for delayed jobs and retries, and starts workers when such a job becomes due (its time has come), without cron.
 
-A process that watches a pool holds a lease for it, so that only one does. It watches as long as jobs are pending in the pool.
+Only one process watches a pool: the one that holds the lease for it. It watches until no job is pending in the pool.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from drumbeat.store.interface import Claiming, Due, Store
 
 log = logging.getLogger(__name__)
 
-POLL_EVERY = timedelta(seconds=15)  #: the longest sleep: a new job may become due before the others
-HELD = timedelta(seconds=60)  #: how long the lease lasts unless renewed
-_PAUSES = (timedelta(seconds=2), timedelta(minutes=10))  #: between wakes while jobs stay ready: the first, the longest
+POLL_EVERY = timedelta(seconds=15)  #: the longest sleep between two reads of the queue: a new job may be due earlier
+HELD = timedelta(seconds=60)  #: how long the lease on a watched pool lasts unless renewed
+_PAUSES = (timedelta(seconds=2), timedelta(minutes=10))  #: first and longest pause between checks while jobs stay ready
 _SHORTEST_WAIT = timedelta(milliseconds=100)
 _NO_HOLDER = Holder(pool_id=PoolId(""), worker_id=WorkerId(""))
 _NEVER = Due(is_ready=False, next_in=None)
-_MOST_FAILURES = 20  #: failures of the store in a row after which a watch is given up
+_MOST_FAILURES = 20  #: store errors in a row after which the process stops watching
 
 
 async def when_due(store: Store, pool_id: PoolId) -> Due:
-    """When workers of a pool can next claim a job. Never if none is pending for them, if the pool is gone, or if it is a
-    fleet's, because a fleet checks its queue itself."""
+    """Return when a worker of the pool can next claim a job: never if no job is pending for it, if the pool does not exist, or
+    if it is a fleet's pool, because a fleet checks its queue itself."""
     pool = await store.pools.find(pool_id)
     if pool is None or pool.is_scaled:
         return _NEVER
@@ -44,18 +44,18 @@ async def when_due(store: Store, pool_id: PoolId) -> Due:
 
 
 async def is_watched(store: Store, pool_id: PoolId) -> bool:
-    """Whether some process watches a pool."""
+    """Whether a process watches the pool for due jobs."""
     lease = await store.leases.find(_lease_name(pool_id))
     return lease is not None and lease.expires_at > await store.now()
 
 
 class _Pace:
-    """Decides when to wake a pool: as soon as a job becomes due, then after ever longer pauses while jobs stay ready."""
+    """Decides when to check a pool: as soon as a job becomes due, then after longer and longer pauses while jobs stay ready."""
 
     def __init__(self, now: timedelta) -> None:
         self._pause = _PAUSES[0]
-        self._last = now - _PAUSES[0]  #: the last wake
-        self._again = now  #: the next wake
+        self._last = now - _PAUSES[0]  #: when the pool was last checked
+        self._again = now  #: when to check the pool again if jobs are still ready
         self._next: timedelta | None = None  #: when the next job becomes due
 
     def is_time(self, due: Due, now: timedelta) -> bool:
@@ -70,13 +70,13 @@ class _Pace:
         return True
 
     def wait(self, due: Due, now: timedelta) -> timedelta:
-        """How long to sleep before the queue is read again."""
+        """Return how long to sleep before the queue is read again."""
         ends = [each - now for each in (self._again if due.is_ready else None, self._next) if each is not None]
         return min(max(min(ends, default=POLL_EVERY), _SHORTEST_WAIT), POLL_EVERY)
 
 
 class DueWatch:
-    """Wakes pools whose jobs have become due, also if workers are there: the check finds out whether they have free slots."""
+    """Checks a pool when one of its delayed jobs becomes due. The check then decides whether more workers are needed."""
 
     def __init__(self, store: Store, clock: Clock, owner: str, wake: Callable[[PoolId], Awaitable[object]]) -> None:
         """``wake`` starts workers for a pool, as a trigger does; ``owner`` is unique to this process."""
@@ -86,16 +86,14 @@ class DueWatch:
         self._wake = wake
 
     async def watch(self, pool_id: PoolId, within: timedelta | None = None) -> None:
-        """Watch one pool until nothing is pending there, or for ``within``. Returns at once if another process watches it.
-
-        Raises DrumbeatError after repeated failures of the store.
-        """
+        """Watch one pool until no job is pending, at most for ``within``. Returns at once if another process watches it.
+        Raises DrumbeatError after many store errors in a row."""
         until = None if within is None else self._clock.elapsed() + within
         while (lease := await self._store.leases.acquire(_lease_name(pool_id), self._owner, HELD)) is not None:
             try:
                 await self._while_pending(pool_id, lease, until)
             except Fenced:
-                log.info("another process watches pool %s now", pool_id)
+                log.info("stopped watching pool %s for due jobs: another process has taken over", pool_id)
                 return
             finally:
                 await self._store.leases.release(lease)
@@ -118,7 +116,7 @@ class DueWatch:
                 if due.wait is None:
                     return
                 if pace.is_time(due, self._clock.elapsed()):
-                    log.info("jobs of pool %s have become due; checking the pool", pool_id)
+                    log.info("pool %s has jobs that are due; checking whether it needs workers", pool_id)
                     await self._wake(pool_id)
                 wait = pace.wait(due, self._clock.elapsed())
                 failures = 0
@@ -132,7 +130,7 @@ class DueWatch:
             await self._clock.sleep(wait)
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
-        """Watch those of ``pools`` that have pending jobs, until cancelled. Only one process per ``place`` does."""
+        """Watch every pool of ``pools`` that has pending jobs, until cancelled. Only one process per ``place`` does this."""
         async with asyncio.TaskGroup() as group:
             watching: dict[PoolId, asyncio.Task[None]] = {}
             lease: Lease | None = None
@@ -148,12 +146,12 @@ class DueWatch:
                 await self._clock.sleep(POLL_EVERY)
 
     async def _renew_or_acquire(self, lease: Lease | None, place: str) -> Lease | None:
-        """Keep the lease of ``place``, or acquire it if it is free; None: another process has it."""
+        """Renew this process's lease of ``place``, or acquire it if it is free; None: another process holds it."""
         try:
             if lease is not None:
                 return await self._store.leases.renew(lease, HELD)
         except Fenced:
-            log.info("another process in %s watches for due jobs now", place)
+            log.info("stopped watching for due jobs in %s: another process has taken over", place)
         return await self._store.leases.acquire(f"due/{place}", self._owner, HELD)
 
     async def _try_to_watch(self, pool_id: PoolId) -> None:

@@ -1,4 +1,4 @@
-"""Explains why a job is not running, or how it ended. Pure: facts in, sentences out."""
+"""Explains why a job is not running, or how it ended. Pure functions: all data comes in as ``ExplainInputs``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MOST_NAMED = 5
 
 
 class Why(StrEnum):
-    """What a job waits for, or how it ended."""
+    """Code of the reason why a job waits, runs or has ended."""
 
     DONE = "done"
     CANCELLED = "cancelled"
@@ -26,7 +26,7 @@ class Why(StrEnum):
     DELAYED = "delayed"
     GROUP_FULL = "group_full"
     RATE_LIMITED = "rate_limited"
-    WORKERS_FAIL = "workers_fail"  #: started workers failed before they ran a job; others are held back
+    WORKERS_FAIL = "workers_fail"  #: new workers fail before they run a job, so no more are started for now
     NO_WORKERS = "no_workers"
     NO_CAPABILITY = "no_capability"
     NO_HANDLER = "no_handler"
@@ -37,25 +37,25 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainInputs:
-    """What is known about a job and its pool."""
+    """A job, its pool and everything in the store that may keep the job from running."""
 
     now: datetime
     pool: PoolRow
     job: Job
-    workers: tuple[Worker, ...]  #: the live ones
+    workers: tuple[Worker, ...]  #: the pool's live workers
     attempts: tuple[Attempt, ...] = ()
-    group_held: tuple[JobId, ...] = ()  #: claimed jobs of its group
-    group_recent: int = 0  #: claims of its group within the window of its rate limit
-    ahead: int = 0  #: ready jobs that would be claimed first
-    ahead_is_more: bool = False  #: there are more than were counted
-    types: tuple[str, ...] = ()  #: the only types the pool's own workers have handlers for; empty: all
-    triggered: bool = False  #: whether something starts workers for the pool
-    trouble: str | None = None  #: why no workers are started
+    group_held: tuple[JobId, ...] = ()  #: claimed jobs of the job's group
+    group_recent: int = 0  #: claims of the job's group in the last period of its rate limit
+    ahead: int = 0  #: ready jobs that are claimed before this job
+    ahead_is_more: bool = False  #: there are more jobs ahead than ``ahead``: counting stopped
+    types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
+    triggered: bool = False  #: whether a checker has ever run for the pool
+    trouble: str | None = None  #: why no workers are started at the moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason why a job is not running."""
+    """One reason for the state of a job: its code, a sentence, and when it ends, if known."""
 
     why: Why
     says: str
@@ -64,7 +64,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobExplanation:
-    """All reasons why a job is not running, the most important first."""
+    """The reasons for the state of a job, most important first, and its past attempts."""
 
     job_id: JobId
     status: JobStatus
@@ -80,7 +80,7 @@ class JobExplanation:
 
 
 def explain(facts: ExplainInputs) -> JobExplanation:
-    """Why the job is in its current state."""
+    """Return the reasons why the job waits, runs or has ended."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
     history = tuple(_attempt(attempt) for attempt in facts.attempts)
     return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
@@ -143,7 +143,7 @@ def _pending(facts: ExplainInputs) -> Iterator[Reason]:
 
 
 def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
-    """Reasons why no worker may claim the job."""
+    """Yield the reasons why no worker may claim the job now: a pause, a delay, limits of its group."""
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
         yield Reason(why=Why.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
@@ -199,7 +199,7 @@ def _in_line(facts: ExplainInputs) -> Reason:
 
 
 def _able(facts: ExplainInputs) -> list[Worker]:
-    """Live workers that may claim the job, as far as is known."""
+    """Return the live workers that may claim the job: not draining, and with the capability it needs."""
     need = facts.job.capability
     staying = [worker for worker in facts.workers if worker.status is not WorkerStatus.DRAINING]
     return [worker for worker in staying if need is None or need in worker.capabilities]

@@ -11,7 +11,7 @@ from drumbeat.store.interface import Store
 
 
 async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
-    """Everything known about a job. Jobs ahead of it are counted up to COUNTED."""
+    """Read what ``explain`` needs to know about a job. Jobs ahead of it are counted up to COUNTED."""
     pending = job.status is JobStatus.PENDING
     ahead = await store.jobs.ahead(job, COUNTED) if pending else 0
     return ExplainInputs(
@@ -31,7 +31,7 @@ async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
 
 
 async def _held(store: Store, job: Job) -> tuple[JobId, ...]:
-    """The claimed jobs of the job's group."""
+    """Return the ids of claimed jobs in the group of this job."""
     if job.group is None:
         return ()
     held = await store.jobs.list(job.pool_id, statuses=[JobStatus.CLAIMED], group=job.group, limit=COUNTED)
@@ -39,7 +39,7 @@ async def _held(store: Store, job: Job) -> tuple[JobId, ...]:
 
 
 async def _recent(store: Store, job: Job) -> int:
-    """Claims of the job's group within the window of its rate limit."""
+    """Count the claims in the group of this job during the last period of its rate limit."""
     if job.group is None or job.group_rate is None:
         return 0
     return await store.jobs.recent_claims(job.pool_id, job.group, job.group_rate.per)

@@ -1,4 +1,4 @@
-"""Builds jobs to push from what a caller gives: options are parsed and checked, the payload is converted to JSON."""
+"""Builds jobs to push: parses and checks the options given by the caller, and converts the payload to JSON."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -18,17 +18,17 @@ _DEFAULTS = NewJob(payload=None)
 
 
 def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJob:
-    """A job from a payload and its options. Raises InvalidInput naming the option or the payload's field."""
+    """Build a job from a payload and options. Raises InvalidInput that names the invalid option or field of the payload."""
     return NewJob(payload=as_json(payload, "payload", most_bytes), **_read_options(options))
 
 
 def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
-    """One job as AlikeJobs, which is faster to build than ``new_job``, above all without options. Raises InvalidInput."""
+    """Build one job as AlikeJobs, which is faster than ``new_job``, above all without options. Raises InvalidInput."""
     return AlikeJobs([as_json(payload, "payload", most_bytes)], _template(options))
 
 
 def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
-    """Many jobs with the same options. Raises InvalidInput naming the option, or the job and its field."""
+    """Build many jobs with the same options. Raises InvalidInput that names the option, or the job's index and the field."""
     like, read = _template(options), list[Any]()
     try:
         for payload in payloads:
@@ -43,17 +43,17 @@ def _template(options: Mapping[str, Any]) -> NewJob:
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as fields of a NewJob. Raises InvalidInput naming the first invalid one."""
+    """Check options and convert them to fields of NewJob. Raises InvalidInput that names the first invalid option."""
     return {name: _read(name, value) for name, value in options.items()}
 
 
 def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
-    """A job from ``{"payload": …, option: …}``, as ``pool list --json`` writes them.
+    """Build a job from an object ``{"payload": …, option: …}``, as printed by ``pool list --json``.
 
-    Fields that the store sets are ignored, and so is a job id that a store assigned: this store assigns its own.
+    Fields that a store sets, such as the status, are ignored, also a job id that a store assigned: the job gets a new id.
     """
     if not isinstance(line, Mapping) or "payload" not in line:
-        raise InvalidInput(f"expected an object with a payload, got {str(line)[:80]!r}")
+        raise InvalidInput(f"expected a job as an object with the field payload, got {str(line)[:80]!r}")
     given = {name: value for name, value in line.items() if name not in _STORE_FIELDS and value is not None}
     if line.get("not_before") is not None and not given.keys() & {"run_at", "delay"}:
         given["run_at"] = line["not_before"]
@@ -97,7 +97,7 @@ def _count(value: Any) -> int:
 
 
 def duration(value: Any) -> timedelta:
-    """A duration from seconds, a timedelta or ISO 8601 text (PT90S); never negative, at most a hundred years."""
+    """Convert seconds, a timedelta or ISO 8601 text (PT90S) to a duration. Raises ValueError unless it is 0 to 100 years."""
     if isinstance(value, str):
         return _from_iso(value)
     given = value if isinstance(value, timedelta) else timedelta(seconds=value)

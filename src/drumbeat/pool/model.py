@@ -1,4 +1,4 @@
-"""The input and output of a pool's checker: a frozen view of the pool in, frozen actions out."""
+"""The values a pool's checker works with: the view of a pool that it reads, and the actions that it decides on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,12 +33,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """How many workers a pool may have, and what each can do. Other fields of the stored policy are ignored here."""
+    """How many workers a pool may have, and which jobs they can run. Other fields of the stored policy are ignored here."""
 
     max_workers: int = 10
     concurrency: int = 1  #: jobs that one worker runs at once
-    capabilities: tuple[str, ...] = ()  #: of the workers that are started here
-    types: tuple[str, ...] = ()  #: the only job types that its workers have handlers for; empty: every type
+    capabilities: tuple[str, ...] = ()  #: what the pool's workers offer, such as gpu
+    types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: every type
     mended_at: datetime | None = None  #: worker failures before this time no longer count
 
     def __post_init__(self) -> None:
@@ -53,15 +53,15 @@ class PoolPolicy:
         return self.max_workers * self.concurrency
 
     def handles(self, job_type: str) -> bool:
-        """Whether a worker that is started here has a handler for jobs of this type."""
+        """Whether the pool's workers have a handler for jobs of this type."""
         return not self.types or job_type in self.types
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "PoolPolicy":
-        """The policy a pool's row holds. Raises InvalidSettings."""
+        """Read the policy from the JSON in a pool's row. Raises InvalidSettings."""
         given = fields.get("capabilities") or ()
         if isinstance(given, str) or not all(isinstance(each, str) for each in given):
-            raise InvalidSettings(f"expected a list of words as a pool's capabilities, got {given!r}")
+            raise InvalidSettings(f"expected the pool's capabilities to be a list of names, got {given!r}")
         try:
             return cls(
                 max_workers=int(fields.get("max_workers", 10)),
@@ -72,17 +72,17 @@ class PoolPolicy:
             )
         except (TypeError, ValueError, OverflowError) as exc:
             raise InvalidSettings(
-                f"expected whole numbers as a pool's max_workers and concurrency, got {dict(fields)}"
+                f"expected the pool's max_workers and concurrency to be whole numbers, got {dict(fields)}"
             ) from exc
 
 
 def _types(handlers: Any) -> tuple[str, ...]:
-    """The job types a pool's handlers are for; empty (every type) with a default handler, or when no handlers are stored."""
+    """Return the job types that have a handler; empty (every type) with a default handler, or when no handlers are stored."""
     return tuple(handlers) if isinstance(handlers, Mapping) and "" not in handlers else ()
 
 
 def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:
-    """A message about ready jobs whose type has no handler in the pool; None if there are none."""
+    """Return a message about ready jobs that wait because their type has no handler; None if there are no such jobs."""
     if not waiting:
         return None
     jobs = ", ".join(f"{count} job{'' if count == 1 else 's'} of type {kind!r}" for kind, count in sorted(waiting.items()))
@@ -91,41 +91,41 @@ def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:
 
 
 def handler_command(pool_id: PoolId, job_type: str) -> str:
-    """The shell command that adds a handler for a job type to a pool."""
+    """Return the shell command that adds a handler for a job type to a pool."""
     target = f"{job_type}=module:function" if job_type else "module:function"
     return f"drumbeat pool create {_shell_word(pool_id)} --update --handler {_shell_word(target)}"
 
 
 def _shell_word(text: str) -> str:
-    """A text quoted as one word of a command line."""
+    """Quote a text for the shell, if needed, so that it is one word."""
     plain = all(letter.isalnum() or letter in "_-.:=@%+," for letter in text)
     return text if text and plain else "'" + text.replace("'", "'\\''") + "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streak:
-    """Workers that failed one after another before they ran any job."""
+    """How many of the newest workers failed in a row before they ran a job, since when, and the last error."""
 
     failed: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
-    error: str | None = None  #: of the last one
+    error: str | None = None  #: of the last worker that failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What recovery needs to know of a claimed job."""
+    """A claimed job: which worker holds it, the state of its lease, and whether it can be run again."""
 
     worker_id: WorkerId
     expired: bool  #: the lease has run out
-    extended: bool = False  #: the lease was extended once already: when it runs out the job is taken back
+    extended: bool = False  #: the lease was extended once already, so the job is taken back when it runs out
     capability: str = ""
-    comes_back: bool = True  #: False: once released it is poisoned, or has no handler
+    comes_back: bool = True  #: False: if taken back, it is poisoned or has no handler, so it needs no worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One snapshot of a pool and its queue. ``now`` is by the store's clock."""
+    """The state of a pool, its workers and its queue at one moment; ``now`` is the time of the store's clock."""
 
     pool_id: PoolId
     now: datetime
@@ -135,13 +135,13 @@ class PoolView:
     policy: PoolPolicy
     workers: tuple[Worker, ...]  #: live workers, and ended ones that are not reaped yet
     instances: tuple[ListedInstance, ...]
-    demand: Mapping[str, int]  #: ready jobs by the capability they need ('' for none), each counted up to a cap
-    unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
+    demand: Mapping[str, int]  #: number of ready jobs, up to a limit, by the capability they need ('': none)
+    unhandled: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, for types without a handler
     claims: tuple[Claim, ...] = ()  #: claimed jobs, up to a limit
-    more_claims: bool = False  #: there may be more claimed jobs than ``claims``
-    next_number: int = 0  #: the lowest number that no worker of this pool has had, nor any above it
+    more_claims: bool = False  #: ``claims`` may be incomplete: the limit was reached
+    next_number: int = 0  #: number in the name of the next worker, above those of all past workers
     streak: Streak = Streak()
-    is_scaled: bool = False  #: a fleet starts and ends its workers, the checker does not
+    is_scaled: bool = False  #: a fleet starts and ends the pool's workers, not the checker
 
     @property
     def snapshot(self) -> PoolSnapshot:
@@ -155,13 +155,13 @@ class PoolView:
 
 
 def worker_name(pool_id: PoolId, number: int) -> WorkerId:
-    """A worker's name, unique in the store, because a lost worker's jobs are released by name in every pool."""
+    """Return the name of a worker. It is unique in the store, because jobs of a lost worker are released by its name."""
     return WorkerId(f"{pool_id}-worker-{number}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnJobWorker:
-    """Start a worker. The action names it, so that repeating the action does not start a second one."""
+    """Action: start a worker with this name. Because the name is fixed, repeating the action starts no second worker."""
 
     TYPE: ClassVar[str] = "Spawn"
 
@@ -170,12 +170,12 @@ class SpawnJobWorker:
     group_count: int
     reason: str
     capabilities: tuple[str, ...] = ()
-    is_new: bool = True  #: False: its row exists, its instance does not
+    is_new: bool = True  #: False: the worker's row exists already, only its instance is missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBackJobs:
-    """Take back the jobs that an ended worker still holds; each job counts a crash, and may be poisoned by it."""
+    """Action: take back the jobs that an ended worker still holds. Each counts as a crash, and may be poisoned by it."""
 
     TYPE: ClassVar[str] = "ReleaseJobs"
 
@@ -185,7 +185,7 @@ class TakeBackJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireLeases:
-    """Take back all jobs whose lease has run out."""
+    """Action: take back all jobs with an expired lease."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Reads a snapshot of a pool and its queue, with the policy to decide by."""
+"""Reads the state of a pool, its workers and its queue, on which the checker decides."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,17 +13,17 @@ from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-_MORE = 100  #: jobs that are read beyond the pool's slots
-_FEW_ENDED, _MORE_ENDED = 5, 1000  #: how many ended workers are read to see whether the last ones failed
+_MORE = 100  #: how many more claimed jobs are read than the pool's workers can run at once
+_FEW_ENDED, _MORE_ENDED = 5, 1000  #: ended workers to read, at first and if all of them failed
 
 
 async def observe(
     store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta, *, lost_after: timedelta | None = None
 ) -> PoolView:
-    """The pool as it is now. ``lost_after`` replaces the pool's own threshold for silent workers.
+    """Read the pool as it is now. ``lost_after`` replaces the pool's own time after which a silent worker counts as lost.
 
-    Silence counts from the pool's creation on, also while no checker ran: a check may come once an hour, and a worker that
-    was cut off for that long has left by itself (``give_up_after`` < ``lost_after``). So ``gap`` does not matter here.
+    Silence also counts while no checker ran, because a check may come only once an hour. This is safe: a worker that cannot
+    reach the store exits by itself before it counts as lost (``give_up_after`` < ``lost_after``).
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)
@@ -53,13 +53,13 @@ async def observe(
 
 
 async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mapping[str, int]:
-    """Ready jobs that no worker of the pool has a handler for, by type."""
+    """Count ready jobs by type, for types that have no handler in the pool."""
     waiting = await store.jobs.by_type(pool_id) if policy.types else {}
     return {kind: jobs for kind, jobs in waiting.items() if not policy.handles(kind)}
 
 
 def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
-    """Thresholds with another ``lost_after``, the others lowered to fit. Raises ValueError if it is within one heartbeat."""
+    """Replace ``lost_after`` and lower other thresholds to fit. Raises ValueError unless it is longer than a heartbeat."""
     stale = min(usual.stale_after, (usual.heartbeat_every + lost_after) / 2)
     give_up = min(usual.give_up_after, stale)
     return Thresholds(
@@ -76,7 +76,7 @@ def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
 async def _with_holders(
     store: Store, pool_id: PoolId, workers: tuple[Worker, ...], claimed: Sequence[Job]
 ) -> tuple[Worker, ...]:
-    """The snapshot's workers, and others of this pool that hold a job: reaped ones, and ones that have joined since."""
+    """Add workers of this pool that hold a job but are not in ``workers``: they were reaped, or joined after it was read."""
     known = {row.worker_id for row in workers}
     holders = {job.holder.worker_id for job in claimed if job.holder and job.holder.pool_id == pool_id}
     if holders <= known:
@@ -86,13 +86,13 @@ async def _with_holders(
 
 
 def next_number(pool: PoolRow, snapshot: PoolSnapshot) -> int:
-    """One above every number in the name of a past worker or a listed instance of this pool."""
+    """Return the number for the next worker's name: higher than that of any past worker or listed instance of this pool."""
     numbers = [worker_number(instance.worker_id) for instance in snapshot.instances]
     return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1
 
 
 async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> Streak:
-    """The failures since a worker last ran a job. Reads the newest few ended workers, and more only if all of those failed."""
+    """Read how many of the newest workers failed in a row. Reads a few ended workers, and more only if all of them failed."""
     ended = await store.workers.list_ended(pool_id, _FEW_ENDED)
     found = streak(ended, mended_at)
     if len(ended) < _FEW_ENDED or found.failed < sum(is_telling(row) for row in ended):
@@ -102,7 +102,7 @@ async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None)
 
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:
     if job.holder is None:
-        raise ValueError(f"job {job.job_id} is claimed but has no holder; expected the store to name one")
+        raise ValueError(f"expected claimed job {job.job_id} to have a holder, got none; the row in the store is damaged")
     return Claim(
         worker_id=name_of(job.holder, job.pool_id, rows),
         expired=job.lease_until is not None and job.lease_until <= now,

@@ -1,4 +1,4 @@
-"""Payloads and results: converts typed values to plain JSON of limited size, and builds typed values from it."""
+"""Converts payloads and results to plain JSON of limited size, and JSON back to typed values."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ _INT64 = 2**63
 
 
 def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
-    """The value as plain JSON, typed values converted. Raises InvalidInput naming the field that is not JSON, or too big."""
+    """Convert a value to plain JSON. Raises InvalidInput that names the field that is not JSON or too big."""
     if 0 < _max_bytes(value) <= most:
         return value
     try:
@@ -34,7 +34,7 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
 
 
 def _max_bytes(value: Any, deeper: bool = True) -> int:
-    """An upper bound of the bytes of JSON, found cheaply for small flat values (most payloads); else 0."""
+    """Return an upper bound for the size as JSON. It is fast, but only for small flat values, as most payloads are; else 0."""
     kind = type(value)
     if kind is str:
         return 6 * len(value) + 2
@@ -51,7 +51,7 @@ def _max_bytes(value: Any, deeper: bool = True) -> int:
 
 
 def build(kind: Any, payload: Any) -> Any:
-    """A pydantic model or dataclass from plain JSON. Raises InvalidInput naming the field."""
+    """Build a pydantic model or dataclass from plain JSON. Raises InvalidInput that names the invalid field."""
     if kind is None:
         return payload
     if hasattr(kind, "model_validate"):
@@ -65,7 +65,7 @@ def build(kind: Any, payload: Any) -> Any:
 
 
 def is_typed(kind: Any) -> bool:
-    """Whether payloads are converted to values of this annotation: a dataclass or a pydantic model."""
+    """Whether payloads are converted to this type, that is, it is a dataclass or a pydantic model."""
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "model_validate"))
 
 
@@ -84,7 +84,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
-    """The value with all typed values converted. Raises InvalidInput for the first that cannot be."""
+    """Convert a value and everything in it to plain JSON. Raises InvalidInput for the first part that cannot be converted."""
     if depth > DEEPEST:
         raise too_deep(path.partition(".")[0].partition("[")[0])
     if value is None or isinstance(value, bool | int | str):

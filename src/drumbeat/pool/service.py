@@ -1,4 +1,4 @@
-"""One pool of jobs, as the client, the command line and the adapters use it."""
+"""The methods of a pool of jobs (push, claim, complete, cancel, pause …), for the client, the commands and the adapters."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
-from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
+from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.payload import MOST_BYTES, as_json
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 
 PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
-FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: until it is resumed
-_FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: how often to look for a result
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
+_BETWEEN_STEPS = timedelta(milliseconds=5)  #: pause between two steps of deleting, in which other processes may write
+_FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
-    """The current state of a pool."""
+    """The current state of a pool: its row, job counts, live workers, and problems that keep jobs waiting."""
 
     pool: PoolRow
     counts: JobCounts
-    workers: tuple[Worker, ...]  #: the live ones
+    workers: tuple[Worker, ...]  #: live workers
     now: datetime
-    trouble: str | None = None  #: why no workers are started
-    unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
+    trouble: str | None = None  #: why no workers are started at the moment
+    unhandled: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, for types without a handler
 
     @property
     def no_handler(self) -> str | None:
-        """A message about jobs that wait for a handler; None if there are none."""
+        """A message about ready jobs that wait because their type has no handler; None if there are no such jobs."""
         from drumbeat.pool.model import no_handler
 
         return no_handler(self.pool.pool_id, self.unhandled)
@@ -55,7 +56,7 @@ class PoolStatus:
 
 
 class Pool:
-    """One pool of jobs. The first push creates it, unless ``create`` did before."""
+    """A pool of jobs. It is created in the store by ``create``, or by the first push."""
 
     def __init__(
         self,
@@ -66,8 +67,8 @@ class Pool:
         on_push: Callable[[PoolId], Awaitable[object]] | None = None,
         push_on: PushOn | None = None,
     ) -> None:
-        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on a
-        connection of the caller, where the store supports it."""
+        """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on the
+        caller's database connection (None: the store cannot do that)."""
         self.pool_id = PoolId(name)
         self._store = store
         self._clock = clock
@@ -84,10 +85,10 @@ class Pool:
         exist_ok: bool = False,
         **policy: Any,
     ) -> PoolRow:
-        """Create the pool. With ``exist_ok`` an existing pool gets this plan and policy instead of AlreadyExists.
+        """Create the pool. With ``exist_ok``, an existing pool gets this plan and policy; else AlreadyExists is raised.
 
         The plan replaces the whole plan of an existing pool, defaults included; to change single fields, use ``update``.
-        Raises AlreadyExists, InvalidSettings for a ``retention`` that cannot be read.
+        Raises InvalidSettings for an invalid ``retention``.
         """
         settings = {**(plan.to_json() if plan else {}), **policy}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
@@ -106,10 +107,10 @@ class Pool:
         heartbeat: timedelta | None = None,
         **changes: Any,
     ) -> PoolRow:
-        """Change the given settings, and leave all others as they are.
+        """Change the given settings of the pool, and leave all others as they are.
 
-        ``handlers`` are added to the existing ones, by type; ``changes`` are fields of a WorkPlan, max_workers and retention.
-        Raises NotFound, InvalidInput, InvalidSettings, Refused for a heartbeat so short that live workers would seem silent.
+        ``handlers`` are added to the existing handlers, by type; ``changes`` are fields of WorkPlan, max_workers, retention.
+        Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent.
         """
         row = await self.get()
         given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
@@ -135,7 +136,7 @@ class Pool:
         return await self._store.pools.change(row.pool_id, change)
 
     async def _with_heartbeat(self, row: PoolRow, heartbeat: timedelta | None) -> Thresholds | None:
-        """The pool's thresholds with another heartbeat. Raises Refused if running workers would seem silent with it."""
+        """Return the pool's thresholds changed for another heartbeat. Raises Refused if live workers would then seem silent."""
         if heartbeat is None:
             return None
         changed = with_heartbeat(row.thresholds, heartbeat)
@@ -149,11 +150,11 @@ class Pool:
         return changed
 
     async def _reset_failures(self) -> dict[str, str]:
-        """Policy fields that make worker failures until now no longer count, so that workers are started again."""
+        """Return the policy field that makes the circuit breaker ignore failures until now, so that workers start again."""
         return {"mended_at": (await self._store.now()).isoformat()}
 
     async def get(self) -> PoolRow:
-        """The pool's row. Raises NotFound, InvalidInput when it is not a pool of jobs."""
+        """Return the pool's row. Raises NotFound; InvalidInput if it is not a pool of jobs."""
         found = await self._store.pools.find(self.pool_id)
         if found is None:
             raise NotFound(f"no pool {self.pool_id!r}; create it with: drumbeat pool create {self.pool_id}, or push to it")
@@ -162,7 +163,7 @@ class Pool:
         return found
 
     async def push(self, payload: Any, **options: Any) -> JobId:
-        """Push one job, with fields of NewJob as options. Returns its id, or that of a job with the same id or unique key."""
+        """Push one job; options are fields of NewJob. Returns its id, or the id of an existing job with the same unique key."""
         return (await self.push_jobs(one_job(payload, self.most_bytes, **options)))[0]
 
     async def push_many(self, payloads: Iterable[Any], **options: Any) -> Sequence[JobId]:
@@ -183,15 +184,15 @@ class Pool:
         return ids
 
     async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
-        """Push in the caller's transaction, on an asyncpg connection to the store's database. The pool must exist already.
+        """Push a job in the caller's transaction, on an asyncpg connection to the store's database. The pool must exist.
         Raises InvalidInput for any other connection."""
         if self._push_on is None:
-            raise InvalidInput("expected a PostgreSQL store for push_on, got another; use push, which has its own transaction")
+            raise InvalidInput("push_on needs a PostgreSQL store; with this store use push, which has its own transaction")
         jobs = [new_job(payload, self.most_bytes, **options)]
         return (await self._push_on(self._store, connection, self.pool_id, jobs))[0]
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
-        """Claim one job, if one is ready. Call ``complete``, ``fail`` or ``release`` with it before its lease runs out."""
+        """Claim one job; None if no job is ready. Call ``complete``, ``fail`` or ``release`` before its lease runs out."""
         claimed = await self.claim_many(1, lease=lease, **more)
         return claimed[0] if claimed else None
 
@@ -218,30 +219,28 @@ class Pool:
         )
 
     async def complete(self, job: Job, result: Any = None) -> None:
-        """Mark a claimed job as done. Raises StaleWrite when the claim no longer holds it."""
+        """Mark a claimed job as done. Raises StaleWrite if the job was taken back or claimed again meanwhile."""
         await self._settle(job, AttemptOutcome.DONE, result=as_json(result, "result", self.most_bytes))
 
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """Record a failed attempt. The job is retried after its backoff, unless ``fatal`` or out of attempts.
-
-        Raises StaleWrite when the claim no longer holds it.
-        """
+        Raises StaleWrite if the job was taken back or claimed again meanwhile."""
         wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else time_span("retry_in", retry_in)
         await self._settle(job, AttemptOutcome.FAILED, error=checked_text("error", error), fatal=fatal, retry_in=wait)
 
     async def release(self, job: Job) -> None:
-        """Give a claimed job back unfinished; it costs no attempt. Raises StaleWrite when the claim no longer holds it."""
+        """Return a claimed job to the queue without counting an attempt. Raises StaleWrite if it was taken back meanwhile."""
         await self._settle(job, AttemptOutcome.RELEASED)
 
     async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
-        """Renew a claim's lease. Returns whether the job should be cancelled. Raises StaleWrite when the claim is lost."""
+        """Renew the lease of a claimed job. Returns whether to cancel the job. Raises StaleWrite if it was taken back."""
         renewed = await self._store.queue.renew(self._owner(job), [job.token], time_span("lease", lease))
         if renewed.stale:
             raise _stale(job)
         return bool(renewed.cancelled)
 
     async def progress(self, job: Job, share: float, note: str | None = None) -> None:
-        """Report a job's progress, from 0 to 1. Raises StaleWrite when the claim no longer holds it."""
+        """Report a job's progress, from 0 to 1. Raises StaleWrite if the job was taken back meanwhile."""
         checked = how_far("share", share), None if note is None else checked_text("note", note)
         if not await self._store.jobs.progress(self._owner(job), job.token, *checked):
             raise _stale(job)
@@ -255,29 +254,29 @@ class Pool:
         return job.holder or self._holder(self._who)
 
     def _holder(self, worker_id: WorkerId) -> Holder:
-        """The holder of a claim made without a worker process: only a worker name in this pool."""
+        """Return the holder for claims made without a worker process: a worker name in this pool."""
         return Holder(pool_id=self.pool_id, worker_id=worker_id)
 
     async def job(self, job_id: str) -> Job:
-        """One job of this pool. Raises NotFound."""
+        """Return a job of this pool. Raises NotFound."""
         found = await self._store.jobs.get(JobId(job_id))
         if found.pool_id != self.pool_id:
-            raise NotFound(f"pool {self.pool_id!r} has no job {job_id!r}; pool {found.pool_id!r} has one")
+            raise NotFound(f"pool {self.pool_id!r} has no job {job_id!r}; that job is in pool {found.pool_id!r}")
         return found
 
     async def attempts(self, job_id: str) -> Sequence[Attempt]:
         return await self._store.jobs.attempts((await self.job(job_id)).job_id)
 
     async def list(self, **filters: Any) -> Sequence[Job]:
-        """Jobs in push order; filters: statuses, job_type, group, worker_id, holder, after, limit."""
+        """List jobs in push order. Filters: statuses, job_type, group, worker_id, holder, after, limit."""
         return await self._store.jobs.list((await self.get()).pool_id, **job_filters(filters))
 
     async def size(self) -> int:
-        """How many jobs are ready."""
+        """Count the jobs that are ready to be claimed."""
         return await self._store.jobs.size(self.pool_id)
 
     async def status(self) -> PoolStatus:
-        """Job counts, live workers, and whether the pool is paused."""
+        """Read the pool's job counts, live workers, whether it is paused, and problems that keep jobs waiting."""
         from drumbeat.pool.breaker import trouble
         from drumbeat.pool.model import PoolPolicy
         from drumbeat.pool.observe import read_streak, unhandled
@@ -294,14 +293,14 @@ class Pool:
         )
 
     async def explain(self, job_id: str) -> "JobExplanation":
-        """Why a job is not running."""
+        """Return the reasons why a job is not running, or how it ended."""
         from drumbeat.pool.explain import explain
         from drumbeat.pool.explain_inputs import read_facts
 
         return explain(await read_facts(self._store, await self.get(), await self.job(job_id)))
 
     async def result(self, job_id: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
-        """Wait until a job is done, and return its result. Raises JobEnded when it was poisoned or cancelled, TimeoutError."""
+        """Wait until a job is done, and return its result. Raises TimeoutError; JobEnded if it was poisoned or cancelled."""
         limit = None if timeout is None else self._clock.elapsed() + time_span("timeout", timeout)
         pause = _FIRST_POLL
         while True:
@@ -311,12 +310,12 @@ class Pool:
             if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
                 raise JobEnded(f"job {job_id} is {job.status}" + (f": {job.last_error}" if job.last_error else ""))
             if limit is not None and self._clock.elapsed() >= limit:
-                raise TimeoutError(f"job {job_id} is still {job.status}")
+                raise TimeoutError(f"job {job_id} was not done in time: it is still {job.status}")
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _SLOWEST_POLL)
 
     async def cancel(self, *job_ids: str) -> Sequence[Job]:
-        """Cancel jobs: pending ones at once, running ones within about a second, when their worker learns of it."""
+        """Cancel jobs: pending jobs at once, running jobs within about a second, when their worker polls for cancellations."""
         return await self._store.jobs.cancel([(await self.job(job_id)).job_id for job_id in job_ids])
 
     async def requeue(self, *job_ids: str) -> Sequence[JobId]:
@@ -325,17 +324,37 @@ class Pool:
         return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
 
     async def pause(self, until: datetime | None = None) -> PoolRow:
-        """Stop claims from the pool until ``until``, or until it is resumed; running jobs continue."""
+        """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue."""
         change = PoolChange(paused_until=FOREVER if until is None else moment("until", until))
         return await self._store.pools.change((await self.get()).pool_id, change)
 
     async def resume(self) -> PoolRow:
-        """Allow claims again, and start workers again even if the last ones failed."""
+        """End a pause, and let workers be started again even if the last workers failed."""
         row = await self.get()
         return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
 
+    async def delete(self, *, unfinished: bool = False) -> JobCounts:
+        """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
+
+        Raises NotFound; Refused while workers are live or may still cost money, or while jobs wait or run and ``unfinished`` is
+        False. Finished jobs are deleted in short steps, so that other processes can write in between.
+        """
+        row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
+        if (left := counts.pending + counts.claimed) and not unfinished:
+            raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
+        if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
+            raise Refused(
+                f"fleet {self.pool_id!r} has {len(rented)} workers that may still cost money, such as {rented[0].worker_id}; "
+                f"drain them, and run: drumbeat fleet beat {self.pool_id}"
+            )
+        for what in Prunable:
+            while (await self._store.upkeep.prune_some(self.pool_id, what, timedelta())).more:
+                await self._clock.sleep(_BETWEEN_STEPS)
+        await self._store.pools.delete(self.pool_id)
+        return counts
+
     async def plan(self) -> WorkPlan:
-        """The pool's WorkPlan: how its workers run jobs."""
+        """Return the pool's WorkPlan: how its workers run jobs."""
         return plan_of(await self.get())
 
 

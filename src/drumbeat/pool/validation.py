@@ -1,4 +1,4 @@
-"""Checks the arguments of a pool's methods: durations, names, moments. Each error names the argument."""
+"""Checks the arguments of a pool's methods: durations, numbers, names, times. Each error names the argument."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -15,11 +15,11 @@ from drumbeat.pool.worker.failures import shortened
 
 T = TypeVar("T")
 
-MOST_CLAIMED = 1_000_000  #: jobs in one claim
+MOST_CLAIMED = 1_000_000  #: the largest number accepted as an argument
 
 
 def time_span(name: str, value: Any) -> timedelta:
-    """A duration from a timedelta, seconds or ISO 8601 text."""
+    """Convert an argument (a timedelta, seconds or ISO 8601 text) to a duration. Raises InvalidInput."""
     return _read(name, "a timedelta or seconds, not negative and at most a hundred years", duration, value)
 
 
@@ -28,7 +28,7 @@ def how_many(name: str, value: Any) -> int:
 
 
 def how_far(name: str, value: Any) -> float:
-    """Progress from 0 to 1."""
+    """Check an argument that is progress, from 0 to 1. Raises InvalidInput."""
     return _read(name, "a number from 0 to 1", _share, value)
 
 
@@ -37,12 +37,12 @@ def words(name: str, value: Any) -> str:
 
 
 def checked_text(name: str, value: Any) -> str:
-    """A text for people, shortened so that every store accepts it."""
+    """Check that an argument is text, and shorten it so that every store accepts it. Raises InvalidInput."""
     return shortened(words(name, value))
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """A sequence of names. Plain text is refused, because it would be read as a sequence of letters."""
+    """Check an argument that is a list of names. A single text is refused: it would be read as a list of letters."""
     return _read(name, f"a list of names, such as {name}=['gpu']", _names, value)
 
 
@@ -51,17 +51,17 @@ def moment(name: str, value: Any) -> datetime:
 
 
 def job_filters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters of a list of jobs, as a store takes them. Raises InvalidInput, which suggests the nearest filter name."""
+    """Check the filters for a list of jobs. Raises InvalidInput, which suggests the most similar filter name."""
     for name in given:
         if name not in _FILTERS:
             near = {"status": "statuses", "type": "job_type"}.get(name) or next(iter(get_close_matches(name, _FILTERS)), None)
             hint = f"; did you mean {near}?" if near else ""
-            raise InvalidInput(f"expected a filter among {', '.join(_FILTERS)}, got {name!r}{hint}")
+            raise InvalidInput(f"expected a filter name, one of {', '.join(_FILTERS)}; got {name!r}{hint}")
     return {name: value if value is None else _FILTERS[name](name, value) for name, value in given.items()}
 
 
 def job_statuses(name: str, value: Any) -> tuple[JobStatus, ...]:
-    """A sequence of statuses, as members or by their names."""
+    """Check an argument that is a list of job statuses, given as JobStatus or text. Raises InvalidInput."""
     return _read(name, f"a list of {', '.join(JobStatus)}, such as {name}=['done']", _statuses, value)
 
 

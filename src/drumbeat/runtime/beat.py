@@ -1,4 +1,4 @@
-"""One pass of a control loop, observe → decide → act, and its repetition until told to stop."""
+"""The loop of a controller. One pass (a beat) observes, decides and acts; ``run`` repeats it until it is stopped."""
 
 import asyncio
 import contextlib
@@ -22,18 +22,18 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on ours, it jumped
-_LONG_AGO = timedelta(days=365)  #: a gap so long that no earlier silence counts
+_LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on ours, it was set forward
+_LONG_AGO = timedelta(days=365)  #: given as the gap after a clock jump, so that no earlier silence of a worker counts
 _MOST_WAKEUPS = 10  #: a woken loop beats at most this many times as often as usual
-_AFTER_EXPIRY = timedelta(milliseconds=10)  #: added to the time when the leader's lease expires
+_AFTER_EXPIRY = timedelta(milliseconds=10)  #: waited after the leader's lease expires
 
 
 class Dated(Protocol):
-    """The view that a loop observes."""
+    """What ``observe`` returns: a view of the pool, with its time."""
 
     @property
     def now(self) -> datetime:
-        """The time of the view, by the store's clock."""
+        """When the view was taken, by the store's clock."""
         ...
 
 
@@ -44,62 +44,62 @@ A = TypeVar("A", bound=Reasoned)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatReport:
-    """The result of one pass."""
+    """The result of one beat."""
 
-    led: bool  #: False: another controller leads, or the store did not answer
-    n: int | None = None  #: the number of its row; None when none was written
+    led: bool  #: False if another controller leads, or the store did not answer
+    n: int | None = None  #: the number of the beat's row in the store; None if no row was written
     epoch: int | None = None
     view: Mapping[str, Any] | None = None
-    actions: Sequence[Mapping[str, Any]] = ()  #: each with its type and reason and, if it was not done, its error
+    actions: Sequence[Mapping[str, Any]] = ()  #: each with its type, its reason and, if it failed, its error
     why_not: str | None = None
-    error: str | None = None  #: the first stage that failed, and how
+    error: str | None = None  #: the stage that failed first, and its error
     duration: timedelta = timedelta()
     summary: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Draft(Generic[V, A]):
-    """A beat in progress."""
+    """The results of a beat that is still running."""
 
     lease: Lease
     view: V | None = None
     decision: Decision[A] | None = None
     actions: list[Mapping[str, Any]] = field(default_factory=list)
     error: str | None = None
-    fenced: bool = False  #: another controller was found to lead
+    fenced: bool = False  #: whether the store has said that another controller leads
 
     def failed(self) -> bool:
         return self.error is not None
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Catch and record errors: they end the stage, not the loop."""
+        """Run one stage of the beat. Its error is logged and recorded; it ends the stage, but not the loop."""
         try:
             yield
         except Exception as exc:
-            log.error("beat: %s failed: %s", name, exc, exc_info=not isinstance(exc, DrumbeatError))
+            log.error("stage %s of a beat failed: %s", name, exc, exc_info=not isinstance(exc, DrumbeatError))
             self.note(f"{name}: {describe(exc)}", exc)
 
     def note(self, error: str, exc: Exception | None = None) -> None:
-        """Keep the first error; after a Fenced error this controller no longer counts as the leader."""
+        """Record an error; only the first is kept. A Fenced error means that another controller leads now."""
         self.error = self.error or error
         self.fenced = self.fenced or isinstance(exc, Fenced)
 
     def leave_undone(self, actions: Sequence[A], why: str) -> None:
         if actions:
-            log.warning("%d actions not done: %s", len(actions), why)
+            log.warning("skipped %d actions of this beat: %s", len(actions), why)
             self.note(f"act: {len(actions)} actions not done: {why}")
         self.actions.extend(encode_action(action, error=f"not done: {why}") for action in actions)
 
 
 def encode(view: object) -> Mapping[str, Any]:
-    """A frozen dataclass as plain JSON values; values without a JSON form become their repr."""
+    """Convert a dataclass to plain JSON values; values that JSON cannot express become their repr."""
     fields: Mapping[str, Any] = msgspec.to_builtins(view, str_keys=True, enc_hook=repr)
     return fields
 
 
 def encode_action(action: Reasoned, error: str | None = None) -> Mapping[str, Any]:
-    """An action as it is stored: its type, its fields and, if it was not done, its error."""
+    """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error."""
     encoded = {"type": action_type(action), **encode(action)}
     return encoded if error is None else {**encoded, "error": error}
 
@@ -109,13 +109,13 @@ async def _as_coroutine(work: Awaitable[T]) -> T:
 
 
 class ControlLoop(Generic[V, A]):
-    """Observes, decides and acts, under a lease.
+    """A controller's loop. Of all controllers of a pool, only the holder of the lease acts; the others stand by.
 
-    ``observe`` gets the time for which this controller saw nothing before this beat (zero at its first), so that it does not
-    blame workers for its own outage. ``decide`` is pure. ``act`` carries out one action under the fence, and is safe to
-    repeat. ``patience`` is the timeout of ``observe`` and of each action. ``on_beat`` receives the report of each beat of
-    ``run``. ``keep`` converts a view to what its row stores; ``sum_up`` makes the stored summary from the decision's summary
-    and the encoded actions. ``after`` runs after each beat of ``run`` that led.
+    ``observe`` is given how long this controller had no contact with the store before this beat (zero at first), so that it
+    does not mark workers lost because of its own outage. ``decide`` has no side effects. ``act`` carries out one action and
+    is safe to repeat. ``patience`` is the timeout of ``observe`` and of each action. ``run`` calls ``on_beat`` with the report
+    of each beat, and ``after`` after each beat as leader. ``keep`` converts a view to the form that is stored; ``sum_up``
+    makes the stored summary from the decision's summary and the encoded actions.
     """
 
     def __init__(
@@ -149,20 +149,20 @@ class ControlLoop(Generic[V, A]):
         self._sum_up = sum_up
         self._after = after
         self._last_seen: timedelta | None = None
-        self._store_time: datetime | None = None  #: the store's clock at that time; None if this controller only stood by
-        self._free_at: timedelta | None = None  #: while another leads: when its lease expires unless renewed
+        self._store_time: datetime | None = None  #: the store's clock at ``_last_seen``; None if this controller stood by then
+        self._free_at: timedelta | None = None  #: when the lease of another leader expires unless it is renewed
 
     def gap(self) -> timedelta:
-        """Time since this controller last saw the store, leading or standing by; zero if it never did."""
+        """Return how long ago this controller last reached the store; zero if it never has."""
         return timedelta() if self._last_seen is None else self._clock.elapsed() - self._last_seen
 
     async def beat(self) -> BeatReport:
-        """Do one pass. Errors go to the report and to the beat's row; only cancellation is raised."""
+        """Run one beat. Errors go to the report and to the beat's row in the store; only cancellation is raised."""
         began, self._free_at = self._clock.elapsed(), None
         try:
             lease = await self._leadership.hold()
         except StoreError as exc:
-            log.warning("beat: failed to acquire the lease: %s", exc)
+            log.warning("failed to acquire the lease: %s; this beat does nothing, the next one tries again", exc)
             return BeatReport(led=False, error=f"lease: {exc}", duration=self._clock.elapsed() - began)
         if lease is None:
             return await self._stand_by(began)
@@ -200,13 +200,13 @@ class ControlLoop(Generic[V, A]):
         began = self._clock.elapsed()
         view = await self._in_time(self._observe(self.gap()))
         if jump := self._clock_jump(view):
-            log.warning("the store's clock jumped ahead by %.0f s; earlier silence is not counted", jump.total_seconds())
+            log.warning("the store's clock jumped ahead by %.0f s; earlier silence of workers is ignored", jump.total_seconds())
             view = await self._in_time(self._observe(_LONG_AGO))
         self._last_seen, self._store_time = began, view.now
         return view
 
     def _clock_jump(self, view: V) -> timedelta:
-        """How far the store's clock gained on this controller's since the last view; zero if it is only drift."""
+        """Return how much the store's clock has gained on ours since the last view; zero if it is only clock drift."""
         if self._store_time is None:
             return timedelta()
         jump = view.now - self._store_time - self.gap()
@@ -227,13 +227,13 @@ class ControlLoop(Generic[V, A]):
         try:
             held = await self._leadership.hold()
         except StoreError as exc:
-            log.warning("beat: failed to renew the lease: %s", exc)
+            log.warning("failed to renew the lease during a beat: %s", exc)
             return False
         return held is not None and held.epoch == lease.epoch and self._leadership.trusted
 
     async def _do(self, draft: _Draft[V, A], action: A) -> bool:
-        """Do one action; its error does not stop the others. False once another controller leads."""
-        log.info("%s: %s", action_type(action), action.reason)
+        """Carry out one action; its error does not stop later actions. Returns False once another controller leads."""
+        log.info("action %s: %s", action_type(action), action.reason)
         error: str | None = None
         try:
             await self._in_time(self._act(action, draft.lease.fence))
@@ -242,7 +242,7 @@ class ControlLoop(Generic[V, A]):
             draft.note(f"act: {error}", exc)
         except Exception as exc:
             error = describe(exc)
-            log.error("%s failed: %s", action_type(action), error, exc_info=not isinstance(exc, DrumbeatError))
+            log.error("action %s failed: %s", action_type(action), error, exc_info=not isinstance(exc, DrumbeatError))
         draft.actions.append(encode_action(action, error=error))
         return not draft.fenced
 
@@ -250,7 +250,7 @@ class ControlLoop(Generic[V, A]):
         try:
             return await race(self._clock.sleep(self._patience), _as_coroutine(work))
         except LostRace:
-            raise TimeoutError(f"expected it to finish within {self._patience.total_seconds():g} s; gave up") from None
+            raise TimeoutError(f"it did not finish within {self._patience.total_seconds():g} s and was cancelled") from None
 
     async def _record(self, draft: _Draft[V, A], duration: timedelta) -> BeatReport:
         row: NewBeat | None = None
@@ -285,10 +285,10 @@ class ControlLoop(Generic[V, A]):
         )
 
     async def run(self, stop: asyncio.Event, wake: asyncio.Event | None = None) -> None:
-        """Beat on a fixed schedule until ``stop`` is set, then give up the lease. A slow beat does not delay later ones.
+        """Run beats on a fixed schedule until ``stop`` is set, then release the lease. A slow beat does not shift the schedule.
 
         While another controller leads, this one asks for the lease as soon as it expires, so a dead leader is replaced at
-        once. ``wake`` triggers an early beat, at most ten times as often as usual; it must be set when ``stop`` is.
+        once. Setting ``wake`` causes an early beat, at most ten per interval; set it together with ``stop``.
         """
         due = self._clock.elapsed()
         try:
@@ -305,11 +305,11 @@ class ControlLoop(Generic[V, A]):
             await self.resign()
 
     def _lease_free_at(self, due: timedelta) -> timedelta:
-        """When the leader's lease expires unless renewed; ``due`` if this controller leads."""
+        """Return when to ask for another leader's lease: just after it expires; ``due`` if this controller leads."""
         return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _AFTER_EXPIRY
 
     async def resign(self) -> None:
-        """Give up the lease, so that another controller can lead at once."""
+        """Release the lease, so that another controller can lead at once."""
         await self._leadership.resign()
 
     async def _beat_safely(self) -> None:
@@ -320,4 +320,4 @@ class ControlLoop(Generic[V, A]):
             if report.led and self._after is not None:
                 await self._after()
         except Exception:
-            log.exception("a beat failed; continuing with the next one")
+            log.exception("a beat or a function called after it failed; continuing with the next beat")

@@ -1,4 +1,4 @@
-"""CPU and memory use of this process's container relative to its limits, read from the files of cgroup v1 and v2."""
+"""CPU and memory use of this process's container in percent of its limits, from the files of cgroup v1 or v2."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupLevel:
-    """One control group on the path from ours to the root, with its limits."""
+    """The limits and use of one control group: that of this process, or one above it."""
 
     path: Path
     cores: float | None = None  #: CPU limit in cores
     cpu_used: timedelta | None = None  #: CPU time since the group was created
-    memory_percent: float | None = None  #: of its limit, without reclaimable page cache
-    memory_limit: int | None = None  #: in bytes
+    memory_percent: float | None = None  #: memory use in percent of the limit, without reclaimable page cache
+    memory_limit: int | None = None  #: memory limit in bytes
 
 
 class Hierarchy(Protocol):
-    """A cgroup version: where its files are and how they are written."""
+    """The control groups of this process, in the file layout of one cgroup version."""
 
     def levels(self) -> Iterator[CgroupLevel]:
-        """Our group and all groups above it."""
+        """Yield the control group of this process, then all groups above it."""
         ...
 
 
 class CgroupProbe:
-    """Use in percent of the tightest limit that applies to this process; None where nothing is limited.
+    """Reads CPU and memory use in percent of the limit that is closest to being reached; None if nothing is limited.
 
-    A limit applies to all groups below it, so each level's use is compared with its own limit and the fullest level counts.
+    A limit applies to all groups below it, so each group's use is compared with its own limit, and the highest percent counts.
     """
 
     def __init__(self, hierarchy: Hierarchy | None) -> None:
@@ -40,7 +40,7 @@ class CgroupProbe:
         self._used: Mapping[Path, timedelta] = {}
 
     def read(self, interval: timedelta) -> tuple[float | None, float | None]:
-        """CPU percent since the last call, which was ``interval`` ago, and memory percent now."""
+        """Return CPU percent since the last call (``interval`` ago) and memory percent now."""
         levels = list(self._hierarchy.levels()) if self._hierarchy else []
         cpu = [percent for level in levels if (percent := self._cpu_percent(level, interval)) is not None]
         memory = [level.memory_percent for level in levels if level.memory_percent is not None]
@@ -55,7 +55,7 @@ class CgroupProbe:
 
 
 def find_hierarchy(host_memory: int, root: Path = ROOT, membership: Path = MEMBERSHIP) -> Hierarchy | None:
-    """The hierarchy this process is in; None where there are no control groups."""
+    """Return the control groups of this process; None on a system without them."""
     groups = _memberships(membership)
     if (root / "cgroup.controllers").exists():
         return CgroupV2(root=root, group=groups.get("", "/"), host_memory=host_memory)
@@ -65,7 +65,7 @@ def find_hierarchy(host_memory: int, root: Path = ROOT, membership: Path = MEMBE
 
 
 def _memberships(path: Path) -> Mapping[str, str]:
-    """Our group by controller; the one without a name is of v2."""
+    """Return the path of our control group for each controller (cpu, memory, …); under "" that of cgroup v2."""
     groups: dict[str, str] = {}
     for line in (_text(path) or "").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -75,7 +75,7 @@ def _memberships(path: Path) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupV2:
-    """One tree for all controllers."""
+    """cgroup v2: one tree of groups for CPU and memory."""
 
     root: Path
     group: str
@@ -99,7 +99,7 @@ class CgroupV2:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupV1:
-    """A tree for each controller."""
+    """cgroup v1: a separate tree of groups for each controller (cpu, memory, …)."""
 
     root: Path
     host_memory: int
@@ -119,7 +119,7 @@ class CgroupV1:
             yield CgroupLevel(path=path, memory_percent=self._memory_percent(path), memory_limit=limit)
 
     def _tree(self, controller: str) -> Path:
-        """Where a controller is mounted: alone, or with others, as in ``cpu,cpuacct``."""
+        """Return the folder where a controller is mounted, alone or with others, as in ``cpu,cpuacct``."""
         shared = (path for path in self.root.iterdir() if controller in path.name.split(","))
         return next(shared, self.root / controller)
 
@@ -129,7 +129,7 @@ class CgroupV1:
 
 
 def _upwards(tree: Path, group: str) -> Iterator[Path]:
-    """Our group and all groups above it. In a container the host's path does not exist: then the root is our group."""
+    """Yield the folders of our group and all above it. In a container our path may not exist; then only the root."""
     path = tree / group.lstrip("/")
     if not path.is_dir():
         path = tree
@@ -145,7 +145,7 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Use in percent of a limit; a limit above the host's memory does not count."""
+    """Return memory use in percent of a limit; None without a limit, or if it is above the host's memory."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100
@@ -159,13 +159,13 @@ def _text(path: Path) -> str | None:
 
 
 def _field(path: Path, name: str) -> str | None:
-    """The value of a name in a file with a name and a value per line."""
+    """Return the value of ``name`` in a file with one name and value per line."""
     pairs = (line.split() for line in (_text(path) or "").splitlines())
     return next((pair[1] for pair in pairs if len(pair) == 2 and pair[0] == name), None)
 
 
 def _number(text: str | None) -> int | None:
-    """The number; None for ``max`` and for a missing value."""
+    """Parse a number; None for ``max`` (no limit) or a missing value."""
     try:
         return int(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Free space of a worker's volume, reported with its heartbeat."""
+"""Measures the free space of a worker's volume, for its heartbeat."""
 
 import logging
 import shutil
@@ -28,7 +28,7 @@ class DiskProbe:
         self._reading: Mapping[str, Any] | None = None
 
     def read(self) -> Mapping[str, Any] | None:
-        """The last measurement; None before the first, and when the volume could not be read."""
+        """Return the last measurement; None before the first one, or if the volume could not be read."""
         now = self._clock.elapsed()
         if now >= self._due and (self._thread is None or not self._thread.is_alive()):
             self._due = now + READ_EVERY
@@ -40,7 +40,7 @@ class DiskProbe:
         try:
             usage = shutil.disk_usage(self._path)
         except OSError as exc:
-            log.debug("failed to read the volume at %s: %s", self._path, exc)
+            log.debug("failed to measure the volume at %s: %s", self._path, exc)
             self._reading = None
             return
         self._reading = {**self._labels, "total_gb": _gigabytes(usage.total), "free_gb": _gigabytes(usage.free)}
@@ -51,6 +51,6 @@ def _gigabytes(number: int) -> float:
 
 
 def find_disk(environment: Mapping[str, str], clock: Clock) -> DiskProbe | None:
-    """The probe for the volume named in the environment; None if it names none."""
+    """Return a probe for the volume that the environment variables name; None if they name none."""
     path = environment.get(VOLUME_PATH)
     return DiskProbe(path, environment.get(VOLUME_ID) or None, clock) if path else None

@@ -29,13 +29,13 @@ _LONG = timedelta(days=1)
 
 
 class Senses(Protocol):
-    """Reads resource use on the worker's machine; ``Probe`` is the real one."""
+    """Reads resource use on the worker's machine: ``Probe``, or a substitute in tests."""
 
     def read(self) -> Reading: ...
 
 
 class EventHandler:
-    """Connects heartbeat and workload. Instructions are collected from the first event on, and applied while there is work."""
+    """Turns events into instructions, and applies them to the workload while it runs. Builds the heartbeats."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EventHandler:
         self._connection = connection
         self._samples = samples
         self._shutdown = shutdown
-        self.gate = asyncio.Event()  #: set: the work may begin
+        self.gate = asyncio.Event()  #: set when the work may begin
         self._instructions = WorkerInstructions()
         self._applied = WorkerInstructions()
         self._reply: HeartbeatReply | None = None
@@ -74,7 +74,7 @@ class EventHandler:
         self._created_at = row.created_at
 
     async def start_work(self) -> None:
-        """Start the workload with the current phase and target, and apply all later instructions."""
+        """Start the workload with the current phase and target, and from now on apply new instructions to it."""
         if self._reply is not None:
             self._instructions = instructions.at_start(self._instructions, self._reply)
         self._applied = self._instructions
@@ -85,12 +85,12 @@ class EventHandler:
         self._apply()
 
     def stop_work(self) -> None:
-        """Apply no more instructions. Ends the sample interval; later counts go to ``take_last_sample``."""
+        """Stop applying instructions, and end the sample interval. ``take_last_sample`` has the later counts."""
         self.take_sample()
         self._working = False
 
     def take_last_sample(self) -> None:
-        """Take a sample of the drain, marked as such: its errors count, its rate does not."""
+        """Take a sample of the drain, marked ``draining``: its errors count, its rate does not."""
         self._samples.take(self._applied.phase, self._applied.target, self._reading, {"draining": True})
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
@@ -121,7 +121,7 @@ class EventHandler:
         try:
             self._reading = self._probe.read() if self._probe else None
         except Exception:
-            log.debug("failed to read the resource use of this machine", exc_info=True)
+            log.debug("failed to read CPU, memory or GPU use; the heartbeat has the last values", exc_info=True)
 
     def handle_reply(self, reply: HeartbeatReply) -> None:
         self._reply, self._reply_at = reply, self._clock.elapsed()
@@ -137,11 +137,11 @@ class EventHandler:
         try:
             self._set_instructions(instructions.obey(self._instructions, event, me, now))
         except InvalidInput as exc:
-            log.warning("%s", exc)
+            log.warning("invalid event: %s", exc)
             self._instructions = instructions.skip(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
-        """After all events are read: end, reconcile with the rows, or let the work begin."""
+        """After all events are read: end the worker, compare instructions with the store's rows, or let the work begin."""
         if self._shutdown.over.is_set():
             return
         if end := self._why_end(reply):
@@ -179,7 +179,7 @@ class EventHandler:
             self._apply_phase(before)
             self._apply_target(before)
         except Exception as exc:
-            log.exception("the workload failed")
+            log.exception("the workload failed to change its phase or target; this worker ends")
             self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
 
     def _apply_phase(self, before: WorkerInstructions) -> None:
@@ -195,16 +195,16 @@ class EventHandler:
         if (new.target, new.target_seq, new.qps) == (before.target, before.target_seq, before.qps):
             return
         log.info(
-            "target changed from %d to %d, ramp %g s, rate %s/s",
+            "target changed from %d to %d connections or jobs, over %g s, operations per second: %s",
             before.target,
             new.target,
             new.ramp.total_seconds(),
-            "any" if new.qps is None else new.qps,
+            "no limit" if new.qps is None else new.qps,
         )
         self._workload.set_target(new.target, new.ramp, new.qps)
 
     async def run_scheduled(self) -> None:
-        """Apply scheduled events when they are due by the store's clock, until cancelled."""
+        """Apply each scheduled event at its time by the store's clock, until cancelled."""
         while True:
             await pause(self._clock, self._until_next_scheduled(), self._schedule_changed)
             self._schedule_changed.clear()

@@ -1,4 +1,4 @@
-"""A worker's heartbeat: the only task that calls the store, in every state of the worker."""
+"""A worker's heartbeat task: the only task that calls the store. It runs in every state of the worker."""
 
 import asyncio
 import logging
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class HeartbeatSource(Protocol):
-    """The worker whose heartbeat is sent."""
+    """Provides the content of a worker's heartbeats, and handles the replies."""
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
-        """The heartbeat to send now."""
+        """Build the heartbeat to send now, with this sample."""
         ...
 
     def take_sample(self) -> None:
@@ -30,7 +30,7 @@ class HeartbeatSource(Protocol):
         ...
 
     def handle_reply(self, reply: HeartbeatReply) -> None:
-        """Apply every event of the reply; the next heartbeat confirms that they were read."""
+        """Apply every event of the reply; the next heartbeat tells the store that they were read."""
         ...
 
 
@@ -42,8 +42,8 @@ class _Move(NamedTuple):
 class HeartbeatLoop:
     """Sends state changes, heartbeats and samples, and receives events, one store call at a time.
 
-    A beat is due every ``every``, and at once after a state change. During a store outage samples are still taken; they and
-    the state changes are sent in order once the store is back.
+    A heartbeat is sent every ``every``, and at once after a state change. During a store outage samples are still taken;
+    they and the state changes are sent in order once the store answers again.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class HeartbeatLoop:
         self._wake = asyncio.Event()
 
     async def join(self) -> Worker:
-        """Take this worker's row. Raises WorkerGone, NotFound, and StoreUnavailable after too long an outage."""
+        """Join the pool as this worker. Raises WorkerGone, NotFound, and StoreUnavailable after too long an outage."""
         return await self._connection.ask_until_answered(lambda: self._store.membership.join(self._identity))
 
     def queue_move(self, to: WorkerStatus, reason: str) -> None:
-        """Record a state change as soon as the store answers."""
+        """Queue a state change; it is written as soon as the store answers."""
         self._moves.append(_Move(to, reason))
         self._wake.set()
 
     def beat_now(self) -> None:
-        """Beat at once, because there may be new instructions."""
+        """Send a heartbeat at once, because there may be new instructions."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Beat until cancelled. Raises WorkerGone when the row is closed, StoreUnavailable after too long an outage."""
+        """Send heartbeats until cancelled. Raises WorkerGone if the row has ended, StoreUnavailable after a long outage."""
         due = self._clock.elapsed()
         woken = False
         while True:
@@ -114,11 +114,11 @@ class HeartbeatLoop:
             try:
                 await self._connection.ask(self._move(to, reason))
             except IllegalMove as exc:
-                log.warning("state change not recorded, another process has changed the row: %s", exc)
+                log.warning("skipped a state change of this worker, because another process has changed its row: %s", exc)
             self._moves.popleft()
 
     async def _exchange(self) -> None:
-        """Send a heartbeat with the newest sample, and repeat while there are more events."""
+        """Send a heartbeat with the newest sample; send more while the reply says that there are more events."""
         sample = self._samples.newest
         while True:
             heartbeat = self._source.heartbeat(sample)
@@ -138,7 +138,7 @@ class HeartbeatLoop:
             self._samples.mark_sent(waiting)
 
     async def leave(self, to: WorkerStatus, reason: str, change: WorkerChange) -> None:
-        """Send what is still waiting, and the final state. One attempt."""
+        """Send the last heartbeat, the samples not yet sent, and the final status. It is not retried."""
         sample = self._samples.newest
         await self._store.membership.beat(self._source.heartbeat(sample))
         self._samples.mark_sent([sample] if sample else [])

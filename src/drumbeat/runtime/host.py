@@ -11,14 +11,14 @@ from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, find_hierarchy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Usable CPU cores, and memory in bytes."""
+    """The CPU cores and the memory (bytes) that this process may use."""
 
     cores: float
     memory: int
 
 
 def this_host(cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP) -> Host:
-    """The host's cores and memory, reduced to the limits of our control groups."""
+    """Return the host's cores and memory, or the limits of our control groups if these are lower."""
     cores, memory = float(len(os.sched_getaffinity(0))), psutil.virtual_memory().total
     hierarchy = find_hierarchy(memory, cgroup_root, cgroup_membership)
     for level in hierarchy.levels() if hierarchy else ():

@@ -1,4 +1,4 @@
-"""A worker's instructions as one value: all events applied in order, then reconciled with the rows. Pure."""
+"""Computes a worker's instructions from events and the store's rows. Functions without side effects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,39 +18,39 @@ _SCHEDULABLE = frozenset({EventType.SET_PHASE, EventType.SET_WORKER_TARGET})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Me:
-    """The worker that the instructions are for."""
+    """The worker that the instructions are for; used to pick the events that concern it."""
 
     worker_id: WorkerId
     slot: int
-    created_at: datetime | None = None  #: in a long-lived pool: a STOP to all workers before then was for earlier workers
+    created_at: datetime | None = None  #: a STOP to all workers before this time is ignored; None: none is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The instruction to leave."""
+    """The instruction to finish the work and leave."""
 
     reason: str
-    within: timedelta | None = None  #: how long a drain may take; None: the pool's default
+    within: timedelta | None = None  #: how long the drain (finishing work) may take; None: the pool's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInstructions:
-    """The sum of the events read so far. They only take effect on the workload while there is work."""
+    """What all events read so far tell the worker to do. They take effect only while the workload runs."""
 
     read_to: int = 0
     started: bool = False
-    stop: Stop | None = None  #: from the first STOP event
+    stop: Stop | None = None  #: set by the first STOP event
     phase: str | None = None
     target: int = 0
     ramp: timedelta = timedelta()
-    qps: float | None = None  #: maximum rate; None: as fast as possible
-    target_seq: int = 0  #: the event that set the target
-    later: Sequence[Event] = ()  #: scheduled events that are not due yet
-    row_phase: str | None = None  #: the run row's phase at the last reconciliation
+    qps: float | None = None  #: operations per second; None: as fast as possible
+    target_seq: int = 0  #: number of the event that set the target
+    later: Sequence[Event] = ()  #: scheduled events with a later time
+    row_phase: str | None = None  #: the phase in the run's row when ``reconcile`` last read it
 
 
 def obey(instructions: WorkerInstructions, event: Event, me: Me, now: datetime) -> WorkerInstructions:
-    """The instructions after this event. Raises InvalidInput for an event with an invalid payload."""
+    """Apply an event to the instructions and return the result. Raises InvalidInput if its payload is invalid."""
     if event.sequence_id <= instructions.read_to:
         return instructions
     read = skip(instructions, event)
@@ -64,17 +64,17 @@ def obey(instructions: WorkerInstructions, event: Event, me: Me, now: datetime) 
 
 
 def skip(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:
-    """The same instructions, with the event counted as read."""
+    """Mark an event as read without applying it."""
     return replace(instructions, read_to=event.sequence_id)
 
 
 def read_to(instructions: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
-    """The same instructions, with all events up to there counted as read; the omitted ones were for other workers."""
+    """Mark all events up to this number as read; those that the reply omitted were for other workers."""
     return replace(instructions, read_to=max(instructions.read_to, sequence_id))
 
 
 def apply_due(instructions: WorkerInstructions, now: datetime) -> WorkerInstructions:
-    """Apply scheduled events that are due, earliest first."""
+    """Apply scheduled events with a time up to ``now``, earliest first."""
     due = [event for event in _by_time(instructions) if _time_of(event) <= now]
     for event in due:
         instructions = _apply(instructions, event)
@@ -82,12 +82,12 @@ def apply_due(instructions: WorkerInstructions, now: datetime) -> WorkerInstruct
 
 
 def next_scheduled(instructions: WorkerInstructions) -> datetime | None:
-    """When the next scheduled event is due."""
+    """Return the time of the next scheduled event; None if there is none."""
     return next((_time_of(event) for event in _by_time(instructions)), None)
 
 
 def at_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """The instructions to start with: the run row's phase, so that late joiners skip warmup, and the stored target."""
+    """Return the instructions at the start of work: phase of the run's row (a late worker skips warmup), and stored target."""
     if reply.run_phase not in (None, Phase.PREPARING) and not _has_scheduled(instructions, EventType.SET_PHASE):
         instructions = replace(instructions, phase=reply.run_phase)
     if _newest_target(instructions) == 0 or reply.target_seq > _newest_target(instructions):
@@ -96,10 +96,10 @@ def at_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerI
 
 
 def reconcile(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """Take over changes from the rows that the events did not bring.
+    """Take over target and phase from the store's rows, in case an event about them was missed.
 
-    The stored target counts only if it is newer than every known event, so that a ramp or a scheduled event is left alone. The
-    run row's phase counts only if it changed since the last time: it may lag behind an event, and must not undo it.
+    The stored target is used only if it is newer than every known event, so that a ramp or a scheduled event is not undone.
+    The phase of the run's row is used only if it changed since the last call: it may lag behind an event.
     """
     if reply.target_seq > _newest_target(instructions):
         instructions = _with_stored_target(instructions, reply)
@@ -110,25 +110,25 @@ def reconcile(instructions: WorkerInstructions, reply: HeartbeatReply) -> Worker
 
 
 def may_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> bool:
-    """Whether the work may begin."""
+    """Whether the work may begin: a START event was read, or the run is RUNNING."""
     return instructions.started or reply.run_status is RunStatus.RUNNING
 
 
 def why_stop(instructions: WorkerInstructions, reply: HeartbeatReply) -> Stop | None:
-    """The instruction to leave: from an event, the worker's row or the run's status."""
+    """Return the instruction to leave, from a STOP event, the worker's row or the run's status; None if there is none."""
     if instructions.stop is not None:
         return instructions.stop
     if reply.drain_deadline is not None:
         return Stop(reason="asked to drain", within=max(reply.drain_deadline - reply.now, timedelta()))
     if reply.status is WorkerStatus.DRAINING:
-        return Stop(reason="its row says draining")
+        return Stop(reason="the worker's row has the status draining")
     if reply.run_status in ENDING:
         return Stop(reason=f"the run is {reply.run_status}")
     return None
 
 
 def controller_gone(reply: HeartbeatReply, in_contact: timedelta, thresholds: Thresholds) -> bool:
-    """Whether no controller leads any more. Only time in which this worker could reach the store counts."""
+    """Whether no controller has held the lease for too long; only time in which the store answered this worker counts."""
     if reply.controller_until is None:
         return False
     return min(reply.now - reply.controller_until, in_contact) > thresholds.controller_gone_after
@@ -167,7 +167,7 @@ def _with_target(instructions: WorkerInstructions, event: Event) -> WorkerInstru
 
 
 def _with_stored_target(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """Take the row's target. Rows have no rate, so the last known one holds until the event itself is read."""
+    """Use the target of the worker's row. A row has no rate, so the rate stays until the event itself is read."""
     return replace(instructions, target=max(reply.target, 0), ramp=timedelta(), target_seq=reply.target_seq)
 
 
@@ -195,21 +195,21 @@ def _effective_at(event: Event) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise _invalid(event, "an ISO time as effective_at", value) from None
+        raise _invalid(event, "effective_at to be an ISO time", value) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _phase(event: Event) -> str:
     value = event.payload.get("phase")
     if not isinstance(value, str) or not value:
-        raise _invalid(event, "the name of a phase", value)
+        raise _invalid(event, "phase to be the name of a phase", value)
     return value
 
 
 def _count(event: Event, key: str) -> int:
     value = event.payload.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise _invalid(event, f"a whole number as {key}", value)
+        raise _invalid(event, f"{key} to be a whole number", value)
     return int(value)
 
 
@@ -218,7 +218,7 @@ def _rate(event: Event, key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise _invalid(event, f"a number of at least 0 as {key}", value)
+        raise _invalid(event, f"{key} to be a number of at least 0", value)
     return float(value)
 
 
@@ -229,7 +229,7 @@ def _duration(event: Event, key: str) -> timedelta | None:
     try:
         return max(timedelta(seconds=value), timedelta())
     except (TypeError, ValueError, OverflowError):
-        raise _invalid(event, f"seconds as {key}", value) from None
+        raise _invalid(event, f"{key} to be seconds", value) from None
 
 
 def _invalid(event: Event, expected: str, got: Any) -> InvalidInput:

@@ -1,4 +1,4 @@
-"""Leadership: one lease, and how long it may be trusted without renewal."""
+"""A controller's lease on leadership, and how long it may be trusted without renewal."""
 
 import asyncio
 import logging
@@ -14,21 +14,21 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-_MARGIN = 5  #: a fifth of the lease's duration is a safety margin
-_BEATS = 1.5  #: a lease lasts this many beats, so that another controller takes over before two have passed
+_MARGIN = 5  #: a fifth of the lease's duration is never used, as a safety margin
+_BEATS = 1.5  #: a lease lasts this many beat intervals; another controller takes over within two
 _LEAST = timedelta(seconds=2)  #: a shorter lease would change owners at every brief delay
 
 
 def lease_for(every: timedelta) -> timedelta:
-    """The lease duration of a controller that beats every ``every``."""
+    """Return how long a lease should last if its controller runs a beat every ``every``."""
     return max(every * _BEATS, _LEAST)
 
 
 class Leadership:
-    """One owner's hold on one lease.
+    """Acquires, renews and releases one lease for one owner.
 
     A lease is trusted from the moment *before* it was requested until a fifth of its duration is left. The store counts from
-    a later moment, so a process that was paused, or got the answer late, stops before the store could give the lease away.
+    a later moment, so a process that was paused, or got the answer late, stops acting before another can get the lease.
     ``owner`` must be unique to this process: two processes must never share a lease.
     """
 
@@ -47,7 +47,7 @@ class Leadership:
 
     @property
     def remaining(self) -> timedelta:
-        """How much longer the lease may be trusted without renewal."""
+        """Return how much longer the lease may be trusted without renewal; zero if it is not held."""
         if self._lease is None:
             return timedelta()
         return max(self._trusted_until - self._clock.elapsed(), timedelta())
@@ -62,15 +62,15 @@ class Leadership:
         return self.remaining * 2 > self._ttl - self._ttl / _MARGIN
 
     async def hold(self) -> Lease | None:
-        """Acquire or renew the lease. None when another owner has it.
+        """Acquire or renew the lease. Returns None if another owner has it.
 
-        During a store outage the lease is kept as long as it is trusted; after that StoreUnavailable is raised.
+        During a store outage the old lease is returned as long as it is trusted; after that StoreUnavailable is raised.
         """
         sent = self._clock.elapsed()
         try:
             lease = await with_timeout(self._clock, self._ttl, self._ask())
         except Fenced as exc:
-            log.warning("%s no longer leads %s: %s", self._owner, self._name, exc)
+            log.warning("%s has lost the lease %s and stops acting: %s", self._owner, self._name, exc)
             self.forget()
             return None
         except StoreUnavailable:
@@ -87,11 +87,11 @@ class Leadership:
         return await self._store.leases.renew(self._lease, self._ttl)
 
     async def leader(self) -> str | None:
-        """The last owner of the lease."""
+        """Return the last owner of the lease; None if it was never acquired."""
         return (await self.held_by())[0]
 
     async def held_by(self) -> tuple[str | None, timedelta]:
-        """The last owner of the lease, and the time until it expires unless renewed."""
+        """Return the last owner of the lease, and how long until it expires unless it is renewed."""
         return await with_timeout(self._clock, self._ttl, self._find())
 
     async def _find(self) -> tuple[str | None, timedelta]:
@@ -100,7 +100,7 @@ class Leadership:
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
-        """Inside the block, which must not raise, the lease is renewed in time, however long a single step takes."""
+        """Keep renewing the lease in the background while the block runs. The block must not raise."""
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_until(over))
@@ -117,14 +117,14 @@ class Leadership:
                 try:
                     await self.hold()
                 except StoreError as exc:
-                    log.warning("%s failed to renew the lease %s: %s", self._owner, self._name, exc)
+                    log.warning("%s failed to renew the lease %s: %s; trying again", self._owner, self._name, exc)
 
     def forget(self) -> None:
-        """Drop the lease: the store has said that another owner has it."""
+        """Treat the lease as lost, without a store call: the store has said that another owner has it."""
         self._lease = None
 
     async def resign(self) -> None:
-        """Release the lease, so that another can lead at once; during a store outage it must wait until the lease expires."""
+        """Release the lease so that another can lead at once. In a store outage it stays until it expires."""
         lease, self._lease = self._lease, None
         if lease is None:
             return

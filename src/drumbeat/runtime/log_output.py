@@ -1,4 +1,4 @@
-"""Log lines on standard error while a command runs."""
+"""Sends log lines to standard error while a command runs."""
 
 import logging
 import sys
@@ -10,9 +10,9 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @contextmanager
 def logging_to_stderr(level: int, handler: logging.Handler | None = None) -> Iterator[None]:
-    """Inside the block all loggers write to standard error, from ``level`` up; afterwards logging is as before.
+    """Inside the block, log lines from ``level`` up go to standard error; afterwards logging is as before.
 
-    If the program has already set up logging, nothing is changed. ``handler`` replaces the plain stderr handler.
+    If the program has already set up logging, nothing is changed. ``handler`` replaces the default stderr handler.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -31,5 +31,5 @@ def logging_to_stderr(level: int, handler: logging.Handler | None = None) -> Ite
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Skip the line that httpx logs at INFO for each request."""
+    """Whether to show a log line: all except the line that httpx logs at INFO for each request."""
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] != "httpx"

@@ -1,4 +1,4 @@
-"""Ships log lines to the store in the background, without blocking the work."""
+"""Sends log lines to the store in the background, without blocking the work."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class _PendingLine:
 
 
 class StoreLogHandler(logging.Handler):
-    """Buffers lines from any thread until they are fetched; when full, the oldest are dropped and counted."""
+    """Buffers log lines from any thread for the LogShipper. When full, it drops the oldest lines and counts them."""
 
     def __init__(self, clock: Clock, worker_id: WorkerId | None = None, capacity: int = CAPACITY) -> None:
         super().__init__(logging.INFO)
@@ -50,10 +50,10 @@ class StoreLogHandler(logging.Handler):
         self._guard = threading.Lock()
         self._dropped = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.urgent = asyncio.Event()  #: a WARNING or worse is waiting
+        self.urgent = asyncio.Event()  #: set when a line of level WARNING or above is waiting
 
     def set_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Set the event loop that waits for ``urgent``; None when it no longer does."""
+        """Set the event loop that waits for ``urgent``; None if no loop waits any more."""
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -90,7 +90,7 @@ class StoreLogHandler(logging.Handler):
                 loop.call_soon_threadsafe(self.urgent.set)
 
     def fetch(self, most: int) -> Sequence[_PendingLine]:
-        """Remove and return the oldest lines, after a line that says how many were dropped before them."""
+        """Remove and return the oldest lines. If lines were dropped, the first returned line says how many."""
         with self._guard:
             dropped, self._dropped = self._dropped, 0
             lines = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
@@ -103,7 +103,7 @@ class StoreLogHandler(logging.Handler):
 
 
 def _details(record: logging.LogRecord) -> Mapping[str, Any] | None:
-    """The ``extra`` fields of a log record, and its traceback."""
+    """Return the ``extra`` fields of a log record and its traceback; None if it has neither."""
     extra = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
     details: dict[str, Any] = msgspec.to_builtins(extra, str_keys=True, enc_hook=repr)
     if record.exc_info:
@@ -112,10 +112,10 @@ def _details(record: logging.LogRecord) -> Mapping[str, Any] | None:
 
 
 class LogShipper:
-    """``async with LogShipper(…):`` lines of ``logger`` also go to the store: INFO every 5 s, WARNING and above at once.
+    """``async with LogShipper(…):`` sends lines of ``logger`` to the store: INFO every 5 s, WARNING and above at once.
 
-    During a store outage lines are kept, up to the handler's capacity. Shipping errors go to this module's logger, which is
-    never shipped. The logger must let INFO through; its level is not changed here.
+    During a store outage lines are buffered, up to ``capacity``. Errors while sending go to this module's logger, which is
+    never sent. The level of ``logger`` is not changed here, so it must allow INFO.
     """
 
     def __init__(
@@ -166,13 +166,13 @@ class LogShipper:
             self._retry_pause = FIRST_PAUSE if shipped else min(self._retry_pause * 2, LONGEST_PAUSE)
 
     async def _ship(self) -> bool:
-        """Send all lines in batches; False if the store does not answer. Refused lines are dropped: a retry cannot help."""
+        """Send all lines in batches; False if the store does not answer. Lines that it refuses are dropped, not retried."""
         while lines := self._unsent or self.handler.fetch(BATCH):
             self._unsent = lines
             try:
                 await with_timeout(self._clock, _ANSWER_WITHIN, self._store.logs.append(self._pool_id, self._aged(lines)))
             except StoreUnavailable as exc:
-                log.warning("failed to store %d log lines: %s", len(lines), exc)
+                log.warning("failed to store %d log lines: %s; retrying", len(lines), exc)
                 return False
             except Exception as exc:
                 log.error("dropped %d log lines, the store refused them: %s", len(lines), describe(exc))

@@ -1,4 +1,4 @@
-"""Reads CPU and memory of this process, its container and its host, GPU memory if there is a GPU, and the volume's disk."""
+"""Measures CPU and memory use of this process, its container and its host, and the use of GPUs and of the volume."""
 
 import importlib
 import logging
@@ -18,26 +18,26 @@ from drumbeat.runtime.disk import DiskProbe
 
 log = logging.getLogger(__name__)
 
-GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  #: at least one exists where NVML can find a GPU
+GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  #: one of these files exists if NVML can find a GPU
 _MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Resource use: CPU since the last reading, memory now. None: could not be read."""
+    """One measurement of resource use: CPU since the last reading, memory now. None: could not be measured."""
 
-    process_cpu_percent: float | None = None  #: of one core: two busy threads may give 200
-    process_memory_percent: float | None = None  #: of the host's memory
+    process_cpu_percent: float | None = None  #: 100 is one busy core; two busy threads may give 200
+    process_memory_percent: float | None = None  #: in percent of the host's memory
     host_cpu_percent: float | None = None
     host_memory_percent: float | None = None
-    cgroup_cpu_percent: float | None = None  #: of the container's limit; None if it has none
+    cgroup_cpu_percent: float | None = None  #: in percent of the container's limit; None if it has no limit
     cgroup_memory_percent: float | None = None
     gpu: Mapping[str, Any] | None = None
-    disk: Mapping[str, Any] | None = None  #: of the worker's volume
+    disk: Mapping[str, Any] | None = None  #: total and free space of the worker's volume
 
     @property
     def cpu_percent(self) -> float | None:
-        """The container's use if it is limited, else the host's."""
+        """Return the container's CPU use if it has a limit, otherwise the host's."""
         return self.host_cpu_percent if self.cgroup_cpu_percent is None else self.cgroup_cpu_percent
 
     @property
@@ -46,7 +46,7 @@ class Reading:
 
     @property
     def devices(self) -> Mapping[str, Any] | None:
-        """The GPU fields of a heartbeat, which include the disk."""
+        """Return the content of a heartbeat's field ``gpu``: GPU use and, if known, the disk."""
         return self.gpu if self.disk is None else {**(self.gpu or {}), DISK: self.disk}
 
 
@@ -58,7 +58,7 @@ class _CpuTimes:
 
 
 class Probe:
-    """Reads resource use on this machine. CPU percentages are since the last reading, or since the probe was created."""
+    """Measures resource use on this machine. CPU use is measured since the last reading; at first, since creation."""
 
     def __init__(
         self, clock: Clock, cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP, disk: DiskProbe | None = None
@@ -73,7 +73,7 @@ class Probe:
         self._cgroup.read(timedelta())
 
     def read(self) -> Reading:
-        """Take a reading now."""
+        """Measure now, and return the reading."""
         now = self._clock.elapsed()
         interval, self._read_at = now - self._read_at, now
         before, self._times = self._times, self._cpu_times()
@@ -102,23 +102,23 @@ def _percent(part: float, whole: float) -> float | None:
 
 
 def _share(part: float, whole: float) -> float | None:
-    """A percentage capped at 100, which rounding errors could exceed slightly."""
+    """Return a percentage of at most 100, which rounding errors could otherwise exceed."""
     found = _percent(part, whole)
     return None if found is None else min(found, 100.0)
 
 
 class GpuProbe:
-    """Memory and utilisation of each NVIDIA GPU that this process can see."""
+    """Measures memory and utilisation of each NVIDIA GPU that this process can see."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
 
     def read(self) -> Mapping[str, Any] | None:
-        """All devices; ``memory_percent`` is that of the fullest one."""
+        """Measure all GPUs; the total ``memory_percent`` is that of the fullest GPU. None if there is no GPU."""
         try:
             devices = [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
         except self._nvml.NVMLError as exc:
-            log.debug("failed to read the GPU: %s", exc)
+            log.debug("failed to measure the GPUs: %s; the heartbeat has no GPU data", exc)
             return None
         if not devices:
             return None
@@ -146,7 +146,7 @@ class GpuProbe:
         return name.decode() if isinstance(name, bytes) else str(name)
 
     def _use(self, device: Any) -> float | None:
-        """The utilisation in percent; None if the device does not report it."""
+        """Return the GPU's utilisation in percent; None if it does not report it."""
         try:
             return float(self._nvml.nvmlDeviceGetUtilizationRates(device).gpu)
         except self._nvml.NVMLError:
@@ -154,7 +154,7 @@ class GpuProbe:
 
 
 def find_gpu() -> GpuProbe | None:
-    """The GPU probe, if NVML (the extra ``gpu``) is installed and finds a driver; on Linux without a GPU it is not loaded."""
+    """Return a GPU probe; None if NVML (the extra ``gpu``) is missing or finds no GPU driver."""
     if sys.platform == "linux" and not any(device.exists() for device in GPU_DEVICES):
         return None
     try:
@@ -164,6 +164,6 @@ def find_gpu() -> GpuProbe | None:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as exc:
-        log.debug("no GPU: %s", exc)
+        log.debug("no GPU is measured, NVML did not start: %s", exc)
         return None
     return GpuProbe(nvml)

@@ -1,4 +1,4 @@
-"""Carries out recovery actions and starts workers: rows first, then the provider. Every action is safe to repeat."""
+"""Carries out recovery actions and starts workers. It writes a worker's row before it asks the provider for an instance."""
 
 import logging
 from functools import singledispatchmethod
@@ -14,11 +14,11 @@ from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
-_VOLATILE = frozenset({"status", "gpus"})  #: instance details that change all the time, so they are not stored
+_VOLATILE = frozenset({"status", "gpus"})  #: details of an instance that change often and so are not stored
 
 
 class RecoveryActor:
-    """Carries out recovery actions for one pool."""
+    """Carries out recovery actions (end, reap or mark workers) for one pool. Every action is safe to repeat."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
@@ -26,12 +26,12 @@ class RecoveryActor:
         self._pool_id = pool_id
 
     async def recover(self, action: Recovery, fence: Fence) -> None:
-        """Carry out one recovery action under the controller's fence."""
+        """Carry out one recovery action. Raises Fenced if another controller leads."""
         await self._do(action, fence)
 
     @singledispatchmethod
     async def _do(self, action: Recovery, fence: Fence) -> None:
-        raise TypeError(f"unknown recovery action {type(action).__name__}")
+        raise TypeError(f"expected a recovery action, got an unknown recovery action {type(action).__name__}")
 
     @_do.register
     async def _(self, action: MarkLost, fence: Fence) -> None:
@@ -61,7 +61,7 @@ class RecoveryActor:
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool) -> None:
-        """Create a worker's row if it ``is_new``, then its instance. Raises SpawnFailed after closing the row."""
+        """Add the worker's row if ``is_new``, then start its instance. If that fails, ends the row and raises SpawnFailed."""
         if is_new:
             await self._store.workers.add([row], fence=fence)
         else:
@@ -76,18 +76,18 @@ class RecoveryActor:
         await self._note(instance, fence)
 
     async def check(self, fence: Fence) -> None:
-        """Raise Fenced before the provider is called, where no row is written first: an empty append only checks the fence."""
+        """Raise Fenced if another controller leads. Appends no events: the call only makes the store check the fence."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:
-        """Raise if the row is already closed, or while the instance of an earlier request may still appear.
+        """Check that the provider may be asked again for this worker's instance, and record the new request.
 
-        The controller that made that request may have died before the answer, and the provider's list may lag. So the new
-        request is recorded first, and the next controller waits as long after it.
+        Raises StaleWrite if the worker has ended, SpawnError while the instance of an earlier request may still appear: the
+        controller may have died before the provider's answer, and the provider's list may lag behind.
         """
         found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
         if not found.is_live:
-            raise StaleWrite(f"worker {worker_id} is already {found.status}; it needs no instance")
+            raise StaleWrite(f"worker {worker_id} has ended as {found.status}; no instance is started for it")
         settle = self._spawner.traits.settle
         left = settle - (now - asked_at(found, now))
         if left.total_seconds() > 0:
@@ -97,7 +97,7 @@ class RecoveryActor:
             await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", meta, fence=fence)
 
     async def _note(self, instance: Instance, fence: Fence) -> None:
-        """Store the instance's provider ref, price and location, if known. A store outage is only logged."""
+        """Store the provider's id, price and location of an instance, if known. A store outage is only logged."""
         meta = {name: value for name, value in instance.meta.items() if name not in _VOLATILE and value is not None}
         if instance.price_per_hour is not None:
             meta["price_per_hour"] = instance.price_per_hour
@@ -106,10 +106,10 @@ class RecoveryActor:
         try:
             await self._store.workers.note_instance(self._pool_id, instance.worker_id, instance.ref, meta, fence=fence)
         except StoreUnavailable as exc:
-            log.warning("failed to record instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
+            log.warning("failed to record the price of instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
-        """Close the row as terminated, not as an error: the provider failed, not the worker."""
+        """End the worker's row as terminated, not as error: the provider failed, not the worker."""
         try:
             change = WorkerChange(error=str(refusal), meta={**row.meta, **_refusal_meta(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
@@ -118,7 +118,7 @@ class RecoveryActor:
 
 
 def check_provider(row: Worker, spawner: Spawner) -> None:
-    """Raise SpawnError if another provider started the worker: this one would report that the instance is gone."""
+    """Raise SpawnError if another provider started the worker: this one does not know its instance and cannot end it."""
     if row.provider and row.provider != spawner.traits.name:
         raise SpawnError(
             f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "
@@ -127,6 +127,6 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
 
 
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
-    """What a row stores about its provider's refusal."""
+    """Return what the worker's row stores about the provider's refusal: its cause, and when to retry."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
     return {"spawn_failed": True, "cause": refusal.cause.value, **wait}

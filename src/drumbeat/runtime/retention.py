@@ -1,4 +1,4 @@
-"""Automatic retention: after a beat, at most every few minutes, a process deletes some of the old rows."""
+"""Automatic retention: at most every few minutes, after a beat, a process deletes some of the old rows."""
 
 import logging
 import random
@@ -14,34 +14,34 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(minutes=5)  #: pause after a round that left nothing to delete
-WITHIN = timedelta(seconds=1)  #: longest duration of a round; the next beat continues
-NOTE = "retention"  #: the store's default retention, for processes without a setting
-LEASE = "retention/round"  #: the process that holds it does the round; no other does until it expires
-IDLE_STEPS = 25  #: after this many steps in a row without a deletion, the rest of the kind is left to a later round
+EVERY = timedelta(minutes=5)  #: pause after a round that has deleted all old rows
+WITHIN = timedelta(seconds=1)  #: longest duration of a round; the next beat continues where it stopped
+NOTE = "retention"  #: name of the note with the store's retention, for processes without a setting
+LEASE = "retention/round"  #: name of the lease; only its holder deletes rows, until it expires
+IDLE_STEPS = 25  #: after this many steps that found no old row, the search in this kind of rows stops
 _PAUSE = 3  #: pause after a step, as a multiple of its duration
 _SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(milliseconds=5), timedelta(milliseconds=200)
 
 
 class Housekeeping:
-    """Deletes old rows of job pools and fleets. Benchmark runs stay until a user deletes them or prunes the store."""
+    """Deletes old rows of job pools and fleets. Benchmark runs are kept until a user deletes them or prunes the store."""
 
     def __init__(self, store: Store, setting: Retention | None, clock: Clock, owner: str) -> None:
-        """``setting`` is this process's retention, for pools without their own; None: use the one kept in the store."""
+        """``setting``: how long rows of pools without their own retention are kept; None: as the store's note says."""
         self._store = store
         self._setting = setting
         self._clock = clock
         self._owner = owner
 
     async def tidy(self) -> Counter[Prunable]:
-        """Delete some old rows, unless another process does or just did. Returns the counts by kind; only logs store errors."""
+        """Delete some old rows, unless another process does. Returns counts by kind of row. Store errors are only logged."""
         deleted: Counter[Prunable] = Counter()
         try:
             lease = await self._store.leases.acquire(LEASE, self._owner, EVERY)
             if lease is not None and not await self._round(deleted):
                 await self._store.leases.release(lease)
         except InvalidSettings as exc:
-            log.warning("nothing is deleted: %s; set DRUMBEAT_RETENTION to replace the store's retention", exc)
+            log.warning("no old rows are deleted: %s; set DRUMBEAT_RETENTION to replace the store's retention", exc)
         except StoreError as exc:
             log.warning("failed to delete old rows: %s; retrying after a later beat", exc)
         if deleted:
@@ -49,7 +49,7 @@ class Housekeeping:
         return deleted
 
     async def _round(self, deleted: Counter[Prunable]) -> bool:
-        """Returns whether the next round can wait: no old rows or free space are left, or none were found in time."""
+        """Delete old rows for up to ``WITHIN``. Returns whether the next round can wait: nothing old is left or was found."""
         deadline = self._clock.elapsed() + WITHIN
         default = await self._default()
         pools = [*await self._store.pools.list()]
@@ -62,7 +62,7 @@ class Housekeeping:
     async def _prune(
         self, pool_id: PoolId, what: Prunable, age: timedelta, deleted: Counter[Prunable], deadline: timedelta
     ) -> bool:
-        """Delete old rows of one kind; False: the time of this round is over."""
+        """Delete a pool's old rows of one kind in small steps. Returns False when the time of this round is over."""
         idle = 0
         while True:
             began = self._clock.elapsed()
@@ -75,7 +75,7 @@ class Housekeeping:
                 return False
 
     async def _default(self) -> Retention:
-        """This process's setting, which is also stored for others; without one, the stored setting. Raises InvalidSettings."""
+        """Return this process's setting, and store it for others; without one, the stored setting. Raises InvalidSettings."""
         note = await self._store.notes.find(NOTE)
         if self._setting is None:
             return USUAL if note is None else read_retention(str(note.value.get(NOTE)))
@@ -93,7 +93,7 @@ class Housekeeping:
                 return False
 
     async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
-        """Leave the store to other processes for longer than the last step took; False: the time of this round is over."""
+        """Pause longer than the last step took, for other users of the store. Returns False when the round's time is over."""
         now = self._clock.elapsed()
         if now >= deadline:
             return False
@@ -108,6 +108,6 @@ def _ages_by_pool(pools: list[PoolRow], default: Retention) -> Iterator[tuple[Po
         try:
             retention = retention_of(pool, default)
         except InvalidSettings as exc:
-            log.warning("pool %s: nothing is deleted: %s", pool.pool_id, exc)
+            log.warning("pool %s: no old rows are deleted: %s", pool.pool_id, exc)
             continue
         yield from ((pool.pool_id, what, age) for what, age in retention.ages())

@@ -1,4 +1,4 @@
-"""Samples of a workload: one per interval, kept until the store has it."""
+"""Takes a sample of a workload per interval, and keeps it until it is stored."""
 
 import logging
 from collections import deque
@@ -24,7 +24,7 @@ class _PendingSample:
 
 
 class Sampling:
-    """Turns a workload's counts into samples. Beyond ``max_pending`` the oldest is dropped, and that is logged."""
+    """Turns a workload's counts into samples. If over ``max_pending`` wait for the store, it drops the oldest and logs that."""
 
     def __init__(self, workload: Workload, clock: Clock, max_pending: int = MOST_KEPT) -> None:
         self._workload = workload
@@ -35,7 +35,7 @@ class Sampling:
         self._n = 0
 
     def begin(self) -> None:
-        """Start the first interval now."""
+        """Start the first sample interval now."""
         self._since = self._clock.elapsed()
 
     def take(self, phase: str | None, target: int, reading: Reading | None, extra: Mapping[str, Any] | None = None) -> None:
@@ -72,16 +72,16 @@ class Sampling:
 
     @property
     def newest(self) -> Sample | None:
-        """The newest sample that the store does not have yet, with its current age."""
+        """Return the newest sample that is not stored yet, with its current age."""
         return self._aged(self._pending[-1]) if self._pending else None
 
     @property
     def waiting(self) -> Sequence[Sample]:
-        """All samples that the store does not have yet, oldest first."""
+        """Return all samples that are not stored yet, oldest first."""
         return [self._aged(pending) for pending in self._pending]
 
     def mark_sent(self, samples: Iterable[Sample]) -> None:
-        """Forget samples that the store now has."""
+        """Remove samples that are stored now."""
         numbers = {sample.n for sample in samples}
         self._pending = deque(pending for pending in self._pending if pending.sample.n not in numbers)
 

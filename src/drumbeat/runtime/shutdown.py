@@ -1,4 +1,4 @@
-"""Why and how a worker ends: decided once, and signalled to all its tasks."""
+"""Records why and how a worker ends, and signals the decision to all its tasks."""
 
 import asyncio
 import logging
@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Why and how a worker ends."""
+    """The decision to end a worker: exit code, reason, and how much time its work gets."""
 
     code: ExitCode
     reason: str
-    drain: timedelta | None = None  #: how long it may finish its work; None: no drain
-    urgent: bool = False  #: other workers may already have its work: leave without waiting
+    drain: timedelta | None = None  #: how long it may finish its work; None: it stops at once
+    urgent: bool = False  #: whether to leave without waiting, since other workers may already have its work
 
     @property
     def status(self) -> WorkerStatus:
@@ -25,12 +25,12 @@ class End:
 
 
 class Shutdown:
-    """Holds the worker's end. The first decision stands; only a failure during a clean end replaces it."""
+    """Holds the decision to end the worker. The first decision stands; only a failure during a clean end replaces it."""
 
     def __init__(self) -> None:
         self._end: End | None = None
-        self.over = asyncio.Event()  #: the end is decided
-        self.hurry = asyncio.Event()  #: the worker must not wait for anything
+        self.over = asyncio.Event()  #: set when the end is decided
+        self.hurry = asyncio.Event()  #: set when the worker must not wait for anything
 
     @property
     def end(self) -> End:

@@ -1,4 +1,4 @@
-"""Turns SIGTERM and SIGINT into an orderly stop."""
+"""Stops a worker in an orderly way on SIGTERM and SIGINT."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Signals] = STOPPING) -> Iterator[None]:
-    """Inside the block SIGTERM and SIGINT call ``stop`` with the signal's name; afterwards the old handlers are restored."""
+    """Inside the block these signals only call ``stop`` with the signal's name; afterwards the old handlers are restored."""
     loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         loop.add_signal_handler(number, stop, number.name)
@@ -26,6 +26,6 @@ def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Sign
 
 
 async def run_until_signalled(life: WorkerLife) -> ExitCode:
-    """Run the worker; the first signal drains it, a second one ends it at once."""
+    """Run the worker. On the first signal it finishes its work and leaves; on a second one it leaves at once."""
     with on_stop_signals(life.request_stop):
         return await life.run()

@@ -1,4 +1,4 @@
-"""A snapshot of a pool: its rows, its instances, and since when controllers have watched it without a break."""
+"""Takes a snapshot of a pool: its workers' rows, their instances, and since when controllers watch it without a gap."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,12 @@ async def take_snapshot(
     unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> PoolSnapshot:
-    """The pool as it is now. Instances are listed before rows are read, because a row is created before its instance.
+    """Take a snapshot now. Instances are listed before rows are read: a row exists before its instance, so none seems a stray.
 
-    ``last`` is the last beat that saw the pool (``last_look``), if the caller has read it already. ``usual`` is the usual time
-    between snapshots of this pool. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot
-    is taken without the list and is ``partial``. Rows of workers gone before ``gone_since`` are not read; with
-    ``unreaped_only`` no rows of workers known to be gone are read, unless the provider lists an instance of them.
+    ``last`` is the last beat that observed the pool (``last_look``), if the caller has read it already. ``usual`` is the usual
+    time between snapshots. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot is then
+    ``partial``: without instances. Rows of workers that were reaped before ``gone_since`` are not read; with
+    ``unreaped_only`` no rows of reaped workers are read, unless the provider lists an instance of them.
     """
     instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     now = await store.now()
@@ -70,23 +70,23 @@ async def take_snapshot(
 async def _listed(
     spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool
 ) -> tuple[Sequence[Instance], str | None]:
-    """The instances; or none, and the reason why there is no list."""
+    """List the pool's instances. With ``unlisted_too`` an error is not raised: returns no instances, and the error's text."""
     try:
         return await _list_in_time(spawner, pool, clock), None
     except SpawnError as exc:
         if not unlisted_too:
             raise
-        log.warning("failed to list the instances of %s: %s; continuing with the rows alone", pool.pool_id, exc)
+        log.warning("failed to list the instances of pool %s: %s; continuing with their rows alone", pool.pool_id, exc)
         return (), str(exc) or type(exc).__name__
 
 
 async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
-    """The list, with a timeout well below the beat's: rows can be judged without it."""
+    """List the instances within ``LIST_WITHIN``, well below the beat's timeout: the beat can go on without the list."""
     try:
         return await race(clock.sleep(LIST_WITHIN), _list(spawner, pool))
     except LostRace:
         raise SpawnError(
-            f"expected the instances of {pool.pool_id} within {LIST_WITHIN.total_seconds():g} s, got no answer"
+            f"expected the provider to list pool {pool.pool_id} in {LIST_WITHIN.total_seconds():g} s, got no answer"
         ) from None
 
 
@@ -95,14 +95,14 @@ async def _list(spawner: Spawner, pool: PoolRow) -> Sequence[Instance]:
 
 
 def unnoted(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
-    """Provider refs of instances whose workers have not joined and whose rows lack the ref."""
+    """Return, by worker, the provider's ids of running instances that are missing in the rows of workers not yet joined."""
     spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
     running = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
     return {each.worker_id: each.ref for each in running if each.worker_id in spawning}
 
 
 def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple[Worker, ...]:
-    """The rows; those without GPU data get what their provider reports."""
+    """Return the workers' rows; a row without GPU data gets what the provider reports."""
     reported = {each.worker_id: gpu for each in instances if (gpu := _gpu(each)) is not None}
     if not reported:
         return tuple(workers)
@@ -115,7 +115,7 @@ def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple
 
 
 def _gpu(instance: Instance) -> Mapping[str, Any] | None:
-    """The total memory of an instance's GPUs, under the names that a worker's probe uses."""
+    """Return the GPU memory that the provider reports of an instance, as a heartbeat would have it; None if unknown."""
     gpus = [each for each in instance.meta.get("gpus", ()) if each.get("memory_total_gb")]
     if not gpus:
         return None
@@ -124,18 +124,18 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
 
 
 async def last_look(store: Store, pool: PoolRow) -> Beat | None:
-    """The last beat that saw the pool; failed observations and a checker's beats in a fleet's pool do not count."""
+    """Return the last beat that stored a view: not one that failed to observe, nor a job check in a fleet's pool."""
     return await store.beats.last(pool.pool_id, seen=True)
 
 
 def looking_since(
     last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds, usual: timedelta = timedelta()
 ) -> datetime:
-    """Since when controllers have watched this pool without a break.
+    """Return since when controllers have watched this pool without a gap; a worker's silence counts only from then.
 
-    The last beat's row says when a controller last saw the pool, and since when without a break. If that is longer ago than a
-    worker may be silent, or this controller was cut off itself, workers may have been cut off too, so counting starts again.
-    If snapshots are usually far apart (``usual``), up to twice that time is no break.
+    The last beat's row has the time from which there was no gap. If that beat is older than a worker may be silent, or this
+    controller had no contact for that long (``gap``), workers may have been cut off too, so the time starts again now. If
+    snapshots are usually far apart (``usual``), up to twice that time is no gap.
     """
     if last is None or last.view is None:
         return now

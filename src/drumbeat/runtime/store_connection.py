@@ -1,4 +1,4 @@
-"""A worker's connection to the store: failed calls are retried with growing pauses, until the outage lasts too long."""
+"""Calls the store for a worker: a failed call is retried with growing pauses, until the outage has lasted too long."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=30)
-_CALL_TIMEOUT = (timedelta(seconds=1), timedelta(seconds=10))  #: shortest and longest
+_CALL_TIMEOUT = (timedelta(seconds=1), timedelta(seconds=10))  #: shortest and longest timeout of a call
 
 
 class StoreConnection:
-    """Measures how long the store has not answered. Only the store's answers count, not the progress of the work.
+    """Calls the store, and measures how long it has not answered.
 
-    Pauses between retries double from 1 s to 30 s, and the last one is cut so that one more try is made at the deadline. The
-    silence is counted from before the last answered call was sent; the controller counts from later, so this side gives up
-    first.
+    Pauses between retries double from 1 s to 30 s; the last pause is shortened, so that one more try is made at the deadline.
+    The silence is counted from before the last answered call was sent. The controller counts from later, so the worker gives
+    up before it is marked lost.
     """
 
     def __init__(self, clock: Clock, thresholds: Thresholds) -> None:
         self._clock = clock
         self._give_up_after = thresholds.give_up_after
-        #: timeout of one call: three of them fit between giving up and being marked lost
+        #: timeout of one call, so short that three fit between giving up and being marked lost
         self.call_timeout = min(max((thresholds.lost_after - thresholds.give_up_after) / 3, _CALL_TIMEOUT[0]), _CALL_TIMEOUT[1])
         self._last_answer = clock.elapsed()
         self._in_contact_since = self._last_answer
@@ -43,26 +43,26 @@ class StoreConnection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the last call went unanswered."""
+        """Whether the store did not answer the last call."""
         return self._pause is not None
 
     @property
     def lost(self) -> bool:
-        """Whether the store has been silent for too long."""
+        """Whether the store has been silent for ``give_up_after`` or longer."""
         return self.silence >= self._give_up_after
 
     @property
     def in_contact(self) -> timedelta:
-        """How long the store has answered every call."""
+        """Return for how long the store has answered every call; zero if the last one was not answered."""
         return timedelta() if self.is_silent else self._clock.elapsed() - self._in_contact_since
 
     @property
     def retry_in(self) -> timedelta:
-        """How long to wait before the next try; zero while the store answers."""
+        """Return how long to wait before the next call; zero while the store answers."""
         return max(self._retry_at - self._clock.elapsed(), timedelta())
 
     async def ask(self, call: Coroutine[Any, Any, T]) -> T:
-        """Call once. Raises StoreUnavailable, also when no answer comes in time."""
+        """Make one store call. Raises StoreUnavailable, also if there is no answer in time."""
         sent = self._clock.elapsed()
         try:
             answer = await with_timeout(self._clock, self.call_timeout, call)
@@ -73,7 +73,7 @@ class StoreConnection:
         return answer
 
     async def ask_until_answered(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Retry until there is an answer. Raises StoreUnavailable once the store has been silent for too long."""
+        """Repeat a store call until it is answered. Raises StoreUnavailable once the store has been silent for too long."""
         while True:
             try:
                 return await self.ask(call())
@@ -85,7 +85,7 @@ class StoreConnection:
 
     def _note_answer(self, sent: timedelta) -> None:
         if self.is_silent:
-            log.info("the store answers again, after %.0f s", self.silence.total_seconds())
+            log.info("the store answers again, after %.0f s without an answer", self.silence.total_seconds())
             self._in_contact_since = sent
         self._last_answer = sent
         self._pause = None

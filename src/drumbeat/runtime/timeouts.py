@@ -1,4 +1,4 @@
-"""Waiting with a limit: for a result, for an event, or for the first of two tasks."""
+"""Functions that wait with a limit: for a result, for an event, or for the first of two tasks."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,11 @@ _CUT = "...(truncated)"
 
 
 class LostRace(Exception):
-    """The rival of ``race`` finished first. Never leaves this package."""
+    """In ``race``, the rival finished before the work. Always caught inside this package."""
 
 
 async def race(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``. If ``rival`` finishes first, ``work`` is cancelled and LostRace raised."""
+    """Return the result of ``work``. If ``rival`` finishes first, cancels ``work`` and raises LostRace."""
     async with asyncio.TaskGroup() as group:
         work_task = group.create_task(_outcome(work))
         rival_task = group.create_task(rival)
@@ -45,32 +45,32 @@ def _raise(failure: Exception) -> NoReturn:
 
 
 async def with_timeout(clock: Clock, within: timedelta, call: Coroutine[Any, Any, T]) -> T:
-    """The answer of a store call. Raises StoreUnavailable when none comes in time."""
+    """Return the answer of a store call. Raises StoreUnavailable if there is none in the time ``within``."""
     try:
         return await race(clock.sleep(within), call)
     except LostRace:
-        raise StoreUnavailable(f"expected an answer within {within.total_seconds():g} s, got none; is the store up?") from None
+        raise StoreUnavailable(f"the store did not answer within {within.total_seconds():g} s; is it up?") from None
 
 
 async def pause(clock: Clock, duration: timedelta, until: asyncio.Event) -> bool:
-    """Sleep, but wake early when the event is set. Returns whether it is set."""
+    """Sleep, but only until the event is set. Returns whether it is set."""
     with contextlib.suppress(LostRace):
         await race(until.wait(), clock.sleep(duration))
     return until.is_set()
 
 
 def next_due(due: timedelta, every: timedelta, now: timedelta) -> timedelta:
-    """The first moment of the schedule after ``now``; missed moments are skipped."""
+    """Return the first time after ``now`` in the schedule ``due``, ``due + every``, …; missed times are skipped."""
     missed = max((now - due) // every, 0)
     return due + (missed + 1) * every
 
 
 def describe(exc: BaseException) -> str:
-    """An error as text; errors that are not Drumbeat's get their class name in front."""
+    """Return an error as text, with the class name in front unless it is one of Drumbeat's own errors."""
     return str(exc) if isinstance(exc, DrumbeatError) else f"{type(exc).__name__}: {exc}"
 
 
 def cut(text: str, longest: int) -> str:
-    """The text without NUL and invalid Unicode, so that any database accepts it, and truncated if too long."""
+    """Truncate text to ``longest`` characters, and escape NUL and invalid Unicode so that any database accepts it."""
     clean = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
     return clean if len(clean) <= longest else clean[:longest] + _CUT

@@ -23,14 +23,14 @@ __all__ = ["DrainResult", "Measurement", "Senses", "WorkerLife", "Workload", "Wo
 
 log = logging.getLogger(__name__)
 
-_OVERTIME = timedelta(seconds=1)  #: added to the drain limit, so that a workload that keeps the limit is never cut off
+_OVERTIME = timedelta(seconds=1)  #: added to the drain limit, so that a workload that ends just in time is not cut off
 
 
 class WorkerLife:
     """One worker, from joining its pool to leaving it.
 
-    A separate heartbeat task beats in every state, receives events, and is the only task that calls the store. The main task
-    goes from state to state and runs the workload, and never waits for the store: during an outage the work continues, until
+    A separate task sends heartbeats in every state, receives events, and is the only task that calls the store. The main task
+    moves from state to state and runs the workload, and never waits for the store: during an outage the work continues, until
     the store has been silent for so long that this worker may soon be marked lost.
     """
 
@@ -45,7 +45,7 @@ class WorkerLife:
         probe: Senses | None = None,
         gated: bool = True,
     ) -> None:
-        """With ``gated`` off the work begins as soon as it is prepared, without START."""
+        """``gated``: whether the worker waits for a START event before it begins its work."""
         self._store = store
         self._identity = identity
         self._thresholds = thresholds
@@ -71,10 +71,10 @@ class WorkerLife:
         if isinstance(workload, Doubting):
             workload.when_in_doubt(self._heartbeat.beat_now)
         self._meta: Mapping[str, Any] = {}
-        self.work_is_done = False  #: it leaves because its work is finished, not because it was told to stop
+        self.work_is_done = False  #: whether it left because its work is finished, and not because of a stop
 
     async def run(self) -> ExitCode:
-        """Run once, until told to stop, out of work or failed. Returns the exit code for the process."""
+        """Run the worker until it is stopped, has no work left, or fails. Returns the exit code of the process."""
         if await self._join():
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(self._run_heartbeat()), group.create_task(self._handler.run_scheduled())]
@@ -85,13 +85,13 @@ class WorkerLife:
         return self._shutdown.end.code
 
     def request_stop(self, reason: str) -> None:
-        """Drain and leave; a second request leaves at once."""
+        """Let the worker finish its work and leave; on a second request it leaves at once."""
         if self._shutdown.over.is_set():
             self._shutdown.hurry.set()
         self._shutdown.decide(self._clean_end(reason))
 
     async def leave_at_once(self, reason: str) -> None:
-        """Record the end after ``run`` was cancelled, so that the row does not look live until its silence is noticed."""
+        """Record the worker's end after ``run`` was cancelled; otherwise its row would look live until it is marked lost."""
         self._shutdown.decide(End(code=ExitCode.CLEAN, reason=reason))
         await self._leave()
 
@@ -110,7 +110,7 @@ class WorkerLife:
             self._shutdown.decide(End(code=ExitCode.CONFIGURATION, reason=f"cannot join: {exc}"))
             return False
         except Exception as exc:
-            log.exception("failed to join the pool")
+            log.exception("failed to join the pool; this worker ends")
             self._shutdown.decide(End(code=ExitCode.FATAL, reason=f"cannot join: {describe(exc)}"))
             return False
         self._handler.remember_row(row)
@@ -122,7 +122,7 @@ class WorkerLife:
             if await self._prepare() and await self._wait_for_start():
                 await self._work()
         except Exception as exc:
-            log.exception("the workload failed")
+            log.exception("the workload failed; this worker ends")
             self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
         finally:
             await self._close()
@@ -177,7 +177,7 @@ class WorkerLife:
         self._handler.take_last_sample()
         if result.timed_out:
             how = "drain_cut_short" if self._shutdown.hurry.is_set() else "drain_timed_out"
-            log.warning("%s: abandoned %d jobs or operations", how, result.abandoned)
+            log.warning("%s: the drain ended with %d jobs or operations unfinished", how, result.abandoned)
             self._meta = {**self._meta, how: True, "abandoned": result.abandoned}
 
     async def _drained(self, within: timedelta) -> DrainResult:
@@ -191,17 +191,17 @@ class WorkerLife:
         try:
             await race(self._close_timeout(), self._workload.close())
         except LostRace:
-            log.warning("the workload did not close in time; leaving without it")
+            log.warning("the workload did not close in time; this worker ends anyway")
         except Exception:
-            log.exception("the workload did not close cleanly")
+            log.exception("the workload failed to close; this worker ends anyway")
 
     async def _close_timeout(self) -> None:
-        """Wait as long as a drain may take, but only for one call timeout after ``hurry`` is set."""
+        """Wait as long as a drain may take; once ``hurry`` is set, only as long as a store call may take."""
         if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
             await self._clock.sleep(self._connection.call_timeout)
 
     async def _leave(self) -> None:
-        """Record the end if the store answers; the process ends either way."""
+        """Record the worker's end, if the store answers; the process ends in any case."""
         end = self._shutdown.end
         error = None if end.code is ExitCode.CLEAN else cut(end.reason, LONGEST_ERROR)
         change = WorkerChange(exit_code=end.code, error=error, meta=self._meta)
@@ -210,7 +210,7 @@ class WorkerLife:
                 self._clock, self._connection.call_timeout, self._heartbeat.leave(end.status, end.reason, change)
             )
         except Exception as exc:
-            log.warning("failed to record that this worker left: %s", describe(exc))
+            log.warning("failed to record that this worker left: %s; its row stays live until it is marked lost", describe(exc))
 
     async def _run_heartbeat(self) -> None:
         try:
@@ -221,11 +221,11 @@ class WorkerLife:
             reason = f"the store has not answered for {self._connection.silence.total_seconds():.0f} s: {exc}"
             self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=reason, urgent=True))
         except Exception as exc:
-            log.exception("the heartbeat failed")
+            log.exception("the heartbeat task failed; this worker ends")
             self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
 
     async def _why_gone(self) -> ExitCode:
-        """A row closed as lost means that this worker was cut off; otherwise another process took the row."""
+        """Return the exit code after WorkerGone: STORE_LOST if the worker was marked lost, FATAL if its row was taken."""
         me = self._identity
         try:
             row = await with_timeout(

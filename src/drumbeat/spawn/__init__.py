@@ -1,4 +1,4 @@
-"""Spawners: start, list and stop workers at a provider."""
+"""Spawners start, list and stop workers at a provider: as processes of this machine, or as RunPod pods."""
 
 from drumbeat.spawn.interface import Instance, Order, Spawner, SpawnerTraits
 

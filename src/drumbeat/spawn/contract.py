@@ -1,6 +1,6 @@
-"""The contract of every spawner, as tests. A spawner's test file is a subclass and two or three fixtures.
+"""Tests that every spawner must pass. The test file of a spawner is a subclass with two or three fixtures:
 
-``spawner``: an open spawner that knows of no instance of the pools used here.
+``spawner``: an open spawner without instances in the pools used here.
 ``order``: an ``OrderFactory`` for workers that this spawner can start.
 ``volume``: for a spawner that expands volumes, the name of a volume of 100 GB.
 """
@@ -25,17 +25,17 @@ UNKNOWN = WorkerId("nobody-by-that-name")
 
 
 class OrderFactory(Protocol):
-    """Makes orders for a worker that runs until it is drained and then leaves with exit code 0."""
+    """Creates an order for a worker that runs until it is drained, and then exits with code 0."""
 
     def __call__(self, worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
-        """With ``exits`` the worker leaves by itself with that code; without ``startable`` the provider refuses it."""
+        """Create an order. With ``exits``, the worker exits by itself with that code; if not ``startable``, it is refused."""
         ...
 
 
 class SpawnerContract:
-    """One test per promise of ``Spawner``."""
+    """One test for each promise of the ``Spawner`` interface."""
 
-    patience = timedelta(seconds=20)  #: how long instances may take to start, to leave and to be listed
+    patience = timedelta(seconds=20)  #: how long an instance may take to start, to exit or to be listed
 
     async def test_spawn_answers_with_the_instance_that_was_ordered(self, spawner: Spawner, order: OrderFactory) -> None:
         instance = await spawner.spawn(order(ANN, POOL))
@@ -168,7 +168,7 @@ class SpawnerContract:
 
     @pytest.fixture
     def volume(self) -> str:
-        """Overridden for a spawner that expands volumes."""
+        """The name of a volume to expand; overridden in the tests of a spawner that can do that."""
         return ""
 
     async def test_a_volume_grows_to_the_size_asked_for_and_never_shrinks(self, spawner: Spawner, volume: str) -> None:
@@ -199,7 +199,7 @@ class SpawnerContract:
         clock = SystemClock()
         deadline = clock.elapsed() + self.patience
         while not condition(instances := await spawner.list(POOL)):
-            assert clock.elapsed() < deadline, f"still not so after {self.patience}: {instances}"
+            assert clock.elapsed() < deadline, f"the condition does not hold after {self.patience}: {instances}"
             await clock.sleep(timedelta(milliseconds=20))
         return instances
 
@@ -212,5 +212,5 @@ def _expander(spawner: Spawner) -> ExpandsVolumes:
 
 
 def alive(instances: Sequence[Instance]) -> list[WorkerId]:
-    """The workers of pending and running instances."""
+    """Return the workers of all pending and running instances."""
     return sorted(one.worker_id for one in instances if one.state is not InstanceState.EXITED)

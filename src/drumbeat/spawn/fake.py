@@ -1,4 +1,4 @@
-"""An in-memory provider that fails, delays and gives wrong lists on demand, for tests of controllers."""
+"""A spawner for tests that starts nothing: on request its calls fail, take long, or return wrong lists."""
 
 import itertools
 from collections.abc import Mapping, Sequence, Set
@@ -17,15 +17,15 @@ from drumbeat.spawn.volumes import check_seen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault in one call: the next call of its kind, for any worker unless one is named."""
+    """A fault that affects the next ``times`` calls to which it applies."""
 
-    worker_id: WorkerId | None = None  #: only for this worker
+    worker_id: WorkerId | None = None  #: the fault applies only to this worker; None: to any
     times: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnFails(Fault):
-    """The provider refuses; nothing is started."""
+    """The provider refuses to start the worker."""
 
     reason: str = "no capacity"
     cause: SpawnCause = SpawnCause.NO_CAPACITY
@@ -34,14 +34,14 @@ class SpawnFails(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLost(Fault):
-    """The caller gets no answer: SpawnAmbiguous, whether or not the worker was started."""
+    """The call raises SpawnAmbiguous, as if the provider's answer was lost; ``started``: whether the worker was started."""
 
     started: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartDelayed(Fault):
-    """The instance is accepted, and stays pending for a while."""
+    """The provider accepts the instance, which then stays pending for a while."""
 
     by: timedelta
 
@@ -60,40 +60,40 @@ class ExitsAtOnce(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFails(Fault):
-    """Listing gives no answer."""
+    """The next call of ``list`` raises SpawnError."""
 
     reason: str = "the provider did not answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOmits(Fault):
-    """Instances are missing from the list: the named ones, or all."""
+    """The list omits the instances of these workers, or all instances if ``workers`` is None."""
 
     workers: Sequence[WorkerId] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListInvents(Fault):
-    """The list shows running instances that do not exist."""
+    """The list shows running instances of these workers, which do not exist."""
 
     workers: Sequence[WorkerId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainIgnored(Fault):
-    """The instance ignores a drain and keeps running."""
+    """The instance ignores the request to drain and keeps running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateRefused(Fault):
-    """The instance cannot be ended: SpawnError."""
+    """The call of ``terminate`` raises SpawnError, and the instance keeps running."""
 
     reason: str = "the provider refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnerCall:
-    """One call to the spawner."""
+    """One recorded call to the spawner: which method, for which worker, and when."""
 
     verb: str
     pool_id: PoolId
@@ -106,7 +106,7 @@ F = TypeVar("F", bound=Fault)
 
 @dataclass(slots=True, kw_only=True)
 class _Machine:
-    """An instance as it really is. Its state depends on the time."""
+    """An instance as it really is, whatever the spawner reports. Its state depends on the time."""
 
     order: Order
     ref: str
@@ -140,11 +140,11 @@ class _Machine:
 
 
 class FakeSpawner:
-    """A spawner whose instances exist only in memory.
+    """A spawner for tests with instances that exist only in memory.
 
-    Append faults to ``faults``; each is used up by the calls it affects. ``calls`` holds all calls. A drained instance leaves
-    with exit code 0 after ``drain_takes``; ``end`` ends one as if by itself. ``volumes`` maps names to sizes in GB; if it is
-    empty, the spawner does not expand volumes.
+    Append faults to ``faults``; each is used up by the calls it affects. ``calls`` records all calls. A drained instance exits
+    with code 0 after ``drain_takes``; ``end`` lets an instance exit by itself. ``volumes`` maps names to sizes in GB; if it
+    is empty, the spawner does not expand volumes.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class FakeSpawner:
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         if volume not in self.volumes:
-            raise SpawnError(f"volume {volume}: no such volume", cause=SpawnCause.BAD_REQUEST)
+            raise SpawnError(f"volume {volume} does not exist", cause=SpawnCause.BAD_REQUEST)
         check_seen(volume, self.volumes[volume], seen_gb)
         self.volumes[volume] = max(self.volumes[volume], to_gb)
         return self.volumes[volume]
@@ -224,18 +224,18 @@ class FakeSpawner:
         return None
 
     def end(self, pool_id: PoolId, worker_id: WorkerId, exit_code: int) -> None:
-        """End the worker's instances now."""
+        """Let the worker's instances exit now with this code."""
         for machine in self._living(pool_id, worker_id):
             machine.end(self._clock.now(), exit_code)
 
     def running(self, pool_id: PoolId) -> Sequence[WorkerId]:
-        """Workers whose instances really are pending or running, whatever ``list`` says; twice if there are two."""
+        """Return the workers that really are pending or running, whatever ``list`` says; twice if two instances run."""
         now = self._clock.now()
         instances = [machine.as_instance(now) for machine in self._machines if machine.order.pool_id == pool_id]
         return sorted(one.worker_id for one in instances if one.state is not InstanceState.EXITED)
 
     def asked(self, verb: str) -> Sequence[WorkerId | None]:
-        """The workers of all calls of this kind, in order."""
+        """Return the workers of all recorded calls of this method (spawn, drain …), in order."""
         return [call.worker_id for call in self.calls if call.verb == verb]
 
     def _find_or_start(self, order: Order) -> Instance:
@@ -244,7 +244,7 @@ class FakeSpawner:
         return machine.as_instance(self._clock.now())
 
     def _start(self, order: Order) -> _Machine:
-        """Start a new instance; an ended one of the same name is forgotten."""
+        """Start a new instance, and forget an exited one of the same name."""
         self._machines = [machine for machine in self._machines if machine.name != (order.pool_id, order.worker_id)]
         delayed = self._take(StartDelayed, order.worker_id)
         machine = self._add(order, delayed.by if delayed else timedelta())
@@ -267,7 +267,7 @@ class FakeSpawner:
         self.calls.append(SpawnerCall(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
 
     def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
-        """The first fault of this kind that applies to this call; uses it up once."""
+        """Return the first fault of this class that applies to the call, and use it up once; None if there is none."""
         for index, fault in enumerate(self.faults):
             if isinstance(fault, kind) and fault.worker_id in {None, worker_id}:
                 self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []

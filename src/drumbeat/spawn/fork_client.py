@@ -1,4 +1,4 @@
-"""Asks a fork server for a process: over its socket in the state folder, or over an inherited socket."""
+"""Asks a fork server (a process that forks new ones on request) for a process, over its socket or an inherited one."""
 
 import os
 import socket
@@ -16,20 +16,20 @@ _POLL_SECONDS = 0.05
 
 
 class NoForkServer(Exception):
-    """No usable fork server: start a process in the usual way. Never leaves this package and the triggers'."""
+    """No fork server can be used, so the caller starts the process in the usual way. Never raised to users."""
 
 
 class Door(Protocol):
-    """A way to connect to a fork server."""
+    """A way to connect to a fork server: through a socket file, or through an inherited socket."""
 
     def connect(self) -> socket.socket:
-        """Open a connection to it. Raises OSError."""
+        """Open a connection to the fork server. Raises OSError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SocketDoor:
-    """The server of a state folder, for all processes of the same user."""
+    """Connects to the fork server of a state folder, which serves all processes of the same user."""
 
     state_dir: Path
 
@@ -48,7 +48,7 @@ class SocketDoor:
 
 @dataclass(frozen=True, slots=True)
 class OwnDoor:
-    """A server that this process has forked for itself. Each connection is a socket pair; the server is sent one end."""
+    """Connects to a fork server that this process has forked for itself: each connection sends it one end of a socket pair."""
 
     line: socket.socket
 
@@ -61,7 +61,7 @@ class OwnDoor:
 
 
 def connect_within(connection: socket.socket, folder: Path) -> None:
-    """Connect to a folder's socket through its file descriptor: a socket's path may have only about a hundred bytes."""
+    """Connect to the socket in a folder. A socket's path may have only about 100 bytes, so the folder is opened first."""
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         connection.connect(f"/proc/self/fd/{folder_fd}/{SOCKET}")
@@ -71,14 +71,14 @@ def connect_within(connection: socket.socket, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Forked:
-    """A process that a fork server has forked."""
+    """A process that a fork server has started, and the connection on which its exit code arrives."""
 
     pid: int
     birth: str
     connection: socket.socket = field(repr=False)
 
     def wait(self) -> int | None:
-        """Wait until it ends and return its exit code; None when the server is gone and the code is unknown."""
+        """Wait until the process ends and return its exit code; None if the fork server ended first, so it is unknown."""
         with self.connection:
             try:
                 code = receive_line(self.connection).get("exit")
@@ -90,7 +90,7 @@ class Forked:
 
 
 def fork(door: Door, request: Request, files: Sequence[int]) -> Forked:
-    """Request a process. Raises NoForkServer when certainly none was made, SpawnAmbiguous when no answer came in time."""
+    """Request a process. Raises NoForkServer if certainly none was started, SpawnAmbiguous if no answer came in time."""
     try:
         connection = door.connect()
     except OSError as exc:
@@ -103,7 +103,7 @@ def fork(door: Door, request: Request, files: Sequence[int]) -> Forked:
             return Forked(pid=answer["pid"], birth=answer["birth"], connection=connection)
     except TimeoutError as exc:
         connection.close()
-        raise SpawnAmbiguous(f"expected the fork server to answer within {TIMEOUT_SECONDS:g} s, got no answer") from exc
+        raise SpawnAmbiguous(f"the fork server gave no answer within {TIMEOUT_SECONDS:g} s; list before trying again") from exc
     except (OSError, ValueError) as exc:
         connection.close()
         raise NoForkServer(str(exc)) from exc

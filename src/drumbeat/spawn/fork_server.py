@@ -1,9 +1,9 @@
-"""A fork server: a warm process with one thread and no open files, which forks a new process on request.
+"""A fork server: a process with one thread, no open files and all modules loaded, which forks new processes on request.
 
-Starting an interpreter and importing a worker's modules takes longer than the rest of its start; a fork has both already.
-The new process leads its own session and writes to the files it was given. A worker first records itself in the state folder:
-other processes find it there, because its visible environment is the server's. A server that runs other code than the client,
-or whose files have changed since it loaded them, refuses the request; the client then starts a process in the usual way.
+Forking is fast, because the interpreter is started and the modules are imported already. The new process leads its own
+session and writes to the files it was given. A forked worker first records itself in the state folder, since its tags cannot
+be seen in its environment. A server that runs other code than the client, or has outdated code, refuses the request; the
+client then starts a process in the usual way.
 """
 
 import contextlib
@@ -42,18 +42,18 @@ from drumbeat.spawn.tagged import born
 
 log = logging.getLogger(__name__)
 
-Become = Callable[[Sequence[str]], int]  #: runs a command given as words, and returns its exit code
+Become = Callable[[Sequence[str]], int]  #: runs a command, given as a list of arguments, and returns its exit code
 
 
 class ForkServer:
-    """Serves until its client is gone, no request comes for ``idle``, its code changes, or it is stopped."""
+    """Forks processes on request, until its client ends, no request comes for ``idle``, or the code on disk changes."""
 
     def __init__(self, incoming: socket.socket, become: Become, idle: timedelta | None = None) -> None:
-        """``incoming``: a listening socket, or a socket over which the process that forked this server sends connections."""
+        """``incoming`` is a listening socket, or a socket over which the process that forked this server sends connections."""
         self._incoming = incoming
         self._become = become
         self._idle = idle
-        self._clients: dict[int, socket.socket] = {}  #: by pid: the connection that waits for the process's exit code
+        self._clients: dict[int, socket.socket] = {}  #: by pid: the connection to which its exit code is sent
         self._files_at_start = _loaded_files()
 
     def serve(self) -> None:
@@ -69,7 +69,7 @@ class ForkServer:
                     return
 
     def _serve_next(self) -> bool:
-        """Serve one request. Returns whether to go on."""
+        """Serve one request. Returns whether the server goes on."""
         connection = self._connection()
         if connection is None:
             return False
@@ -77,7 +77,7 @@ class ForkServer:
         try:
             request, files = receive_request(connection)
         except (OSError, ValueError) as exc:
-            log.warning("%s", exc)
+            log.warning("refused a request to fork: %s", exc)
             connection.close()
             return True
         try:
@@ -86,7 +86,7 @@ class ForkServer:
             close_all(files)
 
     def _connection(self) -> socket.socket | None:
-        """The next connection of this user; None when the client is gone."""
+        """Return the next connection of a process of this user; None if the client has ended."""
         if self._incoming.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             connection = self._incoming.accept()[0]
         else:
@@ -114,7 +114,7 @@ class ForkServer:
         return True
 
     def _report_exits(self) -> None:
-        """Send the exit codes of ended processes to their clients."""
+        """Send the exit codes of forked processes that have ended to their clients."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if connection := self._clients.pop(ended[0], None):
@@ -122,7 +122,7 @@ class ForkServer:
                     connection.close()
 
     def _run_child(self, connection: socket.socket, request: Request, files: list[int]) -> NoReturn:
-        """The child's side of the fork; ends the process."""
+        """Run the requested command in the forked child, and exit."""
         code = 1
         try:
             self._incoming.close()
@@ -143,7 +143,7 @@ class ForkServer:
 
 
 def set_up_process(request: Request, files: Sequence[int]) -> None:
-    """Make the fork look like a new process: its session, files, working directory, environment and import path."""
+    """Give the forked child its own session, files, working directory, environment and import path."""
     os.setsid()
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -163,7 +163,7 @@ def set_up_process(request: Request, files: Sequence[int]) -> None:
 
 
 def announce(connection: socket.socket, request: Request) -> bool:
-    """Record a worker in the state folder, then send its pid. Returns whether the client is still connected."""
+    """Record this worker in the state folder, and send its pid. Returns False if the client is gone."""
     pid = os.getpid()
     birth = born(pid)
     if request.known_as:
@@ -177,7 +177,7 @@ def announce(connection: socket.socket, request: Request) -> bool:
 
 
 def exit_code(become: Become, words: Sequence[str]) -> int:
-    """Run ``become`` and return the exit code that the interpreter would return."""
+    """Run a command with ``become`` and return the exit code that a Python interpreter would return."""
     try:
         return become(words)
     except SystemExit as exc:
@@ -188,7 +188,7 @@ def exit_code(become: Become, words: Sequence[str]) -> int:
 
 
 def _loaded_files() -> frozenset[tuple[str, float]]:
-    """The files of Drumbeat's loaded modules, with their modification times."""
+    """Return the files of Drumbeat's loaded modules with their modification times, to notice changed code."""
     found = set()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) if name.partition(".")[0] == __name__.partition(".")[0] else None
@@ -200,7 +200,7 @@ def _loaded_files() -> frozenset[tuple[str, float]]:
 
 @contextmanager
 def _child_exit_socket() -> Iterator[socket.socket]:
-    """A socket that becomes readable when a child process has ended."""
+    """Create a socket that becomes readable when a child process has ended."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     with ours, theirs:
@@ -221,7 +221,7 @@ def warm_up(modules: Sequence[str]) -> None:
 
 @contextmanager
 def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.socket]:
-    """Fork a fork server for this process alone, and give the socket to it. It ends with this process."""
+    """Fork a fork server for this process alone, and yield the socket to it. The server ends with this process."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         code = 1
@@ -241,7 +241,7 @@ def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.s
 
 @contextmanager
 def listening(state_dir: Path) -> Iterator[socket.socket]:
-    """Listen on the socket of a state folder, for its user alone. Raises AlreadyExists while another server does."""
+    """Listen on the socket file of a state folder, readable only by its user. Raises AlreadyExists if another server does."""
     with private_append(state_dir / f"{SOCKET}.lock") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as incoming:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by child processes
@@ -257,7 +257,7 @@ def listening(state_dir: Path) -> Iterator[socket.socket]:
 
 
 def _bind_within(incoming: socket.socket, folder: Path) -> None:
-    """Bind through the folder's file descriptor: its path may be too long. Linux gives the file the mode of the socket."""
+    """Bind to the socket file in a folder, for this user only. The path may be too long, so the folder is opened first."""
     os.fchmod(incoming.fileno(), 0o600)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

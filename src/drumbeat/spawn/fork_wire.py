@@ -1,4 +1,4 @@
-"""The protocol between a fork server and its clients: one request with open files, then one line per answer."""
+"""The protocol between a fork server and its clients: a request with open files, then answers of one JSON line each."""
 
 import contextlib
 import json
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SOCKET = "forks.sock"  #: in the state folder, for its owner alone
+SOCKET = "forks.sock"  #: a socket file in the state folder, only for its owner
 TIMEOUT_SECONDS = 10.0
 _LENGTH = struct.Struct(">I")
-_CREDENTIALS = struct.Struct("3i")  #: pid, uid, gid
+_CREDENTIALS = struct.Struct("3i")  #: of the process at the other end: pid, uid, gid
 _MOST_FILES = 3
 _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request to fork a process. Three files are sent with it: the process's output, a lock, and a pipe whose end ends it."""
+    """A request to fork a process. Sent with it: its output file, a lock, and a leash (a pipe that closes with the parent)."""
 
     words: Sequence[str]  #: the arguments after ``python -m drumbeat``
     environment: Mapping[str, str]
-    folder: str  #: its working directory
-    made_of: str  #: the client's interpreter and code: a server with others refuses
-    known_as: Sequence[str] = ()  #: for a worker: the state folder in which it records itself first, its pool and its id
-    leash: str | None = None  #: the environment variable for the number of its leash
+    folder: str  #: the working directory of the process
+    made_of: str  #: the client's interpreter and code; a server with other code refuses the request
+    known_as: Sequence[str] = ()  #: for a worker: the state folder in which it records itself, its pool and its id
+    leash: str | None = None  #: the environment variable for the file descriptor of the leash
 
     def to_bytes(self) -> bytes:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()
 
 
 def made_of() -> str:
-    """This process's interpreter and code; a forked worker must have the same as its client."""
+    """Return a text that identifies this process's interpreter and code; client and fork server must have the same."""
     return f"{sys.executable} {sys.version} {Path(__file__).parents[1]}"
 
 
@@ -46,16 +46,16 @@ def send_request(connection: socket.socket, request: Request, files: Sequence[in
 
 
 def receive_request(connection: socket.socket) -> tuple[Request, list[int]]:
-    """Read a request and its files. Raises OSError or ValueError for an invalid one, after closing its files."""
+    """Read a request and its files. Raises OSError or ValueError if it is invalid, after closing the files."""
     head, files, _, _ = socket.recv_fds(connection, _LENGTH.size, _MOST_FILES)
     try:
         size = _LENGTH.unpack(head)[0]
         if size > _MOST_BYTES:
-            raise ValueError(f"expected a request of at most {_MOST_BYTES} bytes, got {size}")
+            raise ValueError(f"expected at most {_MOST_BYTES} bytes, got {size}")
         return Request(**json.loads(_read_exactly(connection, size))), files
     except (struct.error, TypeError, ValueError, OSError) as exc:
         close_all(files)
-        raise ValueError(f"expected a request, got: {exc}") from exc
+        raise ValueError(f"expected a valid request to fork a process, got: {exc}") from exc
 
 
 def _read_exactly(connection: socket.socket, size: int) -> bytes:
@@ -63,13 +63,13 @@ def _read_exactly(connection: socket.socket, size: int) -> bytes:
     while len(received) < size:
         chunk = connection.recv(min(size - len(received), 1 << 16))
         if not chunk:
-            raise ValueError("the connection closed too early")
+            raise ValueError("the connection was closed before the request was complete")
         received += chunk
     return bytes(received)
 
 
 def send_line(connection: socket.socket, **answer: Any) -> bool:
-    """Send an answer as a line of JSON. Returns False if the other side is gone."""
+    """Send an answer as a line of JSON. Returns False if the other process is gone."""
     try:
         connection.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
@@ -78,7 +78,7 @@ def send_line(connection: socket.socket, **answer: Any) -> bool:
 
 
 def receive_line(connection: socket.socket) -> Mapping[str, Any]:
-    """The next answer; empty if the other side has closed the connection."""
+    """Read the next answer; empty if the other process has closed the connection."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = connection.recv(1)
@@ -90,7 +90,7 @@ def receive_line(connection: socket.socket) -> Mapping[str, Any]:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether the other side is a process of the same user; secrets are exchanged."""
+    """Whether the other process belongs to the same user, that is, may receive secrets."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(raw)[1] == os.getuid())
 

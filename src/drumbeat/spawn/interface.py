@@ -1,4 +1,4 @@
-"""The interface of every spawner. All its calls are safe to repeat."""
+"""The interface of spawners, which start and stop workers at a provider. All calls are safe to repeat."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -10,72 +10,70 @@ from typing import Any, Protocol, Self, runtime_checkable
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
-LAUNCHED = "launched-"  #: prefix of the pool name of processes that are no workers: they have no row and end by themselves
-VOLUME_PATH = (
-    "DRUMBEAT_VOLUME_PATH"  #: in a worker's environment: where its volume is mounted, so that it reports the free space
-)
-VOLUME_ID = "DRUMBEAT_VOLUME_ID"  #: the provider's name of that volume, if it can be expanded
+LAUNCHED = "launched-"  #: prefix of the pool name of processes that are no workers; they have no row in the store
+VOLUME_PATH = "DRUMBEAT_VOLUME_PATH"  #: environment variable: where the worker's volume is mounted
+VOLUME_ID = "DRUMBEAT_VOLUME_ID"  #: environment variable: the provider's name of the volume, if it can be expanded
 
 
 class InstanceState(StrEnum):
-    """The state of an instance, as its provider reports it."""
+    """The state of an instance (a process or pod of a worker), as its provider reports it."""
 
-    PENDING = "pending"  #: accepted, not running yet
+    PENDING = "pending"  #: accepted by the provider, but not running yet
     RUNNING = "running"
-    EXITED = "exited"  #: ended; it will not run again under this name
+    EXITED = "exited"  #: ended; this instance will not run again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A worker to be started. Its name is chosen beforehand, so that a repeated order starts only one."""
+    """A request to start a worker. Its id is chosen by the caller, so that a repeated order does not start a second worker."""
 
     pool_id: PoolId
     worker_id: WorkerId
     slot: int
     group_count: int
-    command: Sequence[str] = ()  #: empty: the spawner's default worker command
+    command: Sequence[str] = ()  #: the command to run; empty: the spawner's default
     environment: Mapping[str, str] = field(default_factory=dict)  #: secrets go here, never into the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A worker as its provider knows it."""
+    """A process or pod of a worker, as its provider reports it."""
 
     pool_id: PoolId
     worker_id: WorkerId
-    ref: str  #: the provider's own name for it (a pid, a pod id)
+    ref: str  #: the provider's own id of the instance: a pid or a pod id
     state: InstanceState
     started_at: datetime | None = None
     exit_code: int | None = None
-    price_per_hour: float | None = None  #: current price, if the provider reports it
+    price_per_hour: float | None = None  #: the current price, if the provider reports it
     meta: Mapping[str, Any] = field(default_factory=dict)  #: other details from the provider: location, GPU memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnerTraits:
-    """The properties in which spawners differ."""
+    """The properties in which spawners differ, such as price and start time."""
 
     name: str
-    unique_names: bool  #: the provider itself refuses a second instance of one name
-    outlives_controller: bool  #: instances keep running when the spawner's process ends
+    unique_names: bool  #: whether the provider refuses a second instance of the same name
+    outlives_controller: bool  #: whether instances keep running when the spawner's process ends
     reports_exit_codes: bool
-    price_per_hour: float = 0.0  #: the highest price of an instance; its actual price is in ``Instance``
-    billing_granule: timedelta = timedelta(seconds=1)
+    price_per_hour: float = 0.0  #: the most an instance may cost; ``Instance`` has its actual price
+    billing_granule: timedelta = timedelta(seconds=1)  #: the unit of time in which the provider bills
     usual_start: timedelta = timedelta(seconds=1)  #: typical time from spawn to a running process
     settle: timedelta = timedelta()  #: how long an instance may still appear if its spawn got no answer
-    expands_volumes: bool = False  #: it also implements ``ExpandsVolumes``
-    owns_all: bool = False  #: every instance it shows was started for this store
-    asked_with: str = ""  #: a fingerprint that changes with the API key or the settings; does not reveal the key
+    expands_volumes: bool = False  #: whether it also implements ``ExpandsVolumes``
+    owns_all: bool = False  #: whether every listed instance was started for this store
+    asked_with: str = ""  #: a hash of API key and settings, which does not reveal the key
 
 
 @runtime_checkable
 class ExpandsVolumes(Protocol):
-    """A spawner that can expand volumes."""
+    """A spawner that can expand the storage volumes of its workers."""
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
-        """Expand a volume to this size unless it is already as large, and return its size in GB. Safe to repeat; never shrinks.
+        """Expand a volume to ``to_gb`` unless it is that large already, and return its size in GB. Never shrinks it.
 
-        Raises SpawnError, also if the volume is far smaller than the disk that its workers see (``seen_gb``).
+        Raises SpawnError, also if workers see a far larger disk (``seen_gb``) than the volume: then it is another disk.
         """
         ...
 
@@ -85,45 +83,45 @@ class ListsPools(Protocol):
     """A spawner that can list the pools that have instances at its provider."""
 
     async def pools(self) -> Set[PoolId]:
-        """Pools with a pending or running instance. Raises SpawnError."""
+        """Return the pools that have a pending or running instance. Raises SpawnError."""
         ...
 
 
 @runtime_checkable
 class ForgetsRefusals(Protocol):
-    """A spawner that remembers its provider's refusals, and can forget them to try again."""
+    """A spawner that remembers when its provider refused to start instances, and can forget that to try again at once."""
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Forget this pool's refusals, so that it is tried again; refusals to other pools of the account are forgotten too."""
+        """Forget all refusals of the provider, also those for other pools, so that instances are requested again."""
         ...
 
 
 class Spawner(Protocol):
-    """Starts, lists and stops workers somewhere. An async context manager."""
+    """Starts, lists and stops workers at a provider. Use it as an async context manager."""
 
     @property
     def traits(self) -> SpawnerTraits: ...
 
     async def spawn(self, order: Order) -> Instance:
-        """Start a worker, or return the one that already runs under that name.
+        """Start a worker, or return its instance if it already runs.
 
-        Raises SpawnFailed when certainly nothing was started, SpawnAmbiguous when that is unknown.
+        Raises SpawnFailed if certainly nothing was started, SpawnAmbiguous if that is unknown.
         """
         ...
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
-        """All pending and running instances of the pool, and those that exited while this spawner watched.
+        """Return all pending and running instances of the pool, and those that exited while this spawner existed.
 
-        Some spawners also know of instances that exited before and were not terminated since.
+        Some spawners also return instances that exited earlier, until they are terminated.
         """
         ...
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """Ask the instance to finish and leave (SIGTERM, or the provider's equivalent). Harmless if it is gone."""
+        """Ask the instance to finish and leave (SIGTERM, or the provider's equivalent). Harmless if it has ended."""
         ...
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """End the instance now. Returns once it is gone; harmless if it already was."""
+        """End the instance now. Returns once it has ended; harmless if it had ended before."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -1,9 +1,8 @@
-"""The leash: a local worker ends when the process that started it ends, even by kill -9.
+"""The leash: a pipe through which a local worker notices that the process that started it has ended, even by kill -9.
 
-The parent holds the writing end of a pipe and never writes; each worker inherits the reading end and waits on it. When the
-parent ends in any way, the kernel closes the pipe and the worker reads end-of-file. PR_SET_PDEATHSIG looks simpler, but it
-fires when the *thread* that started the worker ends, not the process, it can be missed between fork and exec, and only Linux
-has it. A program that never calls ``hold_leash`` keeps running.
+The parent has the writing end and never writes; each worker inherits the reading end and waits on it. When the parent ends in
+any way, the kernel closes the pipe, and the worker ends itself. PR_SET_PDEATHSIG would not do: it fires when the *thread* that
+started the worker ends, and can be missed between fork and exec. A program that never calls ``hold_leash`` keeps running.
 """
 
 import os
@@ -16,11 +15,11 @@ from threading import Thread
 from drumbeat.core.errors import InvalidSettings
 
 LEASH_FD = "DRUMBEAT_LEASH_FD"
-GRACE = timedelta(seconds=10)  #: between SIGTERM and SIGKILL
+GRACE = timedelta(seconds=10)  #: time between SIGTERM and SIGKILL
 
 
 class Leash:
-    """The parent's end of the pipe. Its workers run as long as it is open."""
+    """The parent's side of the leash (a pipe). Workers with the other end run as long as it is open."""
 
     def __init__(self) -> None:
         self.inherited, self._held = os.pipe()
@@ -31,9 +30,9 @@ class Leash:
 
 
 def hold_leash(grace: timedelta = GRACE) -> bool:
-    """From now on, end this process when its parent is gone: SIGTERM to itself, and SIGKILL after ``grace``.
+    """From now on, end this process when its parent ends: it sends itself SIGTERM, and SIGKILL after ``grace``.
 
-    Called by a worker at its start. Returns whether it is on a leash. Raises InvalidSettings when DRUMBEAT_LEASH_FD is wrong.
+    Called by a worker at its start. Returns False if it has no leash. Raises InvalidSettings if DRUMBEAT_LEASH_FD is wrong.
     """
     value = os.environ.pop(LEASH_FD, None)
     if value is None:

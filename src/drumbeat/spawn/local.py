@@ -1,4 +1,4 @@
-"""Workers as processes of this machine."""
+"""A spawner that starts workers as processes on this machine."""
 
 import asyncio
 import logging
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 
 _DRUMBEAT = (sys.executable, "-m", "drumbeat")
 WORKER_COMMAND = (*_DRUMBEAT, "worker")
-_GONE_WITHIN = timedelta(seconds=10)  #: after SIGKILL
+_GONE_WITHIN = timedelta(seconds=10)  #: how long a process may take to end after SIGKILL
 _POLL = timedelta(milliseconds=10)
 
 
 @dataclass(slots=True)
 class _Child:
-    """A process that this spawner started. A thread waits for it, so that it never stays a zombie."""
+    """A process that this spawner started. A thread waits for its end, so that it never stays a zombie."""
 
     process: Process
-    wait: Callable[[], int | None]  #: waits until it ends and returns its exit code
+    wait: Callable[[], int | None]  #: waits until the process ends, and returns its exit code
     ended: Event = field(default_factory=Event)
     exit_code: int | None = None
 
@@ -58,15 +58,14 @@ class _Child:
 class LocalSpawner:
     """Starts workers as processes on this machine, each leading its own session.
 
-    Spawners with the same ``state_dir`` see the same workers, even those of a dead controller; others do not. Workers end with
-    this process (see leash.py) unless ``survive``. Their output goes to ``log_path``. A negative exit code is the signal that
-    ended the worker; the exit code of a worker that another process started is unknown. Exit codes are remembered as long as
-    this spawner exists; that a worker ended is remembered until some process terminates it.
+    Spawners with the same ``state_dir`` see the same workers, even if the process that started them has ended. Workers end with
+    this process (see leash.py) unless ``survive`` is set. Their output goes to ``log_path``. A negative exit code is the signal
+    that ended the worker; the exit code of a worker that another process started is unknown. Exit codes are remembered as long
+    as this spawner exists; that a worker has ended is remembered until it is terminated.
 
-    If there is a fork server for the folder, or this process has its own, Drumbeat's workers are forked from it: they start in
-    a fraction of the time and are otherwise the same.
+    If the folder or this process has a fork server, Drumbeat's workers are forked from it, which is much faster.
 
-    asyncio's subprocesses are not used, because they are killed when their event loop drops them, and survivors must not be.
+    asyncio's subprocesses are not used: they are killed with their event loop, but workers with ``survive`` must go on.
     """
 
     def __init__(
@@ -78,8 +77,7 @@ class LocalSpawner:
         clock: Clock | None = None,
         forks: Door | None = None,
     ) -> None:
-        """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments; ``forks`` leads to a fork
-        server other than the folder's."""
+        """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments."""
         self._state_dir = StateDir(state_dir)
         self._environment = dict(environment)
         self._command = tuple(command or WORKER_COMMAND)
@@ -98,7 +96,7 @@ class LocalSpawner:
         )
 
     def log_path(self, pool_id: PoolId, worker_id: WorkerId) -> Path:
-        """Where a worker's stdout and stderr go; each start under that name appends."""
+        """Return the log file for a worker's stdout and stderr; a later start of the worker appends to it."""
         return self._state_dir.log_path((pool_id, worker_id))
 
     async def spawn(self, order: Order) -> Instance:
@@ -115,7 +113,7 @@ class LocalSpawner:
         return sorted([*known, *ended], key=lambda one: one.worker_id)
 
     async def pools(self) -> Set[PoolId]:
-        """The pools of this folder's workers; a folder belongs to one store."""
+        """Return the pools of this folder's running workers; a folder belongs to one store."""
         return {process.name[0] for process in await asyncio.to_thread(self._all_running)}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -147,7 +145,7 @@ class LocalSpawner:
                 self._leash = None
 
     def _find_or_start(self, order: Order) -> Instance:
-        """Runs in a thread and finishes even if the caller is cancelled, so that ``__aexit__`` knows what it started."""
+        """Return the running worker, or start it. Runs in a thread, which finishes even if the caller is cancelled."""
         name = (order.pool_id, order.worker_id)
         with self._state_dir.starting(name) as lock:
             worker = next(filter(self._is_worker, self._alive({name})), None)
@@ -173,7 +171,7 @@ class LocalSpawner:
         return child
 
     def _fork(self, order: Order, name: Name, command: Sequence[str], files: Sequence[int]) -> _Child | None:
-        """Fork the worker from a fork server; None if there is no usable one."""
+        """Start the worker through a fork server; None if there is no usable one."""
         if tuple(command[: len(_DRUMBEAT)]) != _DRUMBEAT:
             return None
         request = Request(
@@ -187,7 +185,7 @@ class LocalSpawner:
         try:
             forked = fork(self._forks, request, [*files, *([] if self._leash is None else [self._leash.inherited])])
         except NoForkServer as exc:
-            log.debug("no fork server: %s", exc)
+            log.debug("worker %s: no fork server (%s); starting a new process", name[1], exc)
             return None
         process = Process(pid=forked.pid, birth=forked.birth, name=name, started_at=self._clock.now())
         return _Child(process, forked.wait)
@@ -206,7 +204,7 @@ class LocalSpawner:
         return _Child(process, popen.wait)
 
     def _make_known(self, process: Process) -> None:
-        """Return once other processes can find it. A forked worker has already recorded itself."""
+        """Wait until other processes can find this worker, and record it, unless it was forked and has recorded itself."""
         if self._state_dir.find_ref(process.name) == process.ref:
             return
         await_tags(process)
@@ -214,7 +212,7 @@ class LocalSpawner:
             self._state_dir.note_ref(process.name, process.ref)
         except OSError:
             subject = (*reversed(process.name), process.ref)
-            log.warning("failed to record that worker %s of pool %s runs as process %s", *subject, exc_info=True)
+            log.warning("failed to record in the state folder that worker %s of pool %s is process %s", *subject, exc_info=True)
 
     def _usual_command(self, order: Order) -> tuple[str, ...]:
         run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
@@ -230,13 +228,13 @@ class LocalSpawner:
         return environment
 
     def _alive(self, names: Set[Name]) -> Sequence[Process]:
-        """The running processes of these workers and their children: those found by tags or records, and those started here."""
+        """Return the running processes of these workers and of their children, whoever started them."""
         found = {process.ref: process for process in self._all_running() if process.name in names}
         own = [child.process for name, child in tuple(self._children.items()) if name in names and not child.ended.is_set()]
         return tuple({**{process.ref: process for process in own}, **found}.values())
 
     def _all_running(self) -> Sequence[Process]:
-        """All running processes of this folder's workers: those with tags, and forked ones that recorded themselves."""
+        """Return all processes of this folder's workers: those tagged in their environment, and forked ones with a record."""
         forked = []
         for name, ref in self._state_dir.forked():
             process = find_recorded(name, ref)
@@ -247,7 +245,7 @@ class LocalSpawner:
         return (*forked, *find(self._state_dir.scope))
 
     def _ended_unseen(self, pool_id: PoolId, known: Set[WorkerId]) -> Sequence[Instance]:
-        """Workers that some process started on this machine and that ended before this spawner saw them."""
+        """Return workers that were started on this machine and ended before this spawner saw them."""
         return [
             Instance(pool_id=pool_id, worker_id=name[1], ref=ref, state=InstanceState.EXITED)
             for name, ref in self._state_dir.running(pool_id, self._clock.now())
@@ -255,7 +253,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether it is the worker itself, not its child: a session leader, and the recorded process if there is one."""
+        """Whether the process is the worker itself, not its child: it leads a session, and any record names this process."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:
@@ -263,13 +261,15 @@ class LocalSpawner:
         while alive := await asyncio.to_thread(self._alive, names):
             if self._clock.elapsed() > deadline:
                 refs = ", ".join(process.ref for process in alive)
-                raise SpawnError(f"expected these processes to be gone within {_GONE_WITHIN} of SIGKILL, still running: {refs}")
+                raise SpawnError(
+                    f"expected workers to end within {_GONE_WITHIN} of SIGKILL, but these processes still run: {refs}"
+                )
             for process in alive:
                 process.kill()
             await self._clock.sleep(_POLL)
 
     def _update_others(self, found: Sequence[Process]) -> None:
-        """Update the workers of other processes: which of them run, and which have ended since."""
+        """Update what is known about workers that other processes started: which run, and which have ended."""
         for name, process in {one.name: one for one in reversed(found) if self._is_worker(one)}.items():
             child = self._children.get(name)
             if child is None or (child.ended.is_set() and child.process.ref != process.ref):

@@ -1,4 +1,4 @@
-"""The folder with a local spawner's worker logs, locks and pids. Spawners with the same folder share their workers."""
+"""The state folder of local spawners: logs, locks and pids of workers. Spawners with the same folder share workers."""
 
 import contextlib
 import fcntl
@@ -20,13 +20,13 @@ from drumbeat.spawn.tagged import Name, is_noted_alive, pid_namespace
 _LONGEST_NAME_BYTES = 200
 _LOCKED_FOR_SECONDS = 10.0
 _POLL_SECONDS = 0.01
-_KEPT_FOR_SECONDS = 86_400.0  #: the record of an ended process
+_KEPT_FOR_SECONDS = 86_400.0  #: after this time the record of an ended process is deleted
 
 
 def folder_of(path: Path, store: str) -> Path:
-    """The folder for a store's workers: ``path`` itself for the first store that uses it, a folder within it for any other.
+    """Return the state folder of a store: ``path`` itself for the first store that uses it, a folder within it for others.
 
-    Two stores may both have a worker-0 of a pool p; in one folder each would mistake the other's worker for its own and end it.
+    Two stores may both have a worker-0 of a pool p; with one folder, each would end the other's worker by mistake.
     """
     owner = hashlib.sha256(store.encode()).hexdigest()[:16]
     try:
@@ -38,7 +38,7 @@ def folder_of(path: Path, store: str) -> Path:
 
 
 def _first_owner(path: Path, owner: str) -> str:
-    """The store that used the folder first, which is ``owner`` if it is unused. Safe if several processes do this at once."""
+    """Return the first store that used the folder; an unused folder is given to ``owner``. Safe to call concurrently."""
     mark, draft = path / "store", path / f"store.{os.getpid()}.{owner}"
     if not mark.exists():
         write_private(draft, owner.encode())
@@ -49,11 +49,11 @@ def _first_owner(path: Path, owner: str) -> str:
 
 
 class StateDir:
-    """Files named after pools and workers."""
+    """Reads and writes the files of a state folder, which are named after pools and workers."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()
-        self.scope = hashlib.sha256(os.fsencode(self._path)).hexdigest()[:16]  #: identifies this folder's processes
+        self.scope = hashlib.sha256(os.fsencode(self._path)).hexdigest()[:16]  #: tags the processes of this folder
 
     def log_path(self, name: Name) -> Path:
         return self._file("logs", name, ".log")
@@ -64,9 +64,9 @@ class StateDir:
 
     @contextmanager
     def starting(self, name: Name) -> Iterator[int]:
-        """Lock the start of a worker. Raises SpawnFailed when another process holds the lock for longer than a start takes.
+        """Lock a worker while it is started. Raises SpawnFailed if another process has the lock for longer than a start takes.
 
-        Gives the lock's file descriptor: a process with a copy of it holds the lock too, until it closes it.
+        Yields the lock's file descriptor: a process that inherits it has the lock too, until it closes the descriptor.
         """
         path = self._file("locks", name, ".lock")
         with _opened(path) as lock:
@@ -74,21 +74,21 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record which process is this worker, so that a child that outlives it is not mistaken for it. None: not known now.
+        """Record the worker's process (``pid:start``; None: unknown), so that a child that outlives it is not taken for it.
 
-        Also records that it runs on this machine, so that a later process can see when it has ended.
+        Also records that the worker runs on this machine, so that a later process notices its end.
         """
         _write_ref(self._file("workers", name, ".ref"), ref)
         _write_ref(self._file("running", name, ".ref"), None if ref is None else f"{ref} {pid_namespace()}")
 
     def forget_running(self, name: Name) -> None:
-        """Delete the record that it runs: the worker is known to be gone."""
+        """Delete the record that the worker runs, because it has ended."""
         self._file("running", name, ".ref").unlink(missing_ok=True)
 
     def running(self, pool_id: PoolId, now: datetime) -> Sequence[tuple[Name, str]]:
-        """Workers of a pool that were started on this machine and are not known to be gone, with their refs.
+        """Return workers of a pool that were recorded as running on this machine, each with its process (``pid:start``).
 
-        Records from another machine, or from before the last boot, are ignored. A record is deleted after a day unless its
+        Records from another machine or from before the last boot are ignored. A record is deleted after a day, unless the
         process still runs.
         """
         found = []
@@ -103,16 +103,16 @@ class StateDir:
         return found
 
     def note_forked(self, name: Name, ref: str | None) -> None:
-        """Record a forked worker. It has no tags in its visible environment, so it is found by this record."""
+        """Record a forked worker (None: delete the record). Its tags are not visible from outside, so it is found by this."""
         _write_ref(self._file("forked", name, ".ref"), ref)
 
     def forget_forked(self, name: Name, ref: str) -> None:
-        """Delete the record of an ended worker, unless a new process already has its name."""
+        """Delete the record of a forked worker that has ended, unless a new process already has its name."""
         if ref in {found for known, found in self.forked() if known == name}:
             self.note_forked(name, None)
 
     def forked(self) -> Sequence[tuple[Name, str]]:
-        """Forked workers with their refs, including ended ones that are not yet forgotten."""
+        """Return the recorded forked workers with their processes (``pid:start``), including ended ones."""
         found = []
         for path in self._path.glob("forked/*/*.ref"):
             with contextlib.suppress(FileNotFoundError):
@@ -120,7 +120,7 @@ class StateDir:
         return found
 
     def find_ref(self, name: Name) -> str | None:
-        """The ref recorded last; None if the starting process died before it recorded one."""
+        """Return the worker's process (``pid:start``) as last recorded; None if its starter died before recording it."""
         try:
             return self._file("workers", name, ".ref").read_text()
         except FileNotFoundError:
@@ -144,11 +144,11 @@ def _opened(path: Path) -> IO[bytes]:
     try:
         return private_append(path)
     except OSError as exc:
-        raise SpawnFailed(f"expected a state folder that can be written, got: {exc}; choose another") from exc
+        raise SpawnFailed(f"expected a state folder that can be written, got: {exc}; choose another folder") from exc
 
 
 def _acquire(lock: IO[bytes], path: Path) -> None:
-    """Take the lock; closing the file or the end of the process releases it."""
+    """Lock the file, waiting for up to 10 s. Closing it, or the end of the process, releases the lock."""
     deadline = time.monotonic() + _LOCKED_FOR_SECONDS
     while True:
         try:
@@ -157,18 +157,18 @@ def _acquire(lock: IO[bytes], path: Path) -> None:
         except BlockingIOError as exc:
             if time.monotonic() > deadline:
                 raise SpawnFailed(
-                    f"expected {path} to be free within {_LOCKED_FOR_SECONDS:.0f} s; another process holds it: "
-                    f"see who with: fuser {path}"
+                    f"expected the lock {path} to be free within {_LOCKED_FOR_SECONDS:.0f} s, but another process "
+                    f"holds it; find that process with: fuser {path}"
                 ) from exc
         time.sleep(_POLL_SECONDS)
 
 
 def _file_name(what: str, name: str) -> str:
-    """The name itself, if it is a valid file name. Raises InvalidInput otherwise: two names must never share a file."""
+    """Return the name if it is a valid file name. Otherwise raises InvalidInput, since two names must never share a file."""
     bad = name in {"", ".", ".."} or any(character in name for character in "/\\\0")
     if bad or len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
         raise InvalidInput(
-            f"expected a {what} id that can be a file's name (no slash, not '.' or '..', 1 to {_LONGEST_NAME_BYTES} bytes), "
+            f"expected a {what} id that can be a file name (no slash, not '.' or '..', 1 to {_LONGEST_NAME_BYTES} bytes), "
             f"got {name!r}"
         )
     return name

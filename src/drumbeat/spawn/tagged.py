@@ -1,6 +1,7 @@
-"""Finds local processes by tags in their environment, and signals them without mistaking one process for another.
+"""Finds and signals the local processes of workers by tags (environment variables with pool and worker).
 
-Tags are inherited, so a worker's children carry them too; a worker leads a session, most of its children do not.
+Children inherit the tags; a worker differs from them in that it leads a session. Pids are compared with start times, so that
+a later process with the same pid is never signalled.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import psutil
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
-SCOPE = "DRUMBEAT_SPAWNER"  #: keeps the processes of two spawners on one machine apart
+SCOPE = "DRUMBEAT_SPAWNER"  #: tells apart the processes of two spawners on one machine
 POOL = "DRUMBEAT_POOL_ID"
 WORKER = "DRUMBEAT_WORKER_ID"
 
@@ -29,13 +30,13 @@ Name = tuple[PoolId, WorkerId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process of a worker. Pids are reused, so the start time is part of its identity."""
+    """A worker's process or a child of it. Pids are reused, so ``birth`` (its start time) is part of its identity."""
 
     pid: int
     birth: str
     name: Name
     started_at: datetime
-    leads: bool = True  #: whether it leads its session, as all workers and few of their children do
+    leads: bool = True  #: whether it leads a session, as workers do, and seldom their children
 
     @property
     def ref(self) -> str:
@@ -43,17 +44,17 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; a zombie, or a later process with the same pid, does not count."""
+        """Whether the process still runs; a zombie, or a later process with the same pid, does not count."""
         return is_running(self.pid, self.birth)
 
     def terminate(self) -> None:
-        """Send SIGTERM to it alone. Harmless if it is gone."""
+        """Send SIGTERM to this process only. Harmless if it has ended."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to it and, if it leads one, its process group. Harmless if it is gone."""
+        """Send SIGKILL to this process, or to its whole group if it leads one. Harmless if it has ended."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL) if self.leads else os.kill(self.pid, signal.SIGKILL)
@@ -66,13 +67,13 @@ def is_running(pid: int, birth: str) -> bool:
 
 
 def is_noted_alive(ref: str) -> bool:
-    """Whether the process of a recorded ref (``pid:birth``) still runs."""
+    """Whether a recorded process, given as ``pid:start time``, still runs."""
     pid, _, birth = ref.partition(":")
     return pid.isdecimal() and is_running(int(pid), birth)
 
 
 def pid_namespace() -> str:
-    """An id of this machine's boot and pid namespace, within which pids are comparable."""
+    """Return an id of this machine's boot and pid namespace: two pids can be compared only if it is equal."""
     if sys.platform != "linux":
         return f"{socket.gethostname()}-{psutil.boot_time():.0f}"
     with open("/proc/sys/kernel/random/boot_id") as file:
@@ -80,7 +81,7 @@ def pid_namespace() -> str:
 
 
 def find_recorded(name: Name, ref: str) -> Process | None:
-    """The process recorded under a name; None when it has ended."""
+    """Return the process of a worker from its record (``pid:start time``); None if it has ended."""
     pid, _, birth = ref.partition(":")
     try:
         if not is_running(int(pid), birth):
@@ -92,18 +93,18 @@ def find_recorded(name: Name, ref: str) -> Process | None:
 
 
 def born(pid: int) -> str:
-    """The start time of the process with this pid. Call it before waiting for the process: afterwards the pid may be reused."""
+    """Return the start time of a process. Call it before waiting for its end: afterwards the pid may be reused."""
     state = _state_and_birth(pid)
     return state[1] if state else "0"
 
 
 def tags(scope: str, name: Name) -> Mapping[str, str]:
-    """The environment variables by which a worker is found again."""
+    """Return the environment variables by which a worker's processes are found."""
     return {SCOPE: scope, POOL: name[0], WORKER: name[1]}
 
 
 def await_tags(process: Process) -> None:
-    """Wait until other processes can see its tags, or it is gone: after Popen it takes a moment until exec has set them."""
+    """Wait until other processes can see the tags of a new process: it takes a moment until exec has set its environment."""
     deadline = time.monotonic() + _TAGGED_WITHIN_SECONDS
     while process.is_alive and not _shows_tags(process.pid) and time.monotonic() < deadline:
         time.sleep(0.0005)
@@ -117,7 +118,7 @@ def _shows_tags(pid: int) -> bool:
 
 
 def find(scope: str) -> Sequence[Process]:
-    """All running processes with this scope's tags, oldest first, except those of other users, which we may not inspect."""
+    """Return all running processes with this scope's tags, oldest first; processes of other users cannot be inspected."""
     found = [_tagged(pid, scope) for pid in psutil.pids()]
     return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.pid))
 
@@ -130,7 +131,7 @@ def _tagged(pid: int, scope: str) -> Process | None:
 
 
 def _read(pid: int, scope: str) -> Process | None:
-    """Read its tags, checking its start time before and after, so that they are not those of a later process with its pid."""
+    """Read a process's tags, with its start time before and after: they must not be those of a later process with this pid."""
     birth, environment = born(pid), _environment(pid)
     process = Process(
         pid=pid,
@@ -143,7 +144,7 @@ def _read(pid: int, scope: str) -> Process | None:
 
 
 def _environment(pid: int) -> Mapping[str, str]:
-    """The environment it was started with; on Linux empty without tags, for speed: each beat reads all processes."""
+    """Return the environment of a process; on Linux empty if it has no tags, because parsing all environments is slow."""
     if sys.platform != "linux":
         return psutil.Process(pid).environ()
     with open(f"/proc/{pid}/environ", "rb") as file:
@@ -153,7 +154,7 @@ def _environment(pid: int) -> Mapping[str, str]:
 
 
 def _state_and_birth(pid: int) -> tuple[str, str] | None:
-    """The letter of its state, and its start time since boot, which no change of the wall clock affects."""
+    """Return the state of a process as a letter, and its start time since boot, which clock changes do not affect."""
     if sys.platform != "linux":
         return _portable_state_and_birth(pid)
     try:
@@ -165,7 +166,7 @@ def _state_and_birth(pid: int) -> tuple[str, str] | None:
 
 
 def _portable_state_and_birth(pid: int) -> tuple[str, str] | None:
-    """The same from psutil, where the start time is by the wall clock."""
+    """Return state and start time of a process where there is no /proc; the start time is by the wall clock."""
     try:
         candidate = psutil.Process(pid)
         letter = "Z" if candidate.status() == psutil.STATUS_ZOMBIE else "R"

@@ -1,4 +1,4 @@
-"""The store: where pools, workers, jobs and runs are kept. Open one with ``open_store``."""
+"""The store: the database with pools, workers, jobs and runs. Open it with ``open_store``."""
 
 from drumbeat.store.interface import Store
 from drumbeat.store.open import open_store

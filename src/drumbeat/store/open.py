@@ -1,4 +1,4 @@
-"""Open the store at a URL."""
+"""Opens the store at a URL: SQLite, PostgreSQL, Redis or in memory."""
 
 import os
 import re
@@ -19,21 +19,20 @@ _LAST_PORT = 65_535
 
 
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
-    """The store at a URL, to be entered with ``async with``.
+    """Return the store at a URL, for use with ``async with``. Raises InvalidSettings if the URL is not supported.
 
-    ``create`` creates a missing file and missing tables; without it a store without tables is refused. A store with older
-    tables is always refused, since programs of that version may be using them; with ``check_version`` off it is not checked.
-    Raises InvalidSettings when the URL is not supported.
+    ``create`` creates a missing file and missing tables; without it, a store without tables is refused. A store with older
+    tables is always refused, since programs of that version may use them. Without ``check_version`` neither is checked.
     """
     scheme = _SCHEME.match(url)
     opener = _OPENERS.get(scheme[1].lower()) if scheme else None
     if opener is None:
         given = repr(scheme[0]) if scheme else "a name without a scheme"
-        raise InvalidSettings(f"no store for {given}; expected {_EXPECTED}")
+        raise InvalidSettings(f"the store's URL: expected {_EXPECTED}, got {given}")
     try:
         parts = urlsplit(url, allow_fragments=False)
     except ValueError:
-        raise InvalidSettings(f"the store's URL cannot be read; expected {_EXPECTED}") from None
+        raise InvalidSettings(f"the store's URL cannot be parsed; expected {_EXPECTED}") from None
     return opener(parts, create, check_version)
 
 
@@ -99,7 +98,7 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
 
 
 def _options(parts: SplitResult, known: Mapping[str, Callable[[str], object]], *, strict: bool = True) -> dict[str, object]:
-    """The options in a URL's query string, each parsed by its reader."""
+    """Return the options in a URL's query string, each parsed by its function in ``known``."""
     found: dict[str, object] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in known:
@@ -135,11 +134,11 @@ def _prefix(text: str) -> str:
 
 
 def _check_hosts(parts: SplitResult, expected: str) -> None:
-    """Raise InvalidSettings for an invalid host or port. The error does not show it: most likely it is part of a password."""
+    """Raise InvalidSettings for an invalid host or port. The error does not show the text, which may be part of a password."""
     hosts = [_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")]
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     if split_wrongly or not all(host and int(host["port"] or 0) <= _LAST_PORT for host in hosts):
         raise InvalidSettings(
-            f"the store's URL has no host that can be read; expected {expected}, "
+            f"the store's URL has no valid host; expected {expected}, "
             "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
         )

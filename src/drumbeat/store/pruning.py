@@ -1,4 +1,4 @@
-"""Pruning in many short steps with pauses, so that concurrent writers never wait long."""
+"""Prunes (deletes old rows) in many short steps with pauses, so that concurrent writers never wait long."""
 
 import asyncio
 import itertools
@@ -10,8 +10,8 @@ from typing import Protocol
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable, Pruned
 
-PAUSE = 3.0  #: the pause as a multiple of the step before it; long, since waiting writers retry only now and then
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: seconds
+PAUSE = 3.0  #: a pause is this many times as long as the step before it; long, since waiting writers retry only now and then
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: bounds of a pause, in seconds
 
 
 class Pruner(Protocol):
@@ -25,7 +25,7 @@ async def prune_all(
     older_than: timedelta,
     on_progress: Callable[[int], object] | None = None,
 ) -> Counter[Prunable]:
-    """Delete the rows of these pools and kinds that are older than this, step by step. Returns how many, by kind."""
+    """Delete all rows of these pools and kinds that are older than ``older_than``. Returns the number of rows by kind."""
     deleted, now = Counter(dict.fromkeys(kinds, 0)), asyncio.get_running_loop().time
     for pool_id, what in itertools.product(pools, [*deleted]):
         more = True

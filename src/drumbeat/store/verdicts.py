@@ -1,4 +1,4 @@
-"""What becomes of a claimed job, as pure functions: the rules that every store follows."""
+"""Rules that every store follows when an attempt at a job ends, as pure functions: retry, poison, cancel or finish it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ _NO_HOLDER: Mapping[str, Any] = {
 
 
 def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
-    """The job after its worker reported the outcome. A job that was asked to be cancelled is not tried again."""
+    """Return the job after its worker reported an outcome. A job with a cancel request is cancelled, not tried again."""
     match verdict.outcome:
         case AttemptOutcome.DONE:
             return replace(job, status=JobStatus.DONE, result=verdict.result, lease_until=None, finished_at=now)
@@ -36,7 +36,7 @@ def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
 
 
 def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
-    """The job after its worker was lost; ``in_company``: other jobs had also begun on that worker."""
+    """Return the job after its worker was lost. ``in_company``: other jobs had also begun on that worker."""
     if job.begun_at is None:
         return _given_back(job, now, now)
     if in_company:
@@ -48,7 +48,7 @@ def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job
 
 
 def how_lost(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
-    """Outcome and error of an attempt whose worker was lost; ``others``: how many other jobs had begun on that worker."""
+    """Return outcome and error of an attempt with a lost worker; ``others``: how many other jobs had begun on that worker."""
     if job.begun_at is None:
         return AttemptOutcome.RELEASED, f"{error}; it had not begun"
     if others:

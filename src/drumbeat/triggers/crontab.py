@@ -1,4 +1,4 @@
-"""Cron triggers as lines of the user's crontab. Our lines are marked; no other line is changed."""
+"""Install cron triggers as lines of the user's crontab. Drumbeat's lines are marked; no other line is changed."""
 
 import asyncio
 import shlex
@@ -13,7 +13,7 @@ from drumbeat.spawn.private import private_append
 from drumbeat.triggers.model import Trigger, TriggerType
 
 _MARK = "# drumbeat-trigger"
-_TIMEOUT = 30.0  #: seconds for one call of crontab
+_TIMEOUT = 30.0  #: maximum seconds for one call of crontab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class CronPlace:
     """The paths and the store that cron uses to run a trigger."""
 
     file: Path  #: absolute path of triggers.yml
-    folder: Path  #: the working directory; may contain drumbeat.toml
+    folder: Path  #: working directory of the command; may contain drumbeat.toml
     state_dir: Path  #: holds logs of local workers and the log of cron's runs
-    store: str | None  #: never a URL with a password; None: use the settings in the folder
+    store: str | None  #: the store's URL, never with a password; None: use the settings in the folder
     state_variable: str = "DRUMBEAT_STATE_DIR"
 
     @property
@@ -32,7 +32,7 @@ class CronPlace:
 
 
 def lines(triggers: Sequence[Trigger], place: CronPlace) -> list[str]:
-    """A crontab line for each cron trigger. Raises InvalidSettings for a trigger that a crontab cannot express."""
+    """Return a crontab line for each cron trigger. Raises InvalidSettings for a trigger that a crontab cannot express."""
     return [_line(trigger, place) for trigger in triggers if trigger.type is TriggerType.CRON]
 
 
@@ -57,13 +57,13 @@ def _mark(file: Path) -> str:
 
 
 def merged(crontab: str, ours: Sequence[str], file: Path) -> str:
-    """A crontab with the lines of a triggers file replaced by ``ours``. All other lines stay unchanged and in place."""
+    """Return a crontab with the lines of a triggers file replaced by ``ours``. All other lines stay unchanged."""
     theirs = [line for line in crontab.splitlines() if not line.endswith(f" {_mark(file)}")]
     return "".join(f"{line}\n" for line in (*theirs, *ours))
 
 
 def installed(crontab: str, file: Path) -> list[str]:
-    """The lines of a crontab that belong to a triggers file."""
+    """Return the lines of a crontab that belong to a triggers file."""
     return [line for line in crontab.splitlines() if line.endswith(f" {_mark(file)}")]
 
 
@@ -100,7 +100,7 @@ async def _read() -> str:
 async def _write(text: str) -> None:
     code, _, error = await _crontab("-", text=text)
     if code:
-        raise InvalidInput(f"expected crontab to take the new lines, got exit code {code}: {error.strip()}")
+        raise InvalidInput(f"expected crontab to accept the new lines, got exit code {code}: {error.strip()}")
 
 
 async def _crontab(argument: str, text: str = "") -> tuple[int, str, str]:
@@ -110,5 +110,5 @@ async def _crontab(argument: str, text: str = "") -> tuple[int, str, str]:
     except FileNotFoundError as exc:
         raise InvalidInput("the command crontab was not found; install cron, or use: drumbeat trigger serve") from exc
     except subprocess.TimeoutExpired as exc:
-        raise InvalidInput(f"expected {' '.join(command)} to end within {_TIMEOUT:g} s, it did not") from exc
+        raise InvalidInput(f"expected {' '.join(command)} to end within {_TIMEOUT:g} s, but it still runs") from exc
     return done.returncode, done.stdout, done.stderr

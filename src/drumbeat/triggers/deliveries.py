@@ -1,4 +1,4 @@
-"""Answers webhook requests: each delivery runs a beat once, and can be repeated only if its beat failed."""
+"""Answer webhook requests: each delivery runs a beat only once, and can be sent again only if its beat failed."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ from drumbeat.triggers.webhook import LEAST_SECRET, REMEMBERED, Unwelcome, accep
 log = logging.getLogger(__name__)
 
 PATH = "/triggers/"
-_DUMMY_SECRET = secrets.token_hex(32)  #: no webhook has it
+_DUMMY_SECRET = secrets.token_hex(32)  #: a secret that no webhook has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,12 @@ class WebhookAnswer:
 
 
 class Deliveries:
-    """The webhooks of a triggers file. Deliveries are recorded in the store, so any number of processes can listen."""
+    """Answers requests to a triggers file's webhooks. Deliveries are recorded in the store, so several processes can listen."""
 
     def __init__(
         self, triggers: Sequence[Trigger], run: Run, clock: Clock, leases: Leases, environment: Mapping[str, str], owner: str
     ) -> None:
-        """Raises InvalidSettings if the secret of a webhook is missing from the environment or too short."""
+        """Read the secret of each webhook. Raises InvalidSettings if one is missing from the environment or too short."""
         self._run = run
         self._clock = clock
         self._leases = leases
@@ -59,7 +59,7 @@ class Deliveries:
         try:
             return await self._deliver(trigger, headers, body)
         except Unwelcome as exc:
-            log.warning("webhook %s refused: %s", trigger.name, exc)
+            log.warning("refused a request to the webhook %s: %s", trigger.name, exc)
             return _refused(exc.status, str(exc))
 
     async def _check_dummy(self, headers: Mapping[str, str], body: bytes) -> None:
@@ -72,7 +72,7 @@ class Deliveries:
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """Allow the same delivery again, because its beat failed or another process led it."""
+        """Allow the same delivery again, because its beat failed or another process ran one at the same time."""
         for lease in noted:
             await self._leases.release(lease)
 
@@ -96,12 +96,12 @@ class Deliveries:
         if broken or not all(beat.get("led", True) for beat in beats.values()):
             await self._forget(noted)
         if broken:
-            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the beat of {', '.join(broken)} failed; send the same again")
+            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the beat of {', '.join(broken)} failed; repeat the request")
         return WebhookAnswer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": False, "beats": beats})
 
 
 def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
-    """A webhook's secret. Raises InvalidSettings, which names the variable but never shows its value."""
+    """Return a webhook's secret. Raises InvalidSettings, which names the variable but never shows its value."""
     variable = trigger.secret_variable or ""
     secret = environment.get(variable, "")
     if len(secret) < LEAST_SECRET:
@@ -114,11 +114,11 @@ def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
 
 
 def _failed(exc: BaseException) -> WebhookAnswer:
-    """The response to a failed beat: with the reason if the sender can fix it, otherwise without. Reraises unknown errors."""
+    """Return the response to a failed beat, with the reason only if the sender can fix it. Reraises unknown errors."""
     if isinstance(exc, NotFound | InvalidInput):
         return _refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(exc))
     if isinstance(exc, DrumbeatError):
-        log.error("the beat of a webhook failed: %s", exc)
+        log.error("the beat that a webhook requested failed: %s; the sender may try again", exc)
         return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the beat failed; try again")
     raise exc
 

@@ -1,8 +1,7 @@
-"""Subprocess triggers: after a push, start one detached process that checks the pool and outlives this process."""
+"""Subprocess triggers: after a push, start a checker, a process that starts missing workers and outlives this process."""
 
 import asyncio
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -22,22 +21,20 @@ from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
 from drumbeat.store.interface import Leases
 from drumbeat.triggers.model import FIRE, Trigger
 
-log = logging.getLogger(__name__)
-
 ON_ITS_WAY = timedelta(seconds=10)  #: how long a checker may take to start before another one is started
 
-NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: so that a checker started by a worker is not treated as part of that worker
+NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: left out, so that a worker's checker is not treated as part of that worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """What is needed to start a checker."""
+    """What is needed to start a checker: leases against duplicates, its environment, and its log file."""
 
     leases: Leases
     owner: str
-    environment: Mapping[str, str]  #: added to this process's environment; has the store's URL, which the command must not show
+    environment: Mapping[str, str]  #: added to this process's environment; has the store's URL, which no command line may show
     log: Path
-    state_dir: Path | None = None  #: where a fork server may be
+    state_dir: Path | None = None  #: folder in which a fork server may listen
 
 
 async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
@@ -58,14 +55,14 @@ async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
 
 
 async def arrive(leases: Leases, trigger: str, pool_id: str) -> None:
-    """Note that a checker has started: jobs pushed from now on need another checker."""
+    """Record that a checker has started: jobs pushed from now on need another checker."""
     lease = await leases.find(_name(trigger, pool_id))
     if lease is not None:
         await leases.release(lease)
 
 
 def _start_checker(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
-    """Fork a checker from the fork server. If there is none, start a process and, with keep_warm, a fork server."""
+    """Fork a checker from the fork server (a warm process). If none runs, start a checker and, with keep_warm, a server."""
     try:
         fork_detached((FIRE, firing), dispatch)
     except NoForkServer:
@@ -76,7 +73,7 @@ def _start_checker(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
 
 
 def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
-    """Like ``start_detached``, but through the fork server of the state folder. Raises NoForkServer, SpawnAmbiguous."""
+    """Start a detached process by forking the state folder's fork server. Raises NoForkServer, SpawnAmbiguous."""
     if dispatch.state_dir is None:
         raise NoForkServer("there is no state folder, so there is no fork server")
     request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=made_of())

@@ -1,4 +1,4 @@
-"""Reads and validates triggers.yml; an error names every wrong or unknown key."""
+"""Read and validate triggers.yml; an error names every wrong or unknown key."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _SPELLINGS = {
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  #: the name of an environment variable
 
 
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: a name used in the states of a machine
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: a name that the states of a FlatMachines machine use
 _BEATS = f"{', '.join([*BeatKind][:-1])} or {[*BeatKind][-1]}"
 _MACHINE_FILES = (".yml", ".yaml", ".json")
 
@@ -34,7 +34,7 @@ class _Block(BaseModel):
 
 
 class Input(_Block):
-    """The key ``input``: the arguments of the beat."""
+    """The key ``input`` of a trigger: arguments for its beat."""
 
     pool_id: Annotated[str, Field(min_length=1)] | None = None
     max_workers: Annotated[int, Field(ge=0)] | None = None
@@ -109,7 +109,7 @@ _KINDS: Mapping[TriggerType, type[Entry]] = {
 
 
 def load_triggers(file: Path) -> Sequence[Trigger]:
-    """The triggers of a file. Raises InvalidSettings that names every wrong key."""
+    """Read the triggers of a file. Raises InvalidSettings that names every wrong key."""
     try:
         found = parse_triggers(file.read_text(encoding="utf-8"))
         return [_located(trigger, file.absolute().parent) for trigger in found]
@@ -120,7 +120,7 @@ def load_triggers(file: Path) -> Sequence[Trigger]:
 
 
 def parse_triggers(text: str) -> Sequence[Trigger]:
-    """The triggers of a YAML text. Raises InvalidSettings that names every wrong key."""
+    """Read the triggers of a YAML text. Raises InvalidSettings that names every wrong key."""
     triggers: list[Trigger] = []
     problems: list[str] = []
     for number, entry in enumerate(_entries(text)):
@@ -156,7 +156,7 @@ def _place(number: int, entry: Any) -> str:
 
 def _trigger(entry: Any) -> Trigger:
     if not isinstance(entry, Mapping):
-        raise InvalidSettings(f"expected keys and values, got {shown(entry)}")
+        raise InvalidSettings(f"expected a trigger as keys and values, got {shown(entry)}")
     fields = {"on" if key is True else str(key): value for key, value in entry.items()}  # YAML 1.1 reads a bare ``on`` as true
     fields["type"] = kind = _kind(fields.get("type"))
     try:
@@ -184,7 +184,7 @@ def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
 
 
 def _located(trigger: Trigger, folder: Path) -> Trigger:
-    """The trigger with its machine's files resolved relative to triggers.yml. Raises InvalidSettings if one is missing."""
+    """Return the trigger with its files' paths resolved relative to triggers.yml. Raises InvalidSettings if one is missing."""
     worker = trigger.worker
     if worker is None:
         return trigger
@@ -208,7 +208,7 @@ def _hook(target: str, folder: Path) -> str:
 def _worker(entry: Entry) -> WorkerMachine | None:
     if entry.machine not in set(BeatKind):
         if entry.input.pool_id is None:
-            raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine")
+            raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine, got none")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
         raise InvalidSettings("machines, hooks: allowed only if machine is the file of a FlatMachines machine")

@@ -1,4 +1,4 @@
-"""Records when each trigger last fired and with which outcome, as a note in the store."""
+"""Record when each trigger last fired and with which outcome, as a note in the store."""
 
 import logging
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class LastFired:
 
     at: datetime
     ok: bool  #: whether every beat succeeded
-    outcome: str  #: a summary by pool, or the error
+    outcome: str  #: a summary for each pool, or the error
 
 
 async def noted(notes: Notes, run: Run, firing: Firing) -> Mapping[str, Any]:
@@ -40,12 +40,12 @@ async def noted(notes: Notes, run: Run, firing: Firing) -> Mapping[str, Any]:
 
 
 async def last_fired(notes: Notes) -> Mapping[str, LastFired]:
-    """The last firing of each trigger, by trigger name. Triggers that never fired are not included."""
+    """Return the last firing of each trigger, by trigger name. Triggers that never fired are not included."""
     return {note.name.removeprefix(_PREFIX): _read(note) for note in await notes.list(_PREFIX)}
 
 
 def outcome_of(beats: Mapping[str, Mapping[str, Any]]) -> str:
-    """The outcome of one firing's beats, in one line."""
+    """Describe the outcome of one firing's beats in one line: actions, errors, or why nothing was done."""
     if not beats:
         return "no pool found"
     outcomes = [f"{pool}: {_outcome(report)}" for pool, report in list(beats.items())[:_MOST_POOLS]]
@@ -66,7 +66,7 @@ async def _note(notes: Notes, firing: Firing, *, ok: bool, outcome: str) -> None
     try:
         await notes.put(f"{_PREFIX}{firing.trigger}", {"ok": ok, "outcome": outcome[:_LONGEST]})
     except DrumbeatError as exc:
-        log.warning("trigger %s fired, but its outcome could not be recorded: %s", firing.trigger, exc)
+        log.warning("trigger %s fired, but failed to record its outcome: %s", firing.trigger, exc)
 
 
 def _read(note: Note) -> LastFired:

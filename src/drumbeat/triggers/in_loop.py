@@ -20,7 +20,7 @@ class InLoop:
         self._again: set[tuple[str, str]] = set()
 
     def fire(self, trigger: Trigger, pool_id: str) -> None:
-        """Schedule a beat and return at once."""
+        """Start a beat in the background and return at once; if one runs already, run another after it."""
         key = (trigger.name, pool_id)
         if key in self._running:
             self._again.add(key)
@@ -41,13 +41,13 @@ class InLoop:
 
     async def _beat(self, trigger: Trigger, pool_id: str) -> None:
         try:
-            log.info("trigger %s: %s", trigger.name, await self._run(trigger.firing(pool_id)))
+            log.info("trigger %s fired; its beats: %s", trigger.name, await self._run(trigger.firing(pool_id)))
         except Exception:
-            log.exception("trigger %s failed for pool %s", trigger.name, pool_id)
+            log.exception("trigger %s failed for pool %s; the next push fires it again", trigger.name, pool_id)
 
 
 @asynccontextmanager
 async def in_loop(run: Run) -> AsyncIterator[InLoop]:
-    """Run in-loop triggers while the block lasts. Its end waits for the beats that are running."""
+    """Run in-loop triggers while the ``async with`` block lasts. Leaving the block waits for running beats."""
     async with asyncio.TaskGroup() as group:
         yield InLoop(run, group)

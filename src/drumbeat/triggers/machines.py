@@ -1,4 +1,4 @@
-"""Starts workers that run a FlatMachines machine, through the adapter's runner in a separate process."""
+"""Start workers that run a FlatMachines machine, by running the FlatMachines adapter in a separate process."""
 
 import asyncio
 import json
@@ -14,12 +14,12 @@ from drumbeat.triggers.model import Firing
 
 _RUNNER = "drumbeat.adapters.flatmachines"
 _DEFAULT_MAX_WORKERS = 10
-_TIMEOUT = 120.0  #: seconds for starting the workers
-_LONGEST_ERROR = 500  #: characters
+_TIMEOUT = 120.0  #: maximum seconds for starting the workers
+_LONGEST_ERROR = 500  #: maximum characters of the adapter's error output
 
 
 async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """Start as many workers as the queue needs. Returns a beat report. Raises SpawnFailed if the runner fails.
+    """Start as many workers as the queue needs. Returns a beat report. Raises SpawnFailed if the adapter fails.
 
     ``environment`` is added to the environment of this process.
     """
@@ -38,9 +38,9 @@ async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapp
 
 
 def command(firing: Firing) -> Sequence[str]:
-    """The runner's command line."""
+    """Return the adapter's command line, which starts workers for the firing's pool."""
     if firing.worker is None or firing.pool_id is None:
-        raise ValueError(f"trigger {firing.trigger}: expected a machine and a pool")
+        raise ValueError(f"trigger {firing.trigger}: expected a machine and a pool, got {firing.worker} and {firing.pool_id}")
     machines = [f"--machines={name}={file}" for name, file in firing.worker.machines.items()]
     hooks = [f"--hooks={name}={target}" for name, target in firing.worker.hooks.items()]
     cap = str(_DEFAULT_MAX_WORKERS if firing.max_workers is None else firing.max_workers)
@@ -55,11 +55,11 @@ async def _output(words: Sequence[str], environment: Mapping[str, str]) -> bytes
         async with asyncio.timeout(_TIMEOUT):
             output, errors = await process.communicate()
     except TimeoutError as exc:
-        raise SpawnFailed(f"expected workers of {words[4]} to be started within {_TIMEOUT:.0f} s, got no answer") from exc
+        raise SpawnFailed(f"expected workers for machine {words[4]} to be started in {_TIMEOUT:.0f} s, got no answer") from exc
     finally:
         if process.returncode is None:
             process.kill()
     if process.returncode:
         error = errors.decode(errors="replace").strip()[-_LONGEST_ERROR:]
-        raise SpawnFailed(f"expected workers of {words[4]} to be started, got exit code {process.returncode}: {error}")
+        raise SpawnFailed(f"expected workers for machine {words[4]} to be started, got exit code {process.returncode}: {error}")
     return output

@@ -1,4 +1,4 @@
-"""The values of triggers: what starts which beat."""
+"""Values of triggers: what fires a trigger, and which beat it runs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-WORK_ADDED = "work_added"  #: the only event that fires triggers
+WORK_ADDED = "work_added"  #: jobs were pushed; the only event that a trigger can wait for
 FIRE = "fire"  #: tells a fork server to run the checker of a subprocess trigger
 
 
@@ -21,7 +21,7 @@ class TriggerType(StrEnum):
 
 
 class BeatKind(StrEnum):
-    """Which beat a trigger runs."""
+    """Which beat a trigger runs: start missing workers, close lost ones, or scale a fleet."""
 
     CHECKER = "parallelization_checker"
     REAPER = "stale_worker_reaper"
@@ -33,8 +33,8 @@ class WorkerMachine:
     """A FlatMachines machine that a pool's workers run."""
 
     file: str
-    machines: Mapping[str, str] = field(default_factory=dict)  #: names that its states use → files
-    hooks: Mapping[str, str] = field(default_factory=dict)  #: names that its states use → module:factory or FILE.py:factory
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names of other machines in its states → files
+    hooks: Mapping[str, str] = field(default_factory=dict)  #: hook names in its states → module:factory or FILE.py:factory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,12 @@ class Firing:
     machine: BeatKind = BeatKind.CHECKER
     pool_id: str | None = None  #: None: every pool of jobs, or every fleet
     max_workers: int | None = None
-    lost_after: timedelta | None = None  #: the reaper's threshold; None: each pool's setting
+    lost_after: timedelta | None = None  #: silence after which the reaper closes a worker; None: each pool's setting
     worker: WorkerMachine | None = None  #: the machine that new workers run; None: the pool's handlers
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Firing":
-        """Read what ``to_json`` wrote."""
+        """Read a firing that ``to_json`` wrote."""
         lost_after, worker = fields.get("lost_after"), fields.get("worker")
         return cls(
             trigger=fields["trigger"],
@@ -73,12 +73,12 @@ class Firing:
         }
 
 
-Run = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs a beat and returns the report of each pool
+Run = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs the beats of a firing and returns a report for each pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """One entry of triggers.yml."""
+    """One entry of triggers.yml: what fires the trigger, and which beat it runs."""
 
     name: str
     type: TriggerType
@@ -87,13 +87,13 @@ class Trigger:
     max_workers: int | None = None
     lost_after: timedelta | None = None
     schedule: str | None = None  #: a cron expression; required for cron, optional for serverless
-    timezone: str | None = None  #: None: UTC here, the machine's time zone in a crontab
+    timezone: str | None = None  #: of the schedule; None: UTC, but in a crontab the machine's time zone
     secret_variable: str | None = None  #: the environment variable that holds a webhook's secret
     worker: WorkerMachine | None = None  #: the machine that new workers run; None: the pool's handlers
     keep_warm: timedelta | None = None  #: how long a subprocess trigger keeps its fork server after the last use
 
     def firing(self, pool_id: str | None = None) -> Firing:
-        """The beat that this trigger runs. ``pool_id`` is used only if the trigger names no pool."""
+        """Return the beat that this trigger runs. ``pool_id`` is used only if the trigger names no pool."""
         return Firing(
             trigger=self.name,
             machine=self.machine,

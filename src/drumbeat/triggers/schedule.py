@@ -1,4 +1,4 @@
-"""Parses cron expressions with five fields and computes the next due time. Pure: no clock."""
+"""Parse cron expressions with five fields and compute the next due time. Pure: no clock."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _MACROS: Mapping[str, str] = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_MAX_DAYS = 366 * 9  #: how far to search: a 29 February may be eight years away, around a turn of the century
+_MAX_DAYS = 366 * 9  #: how many days to search: 29 February may be eight years away, around a turn of the century
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """The allowed values of one of the five fields."""
+    """One of the five fields of a cron expression: its name, its allowed numbers and words."""
 
     name: str
     first: int
@@ -43,7 +43,7 @@ class _Field:
         first = self._number(low, self.first, self.last)
         last = self._number(high, self.first, self.last) if ranged else self.last if stepped else first
         if last < first:
-            raise InvalidSettings(f"{self.name}: expected a range from low to high, got {span!r}")
+            raise InvalidSettings(f"{self.name}: expected a range from low to high, like 1-5, got {span!r}")
         return range(first, last + 1, every)
 
     def _number(self, text: str, first: int, last: int) -> int:
@@ -74,7 +74,7 @@ class CronSchedule:
     either_day: bool = False
 
     def on(self, day: date) -> bool:
-        """Whether the schedule is due at any time on this day."""
+        """Whether the schedule is due on this day, at any time."""
         weekday = day.isoweekday() % 7 in self.weekdays
         monthday = day.day in self.days
         return day.month in self.months and (weekday or monthday if self.either_day else weekday and monthday)
@@ -99,12 +99,12 @@ def parse_schedule(text: str) -> CronSchedule:
         either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
     )
     if not schedule.either_day and min(days) > max(_LONGEST_MONTH[month] for month in months):
-        raise InvalidSettings(f"expected a day that exists in one of the months, got {text!r}")
+        raise InvalidSettings(f"expected a day of month that exists in one of the given months, got {text!r}")
     return schedule
 
 
 def zone(name: str | None) -> ZoneInfo:
-    """A time zone by its name; None means UTC. Raises InvalidSettings."""
+    """Return the time zone with this name; None means UTC. Raises InvalidSettings."""
     try:
         return ZoneInfo(name or "UTC")
     except (KeyError, ValueError, OSError) as exc:
@@ -112,7 +112,7 @@ def zone(name: str | None) -> ZoneInfo:
 
 
 def next_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> datetime:
-    """The first time after ``moment`` at which the schedule is due, in UTC. Raises InvalidSettings if there is none.
+    """Return the first time after ``moment`` at which the schedule is due, in UTC. Raises InvalidSettings if there is none.
 
     When clocks are set forward, a time in the missing hour moves to the hour after it. When clocks are set back, an hourly
     schedule is due in both of the equal hours, any other schedule only in the first. So no run is skipped or repeated.
@@ -124,11 +124,11 @@ def next_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> dat
             if later:
                 return min(later)
         day += timedelta(days=1)
-    raise InvalidSettings(f"expected a schedule that is due within {_MAX_DAYS // 366} years, got none after {moment}")
+    raise InvalidSettings(f"expected a schedule that is due within {_MAX_DAYS // 366} years, got no due time after {moment}")
 
 
 def _moments(schedule: CronSchedule, day: date, where: ZoneInfo) -> Iterator[datetime]:
-    """Every time of a day at which the schedule is due."""
+    """Yield every time of a day at which the schedule is due, in UTC."""
     for hour in schedule.hours:
         for minute in schedule.minutes:
             first = datetime.combine(day, time(hour, minute), where)
@@ -138,6 +138,6 @@ def _moments(schedule: CronSchedule, day: date, where: ZoneInfo) -> Iterator[dat
 
 
 def _comes_twice(wall: datetime) -> bool:
-    """Whether the clocks show this time twice, because they are set back after it: the second time has a smaller offset."""
+    """Whether the clocks show this time twice because they are set back: the second time has a smaller UTC offset."""
     first, second = wall.utcoffset(), wall.replace(fold=1).utcoffset()
     return first is not None and second is not None and second < first

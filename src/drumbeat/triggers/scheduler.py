@@ -11,11 +11,11 @@ from drumbeat.triggers.schedule import next_after, parse_schedule, zone
 
 log = logging.getLogger(__name__)
 
-_LONGEST_SLEEP = timedelta(seconds=30)  #: so that a correction of the wall clock is noticed
+_LONGEST_SLEEP = timedelta(seconds=30)  #: longest sleep, so that a correction of the wall clock is noticed
 
 
 def due_after(trigger: Trigger, moment: datetime) -> datetime:
-    """When a cron trigger is due next."""
+    """Return when a trigger with a schedule is due next after ``moment``."""
     return next_after(parse_schedule(trigger.schedule or ""), moment, zone(trigger.timezone))
 
 
@@ -32,7 +32,7 @@ class Scheduler:
         self._clock = clock
 
     async def keep(self) -> None:
-        """Run until cancelled."""
+        """Fire each cron trigger at its scheduled times, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for trigger in self._triggers:
                 group.create_task(self._keep_one(trigger))
@@ -46,6 +46,6 @@ class Scheduler:
 
     async def _fire(self, trigger: Trigger) -> None:
         try:
-            log.info("trigger %s: %s", trigger.name, await self._run(trigger.firing()))
+            log.info("trigger %s fired; its beats: %s", trigger.name, await self._run(trigger.firing()))
         except Exception:
             log.exception("trigger %s failed; it runs again at its next scheduled time", trigger.name)

@@ -1,4 +1,4 @@
-"""Serverless triggers: handles cloud events (AWS Lambda), and writes Kubernetes CronJob manifests."""
+"""Serverless triggers: handle cloud events (AWS Lambda), and write Kubernetes CronJob manifests."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ from drumbeat.triggers.schedule import parse_schedule
 
 
 async def answer_event(event: Mapping[str, Any], run: Run, deliveries: Deliveries | None) -> Mapping[str, Any]:
-    """Run the beat that an event in the form of AWS Lambda asks for.
+    """Run the beat that an AWS Lambda event asks for.
 
     An HTTP event (function URL, API gateway) must be signed like any webhook and gets a response with a status code. A
     scheduler's event has the input in ``detail`` (EventBridge), or is the input itself. Without ``deliveries`` there are no
@@ -27,7 +27,7 @@ async def answer_event(event: Mapping[str, Any], run: Run, deliveries: Deliverie
 
 
 def firing_of(fields: Mapping[str, Any]) -> Firing:
-    """The beat that an event's fields ask for. Other fields, which the cloud adds, are ignored. Raises InvalidInput."""
+    """Return the beat that an event's fields ask for. Fields that the cloud adds are ignored. Raises InvalidInput."""
     given = fields.get("input", fields)
     if not isinstance(given, Mapping):
         raise InvalidInput(f"input: expected keys and values, got {type(given).__name__}")
@@ -52,7 +52,7 @@ def firing_of(fields: Mapping[str, Any]) -> Firing:
 def _number(fields: Mapping[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1_000_000_000):
-        raise InvalidInput(f"{name}: expected a whole number from 0, got {value!r}")
+        raise InvalidInput(f"{name}: expected a whole number of 0 or more, got {value!r}")
     return value
 
 
@@ -84,8 +84,9 @@ def _body(event: Mapping[str, Any]) -> bytes:
 def cron_job(
     trigger: Trigger, image: str, secret: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """A Kubernetes CronJob that runs a trigger's beat. The store's URL comes from a Kubernetes secret; ``variables`` are
-    written into the manifest. Raises InvalidInput if the trigger has no schedule.
+    """Return a Kubernetes CronJob that runs a trigger's beat. Raises InvalidInput if the trigger has no schedule.
+
+    The store's URL is read from the Kubernetes secret ``secret``; ``variables`` are written into the manifest.
     """
     if trigger.schedule is None:
         raise InvalidInput(f"trigger {trigger.name} has no schedule, which a CronJob needs; add one to triggers.yml")
@@ -113,6 +114,6 @@ def cron_job(
 
 
 def kubernetes_name(name: str) -> str:
-    """A trigger's name in the form that Kubernetes allows: at most 52 lowercase letters, digits and dashes."""
+    """Return a trigger's name in the form that Kubernetes allows: at most 52 lowercase letters, digits and dashes."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
     return f"drumbeat-{plain}"[:52].strip("-")

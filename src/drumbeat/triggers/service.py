@@ -31,17 +31,17 @@ log = logging.getLogger(__name__)
 
 KeepDue = Callable[
     [Callable[[], Awaitable[Sequence[PoolId]]], Callable[[PoolId], Awaitable[object]], Path], Awaitable[None]
-]  #: called with: how to list the pools, how to start workers for one, and the path of triggers.yml
+]  #: takes a function that lists the pools, one that starts workers for a pool, and the path of triggers.yml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerEnvironment:
-    """What triggers need from the process they run in."""
+    """What triggers need from the process they run in: store, clock, environment variables and a state folder."""
 
     store: Store
     clock: Clock
-    owner: str  #: unique to this process
-    variables: Mapping[str, str]  #: the environment variables, with the secrets
+    owner: str  #: a lease owner's name, unique to this process
+    variables: Mapping[str, str]  #: the environment variables, including webhook secrets
     for_children: Mapping[str, str]  #: environment variables for the checkers that are started
     public_variables: Mapping[str, str]  #: the part of ``for_children`` that is not secret, without the store's URL
     public_store: str | None  #: the store's URL, if it contains no password
@@ -50,33 +50,33 @@ class TriggerEnvironment:
 
 
 class TriggerService:
-    """The triggers of one triggers.yml. ``run`` runs the beats of all of them."""
+    """Lists, checks, fires and serves the triggers of one triggers.yml. ``run`` runs their beats."""
 
     def __init__(self, file: Path, run: Run, environment: TriggerEnvironment) -> None:
-        """Raises InvalidSettings if the file cannot be read or is not valid."""
+        """Read the triggers from a file. Raises InvalidSettings if the file cannot be read or is not valid."""
         self._file = file.absolute()
         self._run = run
         self._environment = environment
         self.triggers: Sequence[Trigger] = load_triggers(self._file)
 
     def get(self, name: str) -> Trigger:
-        """The trigger with this name. Raises NotFound."""
+        """Return the trigger with this name. Raises NotFound."""
         found = next((trigger for trigger in self.triggers if trigger.name == name), None)
         if found is None:
             names = ", ".join(trigger.name for trigger in self.triggers) or "none"
-            raise NotFound(f"no trigger {name!r} in {self._file}; it has: {names}")
+            raise NotFound(f"no trigger {name!r} in {self._file}; the file has: {names}")
         return found
 
     def due(self, trigger: Trigger) -> datetime | None:
-        """When a trigger is due next, or None if it has no schedule."""
+        """Return when a trigger is due next, or None if it has no schedule."""
         return due_after(trigger, self._environment.clock.now()) if trigger.schedule is not None else None
 
     async def last_fired(self) -> Mapping[str, LastFired]:
-        """The last firing of each trigger, by trigger name. Triggers that never fired are not included."""
+        """Return the last firing of each trigger, by trigger name. Triggers that never fired are not included."""
         return await last_fired(self._environment.store.notes)
 
     async def problems(self) -> Sequence[str]:
-        """What prevents triggers from working: missing pools and missing secrets."""
+        """List what prevents triggers from working: missing pools and missing secrets."""
         found = []
         for trigger in self.triggers:
             if trigger.pool_id is not None and await self._environment.store.pools.find(PoolId(trigger.pool_id)) is None:
@@ -97,7 +97,7 @@ class TriggerService:
         return await self._run(self.get(name).firing(pool_id))
 
     async def work_added(self, pool_id: str, beside: InLoop | None = None) -> Sequence[str]:
-        """Fire the triggers that a push to a pool fires. Returns their names. Errors are logged, not raised."""
+        """Fire every trigger that reacts to a push to this pool. Returns the names of those fired. Errors are only logged."""
         fired = []
         for trigger in self.triggers:
             if trigger.fires_on_push_to(pool_id) and await self._fire_for(trigger, pool_id, beside):
@@ -112,7 +112,7 @@ class TriggerService:
         try:
             return await send(self._dispatch(trigger), trigger, pool_id)
         except DrumbeatError as exc:
-            log.warning("trigger %s could not start a checker for pool %s: %s", trigger.name, pool_id, exc)
+            log.warning("trigger %s failed to start a checker for pool %s: %s", trigger.name, pool_id, exc)
             return False
 
     @asynccontextmanager
@@ -142,7 +142,7 @@ class TriggerService:
         return await crontab.remove(self._file)
 
     def manifest(self, name: str, image: str, secret: str) -> str:
-        """A Kubernetes CronJob for a trigger with a schedule, as YAML."""
+        """Return a Kubernetes CronJob for a trigger with a schedule, as YAML."""
         trigger = self.get(name)
         job = cron_job(trigger, image, secret, _command(trigger.firing()), self._environment.public_variables)
         return yaml.safe_dump(job, sort_keys=False)
@@ -156,20 +156,16 @@ class TriggerService:
             await stop.wait()
             keeping.cancel()
 
-    async def keep_schedules(self) -> None:
-        """Fire each cron trigger at its scheduled times, until cancelled."""
-        await Scheduler(self.triggers, self._run, self._environment.clock).keep()
-
     async def keep(self) -> None:
         """Run the schedules and watch for jobs that come due, until cancelled. Meant for a long-running process."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.keep_schedules())
+            group.create_task(Scheduler(self.triggers, self._run, self._environment.clock).keep())
             group.create_task(self.keep_due())
 
     async def keep_due(self) -> None:
-        """Start workers when delayed jobs come due, in pools that have a trigger, until cancelled.
+        """Start workers when delayed jobs come due, in pools that a trigger starts workers for, until cancelled.
 
-        As long as one such process runs anywhere, retries and delayed jobs need no cron trigger.
+        While one process does this, retries and delayed jobs need no cron trigger.
         """
         if self._environment.keep_due is not None:
             await self._environment.keep_due(self._pools_with_trigger, self._start_workers, self._file)
@@ -187,8 +183,7 @@ class TriggerService:
         return await answer_event(event, self._run, self._deliveries())
 
     async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Answer a webhook request that another HTTP server received. Raises InvalidSettings if a secret is missing, but never
-        because of the request itself."""
+        """Answer a webhook request that another HTTP server received. Raises InvalidSettings if a secret is missing."""
         return await self._deliveries().answer("POST", f"{PATH}{name}", headers, body)
 
     def _deliveries(self) -> Deliveries:
@@ -207,15 +202,15 @@ class TriggerService:
 
 
 def _command(firing: Firing) -> Sequence[str]:
-    """The drumbeat command that runs the same beat without a triggers.yml."""
+    """Return the drumbeat command that runs a firing's beat without a triggers.yml."""
     if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
         return ("fleet", "beat", firing.pool_id)
     if firing.machine is BeatKind.REAPER:
         lost_after = () if firing.lost_after is None else ("--lost-after", f"{firing.lost_after.total_seconds():.0f}s")
         return ("pool", "reap", *(() if firing.pool_id is None else (firing.pool_id,)), *lost_after)
     if firing.pool_id is None:
-        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check, or the fleet to beat")
+        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected a pool to check or a fleet to beat, got none")
     if firing.worker is not None:
-        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {BeatKind.CHECKER}, for a CronJob to run")
+        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {BeatKind.CHECKER} for a CronJob, got a file")
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))
     return ("pool", "check", firing.pool_id, "--wait", *cap)

@@ -1,4 +1,4 @@
-"""Webhook requests: checks the signature and detects repeated deliveries."""
+"""Check the signatures of webhook requests, and detect repeated deliveries."""
 
 import hashlib
 import hmac
@@ -16,16 +16,16 @@ KEY = "Idempotency-Key"  #: optional; requests with the same key count as one de
 WINDOW = timedelta(minutes=5)  #: how far the sender's clock may differ from ours
 REMEMBERED = timedelta(days=1)  #: how long a repeated delivery is recognised
 LARGEST_BODY = 64 * 1024
-LEAST_SECRET = 16  #: characters
+LEAST_SECRET = 16  #: minimum number of characters in a secret
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _STAMP = re.compile(r"[0-9]{1,12}")
 
-Seen = Callable[[str], Awaitable[bool]]  #: records a delivery; True if it was recorded before
+Seen = Callable[[str], Awaitable[bool]]  #: records a delivery; returns True if it was recorded before
 
 
 class Unwelcome(Exception):
-    """A refused request. Raised only inside this package, which turns it into an HTTP response."""
+    """Raised to refuse a webhook request; turned into an HTTP response inside this package."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -34,15 +34,15 @@ class Unwelcome(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A request that is signed with the secret."""
+    """A webhook request with a valid signature."""
 
-    key: str  #: identifies the delivery if it is repeated
+    key: str  #: identifies the delivery, so that a repeated one is recognised
     pool_id: str | None
-    repeated: bool  #: it was received before, so there is nothing to do
+    repeated: bool  #: True: the delivery was received before, so there is nothing to do
 
 
 def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> str:
-    """The signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or over TIMESTAMP.KEY.BODY if it has a key.
+    """Return the signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or over TIMESTAMP.KEY.BODY if it has a key.
 
     The two forms cannot be confused: a body is empty or JSON, and no JSON starts with a key and a dot.
     """
@@ -51,12 +51,12 @@ def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> st
 
 
 async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: Seen) -> Delivery:
-    """Check a request and return its delivery. Raises Unwelcome if it is not signed, not recent or not valid.
+    """Check a request and return it as a delivery. Raises Unwelcome if it is not signed, not recent or not valid.
 
     The body and the key are read only after the signature is checked; the delivery is recorded only after all checks.
     """
     if len(body) > LARGEST_BODY:
-        raise Unwelcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {len(body)}")
+        raise Unwelcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"body: expected at most {LARGEST_BODY} bytes, got {len(body)}")
     given = {name.lower(): value.strip() for name, value in headers.items()}
     signature = _checked_signature(given, body, secret, now, given.get(KEY.lower()))
     key = _checked_key(given.get(KEY.lower()))
@@ -76,7 +76,7 @@ def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: 
     if not signature:
         raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: expected sha256=HEX, got none; the request is not signed")
     if not _STAMP.fullmatch(stamp):
-        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected seconds since 1970")
+        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected seconds since 1970, as a whole number")
     if not hmac.compare_digest(sign(secret, int(stamp), body, key).encode(), signature.encode(errors="replace")):
         raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it does not match this request and the trigger's secret")
     if abs(now.timestamp() - int(stamp)) > WINDOW.total_seconds():
@@ -87,7 +87,7 @@ def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: 
 
 
 def _pool(body: bytes) -> str | None:
-    """The pool that a request body names. Other keys are ignored. Raises Unwelcome."""
+    """Return the pool that a request body names, or None. Other keys are ignored. Raises Unwelcome."""
     if not body.strip():
         return None
     try:
@@ -98,5 +98,5 @@ def _pool(body: bytes) -> str | None:
         raise Unwelcome(HTTPStatus.BAD_REQUEST, f"body: expected a JSON object, got {type(found).__name__}")
     pool_id = found.get("pool_id")
     if pool_id is not None and not (isinstance(pool_id, str) and pool_id):
-        raise Unwelcome(HTTPStatus.BAD_REQUEST, "pool_id: expected a pool's name")
+        raise Unwelcome(HTTPStatus.BAD_REQUEST, "body: pool_id: expected a pool's name")
     return pool_id

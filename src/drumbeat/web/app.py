@@ -15,7 +15,7 @@ DESCRIPTION = "Manage runs, templates, pools, jobs, workers and fleets over HTTP
 
 
 def make_api(state: AppState | None = None) -> FastAPI:
-    """The HTTP API without authentication. Without a state it can only generate its OpenAPI schema."""
+    """Create the HTTP API without authentication. Without ``state`` it can only generate its OpenAPI schema."""
     app = FastAPI(
         title="Drumbeat",
         version=__version__,
@@ -34,7 +34,7 @@ def make_api(state: AppState | None = None) -> FastAPI:
 
 
 def make_app(state: AppState, *, with_pages: bool = True) -> AuthMiddleware:
-    """API, streams and pages with authentication. NiceGUI, which serves the pages, allows one application per process."""
+    """Create the application: API, streams and pages with authentication. NiceGUI (the pages) allows one per process."""
     app = make_api(state)
     if with_pages:
         from drumbeat.web.pages import add_pages

@@ -1,4 +1,4 @@
-"""The state that the API and the pages share while a server runs."""
+"""The objects that the API and the pages share while a server runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppState:
-    """One server: its control plane, its settings, and the task group of its background work."""
+    """The shared objects of a running server: control plane, settings, background tasks and live updates."""
 
     plane: ControlPlane
     settings: WebSettings
     clock: Clock
-    group: asyncio.TaskGroup  #: its tasks end with the server
-    triggers: "TriggerService | None" = None  #: of this server's trigger file; None: it has no file
-    wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: fires the triggers that a push to a pool fires
-    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held during a simulation: one at a time
+    group: asyncio.TaskGroup  #: background tasks; they end when the server stops
+    triggers: "TriggerService | None" = None  #: triggers of this server's trigger file; None: no file
+    wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: fires triggers after a push to a pool
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held during a simulation, so that only one runs at a time
     feeds: Feeds = field(init=False)  #: live updates of runs and pools, each read once for all viewers
     verdicts: Verdicts = field(init=False)
 
@@ -34,9 +34,9 @@ class AppState:
         object.__setattr__(self, "verdicts", Verdicts(self.plane))
 
     async def work_added(self, pool_id: str) -> Sequence[str]:
-        """Fire the triggers that a push to a pool fires. Returns their names. Their errors are logged, not raised."""
+        """Fire the triggers that react to new jobs in a pool. Returns their names. Errors are logged, not raised."""
         return () if self.wake is None else await self.wake(pool_id)
 
     def fingerprint(self, request: bytes) -> str:
-        """A hash of a request, keyed if DRUMBEAT_KEY is set, so that the request cannot be guessed from it."""
+        """Return a hash of a request; with DRUMBEAT_KEY set a keyed hash, so that its content cannot be guessed."""
         return self.plane.vault().fingerprint(request)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class AuthMiddleware:
-    """Passes a request to the application, with its caller in the scope's state, or answers it itself."""
+    """Authenticates each request, then passes it to the application (caller in the scope's state) or refuses it."""
 
     def __init__(self, app: App, settings: WebSettings, clock: Clock) -> None:
         self._app = app
@@ -55,7 +55,7 @@ class AuthMiddleware:
             await self._app(scope, bounded(scope, headers, receive), _with_headers(send, scope["path"], is_refusal=False))
 
     def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
-        """The response to a request that may not reach the application; None: it may."""
+        """Return the response to a request that must not reach the application (refusal, logout); None if it may."""
         if scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
             return None
         if not self._is_ours(headers.get("host", "")):
@@ -82,7 +82,7 @@ class AuthMiddleware:
         return is_form and not self._settings.is_open
 
     def _unauthenticated(self, scope: Scope, headers: dict[str, str]) -> Response:
-        """Response to an unauthenticated request. A wrong token counts as an attempt; no token does not."""
+        """Return the response to an unauthenticated request. A wrong token counts as an attempt; no token does not."""
         if _token(headers) is not None:
             address = self._address(scope, headers)
             if wait := self._attempts.barred_for(address):
@@ -104,21 +104,21 @@ class AuthMiddleware:
         return Caller(role=session.role, means=Means.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now()))
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:
-        """The client's address. With --name, a proxy on this machine is trusted to report it."""
+        """Return the client's IP address. With --name, the X-Forwarded-For header of a proxy on this machine is trusted."""
         client = scope.get("client")
         peer = str(client[0]) if client else "unknown"
         forwarded = headers.get("x-forwarded-for", "")
         return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server. Without tokens, other names would let other sites in (DNS rebinding)."""
+        """Whether the Host header names this server. Without tokens, other names would allow DNS rebinding attacks."""
         if not self._settings.is_open and not self._settings.names:
             return True
         name = _hostname(host)
         return is_loopback(name) or name in self._settings.names or name == self._settings.host.casefold()
 
     def _is_foreign(self, headers: dict[str, str]) -> bool:
-        """Whether a browser says that another site's page sent this. Programs send no such header, and no cookie."""
+        """Whether a browser's headers say that another site's page sent the request. Programs send neither them nor cookies."""
         site = headers.get("sec-fetch-site")
         if site is not None:
             return site not in ("same-origin", "none")
@@ -149,7 +149,8 @@ def _netloc(origin: str) -> str:
 
 
 async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    log.info("answered %s %s with %d", scope.get("method", scope["type"]), scope["path"][:200], answer.status_code)
+    method = scope.get("method", scope["type"])
+    log.info("did not pass %s %s to the application: status %d", method, scope["path"][:200], answer.status_code)
     if scope["type"] == "http":
         await answer(scope, receive, send)
     elif "websocket.http.response" in scope.get("extensions", {}):

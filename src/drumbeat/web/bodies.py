@@ -5,15 +5,15 @@ from typing import Any
 
 from fastapi import HTTPException
 
-LARGEST = 8 * 1024 * 1024  #: bytes
-LARGEST_HOOK = 64 * 1024  #: of a webhook, which anyone may send
+LARGEST = 8 * 1024 * 1024  #: maximum size of a request body, in bytes
+LARGEST_HOOK = 64 * 1024  #: the same for a webhook: small, because anyone can send one
 _HOOKS = "/hooks/"
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 def bounded(scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Receive:
-    """Wrap ``receive`` to raise HTTPException 413 if the body is longer than the limit, or is declared to be."""
+    """Wrap ``receive`` so that it raises HTTPException 413 if the body or its declared length is over the limit."""
     if scope["type"] != "http":
         return receive
     limit = LARGEST_HOOK if scope["path"].startswith(_HOOKS) else LARGEST
@@ -22,7 +22,7 @@ def bounded(scope: MutableMapping[str, Any], headers: dict[str, str], receive: R
     async def receive_within() -> MutableMapping[str, Any]:
         nonlocal received
         if received > limit:
-            raise HTTPException(413, f"expected a body of at most {limit} bytes")
+            raise HTTPException(413, f"expected a body of at most {limit} bytes, got a larger one")
         message = await receive()
         if "content-length" not in headers:
             received += len(message.get("body", b""))

@@ -1,4 +1,4 @@
-"""The type of database that a run or a template puts load on, from its URL."""
+"""Finds the type of database that a run or a template puts load on, from the database URL."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -23,7 +23,7 @@ _OTHER_NAMES = {"postgres": DatabaseType.POSTGRESQL, "mariadb": DatabaseType.MYS
 
 
 def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None = None) -> DatabaseType | None:
-    """The type of database in a configuration. ``connections`` maps names of stored connections to URLs."""
+    """Return the type of database in a run's or template's configuration. ``connections``: URLs by connection name."""
     document = config.get("document")
     target = config.get("target") or (document.get("target") if isinstance(document, Mapping) else None)
     if not isinstance(target, Mapping):
@@ -33,7 +33,7 @@ def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None
 
 
 def type_of(url: str) -> DatabaseType | None:
-    """The type of database of a URL; None if it is not supported."""
+    """Return the type of database that a URL names; None if it is not supported."""
     try:
         scheme = urlsplit(url).scheme.lower()
     except ValueError:
@@ -44,7 +44,7 @@ def type_of(url: str) -> DatabaseType | None:
 async def matching_templates(
     plane: ControlPlane, search: str | None, tag: str | None, database: str = "", load_mode: str = ""
 ) -> Sequence[Template]:
-    """Templates that match every filter; an empty filter matches all."""
+    """Return the templates that match every filter; an empty filter matches all templates."""
     found = await plane.store.templates.list(search or None, tag or None)
     if database:
         urls = {each.name: each.url for each in await plane.store.connections.list()}

@@ -1,4 +1,4 @@
-"""Live updates of runs and pools: one reader for each, for any number of listeners. A slow listener gets only the newest."""
+"""Live updates of runs and pools: each is read once for all listeners (viewers). A slow listener gets only the newest."""
 
 import asyncio
 import logging
@@ -28,36 +28,36 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedUpdate(Generic[T]):
-    """One update. ``data`` is for API clients, ``seen`` for pages."""
+    """One update of a run or pool. ``data`` is for API clients, ``seen`` for pages."""
 
     event: str
     data: Mapping[str, Any]
     seen: T | None = None
     logs: Sequence[Line] = ()
     is_last: bool = False
-    must_be_seen: bool = False  #: a listener that was there before it never gets the last update without it
+    must_be_seen: bool = False  #: sent before the last update, even to a slow listener
 
 
 @dataclass(slots=True, kw_only=True)
 class Frame(Generic[T]):
-    """A published update with its number. Its JSON is encoded once for all listeners."""
+    """A published update with its sequence number. Its JSON is encoded once for all listeners."""
 
     n: int
     told: FeedUpdate[T]
-    logs_before: int  #: id of the newest log line before this frame's own
-    logs_to: int  #: id of its newest log line
+    logs_before: int  #: id of the newest log line in earlier frames
+    logs_to: int  #: id of the newest log line in this frame or earlier
     _body: bytes | None = None
     _text: bytes | None = None
 
     @property
     def text(self) -> bytes:
-        """The JSON, with the log lines that came with this update."""
+        """The update as JSON, with the log lines that came with it."""
         if self._text is None:
             self._text = self.text_with(self.told.logs)
         return self._text
 
     def text_with(self, logs: Sequence[Line]) -> bytes:
-        """The JSON with other log lines, for a listener that is new or missed a frame."""
+        """Return the update as JSON with other log lines, for a listener that is new or missed a frame."""
         if self._body is None:
             self._body = msgspec.json.encode(self.told.data)
         opened = self._body[:-1] + (b"," if len(self._body) > 2 else b"")
@@ -70,16 +70,16 @@ class FeedSource(Protocol[T]):
     """Reads updates of one run or pool from the store."""
 
     async def read(self) -> Sequence[FeedUpdate[T]]:
-        """The current state; several updates if none may be skipped. Raises StoreUnavailable, NotFound."""
+        """Return the current state, as several updates if none may be skipped. Raises StoreUnavailable, NotFound."""
         ...
 
     async def catch_up(self) -> bool:
-        """Read some of what happened before the first read. Returns whether there is more."""
+        """Read a part of the data from before the first read. Returns whether there is more to read."""
         ...
 
 
 class Listener(Generic[T]):
-    """One viewer of a feed."""
+    """One viewer of a feed: a WebSocket, an event stream or an open page."""
 
     def __init__(self, feed: "Feed[T]", logs_to: int | None) -> None:
         self._feed = feed
@@ -89,7 +89,7 @@ class Listener(Generic[T]):
         self.changed = asyncio.Event()
 
     async def next(self) -> Frame[T] | None:
-        """Wait for the newest frame not taken yet. None: there will be no more."""
+        """Wait for the newest frame that this listener has not taken yet. Returns None if there will be no more."""
         while True:
             self.changed.clear()
             if (frame := self.take()) is not None:
@@ -99,7 +99,7 @@ class Listener(Generic[T]):
             await self.changed.wait()
 
     def take(self) -> Frame[T] | None:
-        """The newest frame if it was not taken yet. The frame that must be seen comes before the last one."""
+        """Return the newest frame if it was not taken yet. A frame with ``must_be_seen`` comes before the last one."""
         frame = self._feed.newest
         if frame is None or frame is self._last:
             return None
@@ -111,12 +111,12 @@ class Listener(Generic[T]):
         return frame
 
     def text(self, frame: Frame[T]) -> bytes:
-        """The frame's JSON, with every log line that this listener did not get yet."""
+        """Return the frame as JSON, with every log line that this listener did not get yet."""
         lines = self.lines(frame)
         return frame.text if lines is frame.told.logs else frame.text_with(lines)
 
     def lines(self, frame: Frame[T]) -> Sequence[Line]:
-        """Every log line up to the frame that this listener did not get yet: it may be new, or have missed frames."""
+        """Return all log lines up to this frame that the listener did not get yet (it may be new or have missed frames)."""
         known, self._logs_to = self._logs_to, max(frame.logs_to, self._logs_to or 0)
         if known is not None and known == frame.logs_before:
             return frame.told.logs
@@ -128,13 +128,13 @@ class Listener(Generic[T]):
 
 
 class Feed(Generic[T]):
-    """The updates of one run or pool, read from the store as long as there are listeners."""
+    """The live updates of one run or pool, read from the store as long as there are listeners."""
 
     def __init__(self, source: FeedSource[T], clock: Clock, group: asyncio.TaskGroup, every: timedelta = EVERY) -> None:
         self.source = source
         self.newest: Frame[T] | None = None
         self.must_be_seen: Frame[T] | None = None
-        self.is_over = False  #: the server is shutting down
+        self.is_over = False  #: whether the server is shutting down
         self._clock = clock
         self._group = group
         self._every = every
@@ -153,7 +153,7 @@ class Feed(Generic[T]):
         return self.newest is not None and self.newest.told.is_last
 
     def subscribe(self, logs_to: int | None = None) -> Listener[T]:
-        """Add a listener. ``logs_to``: the last log line it already has; None: it is new."""
+        """Add a listener. ``logs_to``: id of the last log line that it already has; None if it has none."""
         listener = Listener(self, logs_to)
         self._listeners.append(listener)
         if not self._is_reading and not self.is_over:
@@ -175,7 +175,7 @@ class Feed(Generic[T]):
             self._listeners.remove(listener)
 
     def logs_after(self, known: int | None, to: int) -> list[Line]:
-        """The remembered log lines after ``known``, up to ``to``; without ``known`` only the last few."""
+        """Return the log lines in memory after id ``known``, up to id ``to``; without ``known`` only the last 200."""
         if known is None:
             return [line for line in self._logs if line["log_id"] <= to][-FIRST_LOGS:]
         return [line for line in self._logs if known < line["log_id"] <= to]
@@ -204,13 +204,13 @@ class Feed(Generic[T]):
                 async with asyncio.TaskGroup() as group:
                     await self._read_until_idle(group)
         except* Exception as errors:
-            log.exception("live updates failed; the streams of this run or pool end", exc_info=errors)
+            log.exception("live updates of a run or pool failed; its streams end", exc_info=errors)
             self.publish(FeedUpdate(event=BROKEN, data={"message": "live updates failed; see the server's log"}, is_last=True))
         finally:
             self._is_reading = False
 
     async def _read_until_idle(self, group: asyncio.TaskGroup) -> None:
-        """Read until there are no listeners, or the last update was read."""
+        """Read updates until there are no listeners, or the last update was read."""
         catching_up: asyncio.Task[None] | None = None
         while self._listeners and not self.is_over:
             started = self._clock.elapsed()
@@ -223,7 +223,7 @@ class Feed(Generic[T]):
             catching_up.cancel()
 
     async def _read_once(self) -> bool:
-        """Publish the current state. Returns whether it could be read."""
+        """Read and publish the current state. Returns whether it could be read."""
         try:
             for update in await self.source.read():
                 self.publish(update)
@@ -236,24 +236,24 @@ class Feed(Generic[T]):
         return True
 
     async def _catch_up(self) -> None:
-        """Read what happened before, retrying while the store is unavailable. Pauses after a read for as long as it took."""
+        """Read earlier data, retrying while the store is unavailable. After each read, pause as long as it took."""
         while not self.is_over:
             started = self._clock.elapsed()
             try:
                 if not await self.source.catch_up():
                     return
             except StoreUnavailable as exc:
-                log.warning("failed to load earlier data: %s; retrying", exc)
+                log.warning("failed to read the earlier data of a run: %s; retrying", exc)
                 await self._clock.sleep(self._every)
             except DrumbeatError as exc:
-                log.warning("failed to load earlier data: %s; only new data is shown", exc)
+                log.warning("failed to read the earlier data of a run: %s; only new data is shown", exc)
                 return
             await self._clock.sleep(self._clock.elapsed() - started)
 
 
 @dataclass(slots=True, kw_only=True)
 class Feeds:
-    """The feeds of a server, by name. The last few stay in memory, so that reloading a page does not read everything again."""
+    """The feeds of a server, by name. Recent feeds stay in memory, so that a reloaded page need not read everything again."""
 
     clock: Clock
     group: asyncio.TaskGroup
@@ -261,7 +261,7 @@ class Feeds:
     _is_over: bool = False
 
     def get(self, name: str, make: Callable[[], FeedSource[T]]) -> Feed[T]:
-        """The feed of this name, created if there is none."""
+        """Return the feed with this name; create it if there is none."""
         feed = self._feeds.get(name)
         if feed is None:
             feed = self._feeds[name] = Feed(make(), self.clock, self.group)

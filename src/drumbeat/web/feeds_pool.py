@@ -15,12 +15,12 @@ from drumbeat.web.feeds import Feed, Feeds, FeedUpdate
 
 POOL_UPDATE = "POOL_UPDATE"
 _MOST_BEATS = 20
-_WINDOW = 10  #: reads that rates are computed over
+_WINDOW = 10  #: number of latest reads that rates are computed over
 _MOST_COUNTED = 1_000_000
 
 
 class PoolSource:
-    """Reads the state of one pool."""
+    """Reads the live updates of one pool from the store."""
 
     def __init__(self, plane: ControlPlane, pool_id: PoolId) -> None:
         self._store = plane.store
@@ -49,7 +49,7 @@ class PoolSource:
         return [FeedUpdate(event=POOL_UPDATE, data=data, seen=data)]
 
     async def catch_up(self) -> bool:
-        """There is nothing more to read: of a pool's past only the last beats are shown."""
+        """Return False (nothing more to read): of a pool's past only the last beats are shown, which ``read`` returns."""
         return False
 
     async def _read_beats(self) -> None:
@@ -68,7 +68,7 @@ class PoolSource:
         return asdict(counts) | {"oldest_age_seconds": max((now - oldest).total_seconds(), 0.0) if oldest else None}
 
     def _rates(self) -> dict[str, float | None]:
-        """Jobs that ended per second, over the last reads; None after the first read."""
+        """Return the jobs that ended per second, over the last reads; None after the first read."""
         if len(self._counted) < 2:
             return {"done_per_second": None, "poisoned_per_second": None}
         (since, first), (until, last) = self._counted[0], self._counted[-1]

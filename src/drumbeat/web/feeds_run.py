@@ -1,4 +1,4 @@
-"""Live updates of a run, including its PROCESSING phase, which no viewer misses."""
+"""Live updates of a run. Every viewer gets an update in phase PROCESSING before the last update."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,14 +13,14 @@ RUN_UPDATE = "RUN_UPDATE"
 
 
 class RunSource:
-    """Reads the state of one run."""
+    """Reads the live updates of one run from the store."""
 
     def __init__(self, plane: ControlPlane, run_id: RunId) -> None:
         self._watch = plane.bench().watch(run_id)
         self._before: Watched | None = None  #: the last snapshot before the run ended
 
     async def read(self) -> Sequence[FeedUpdate[Watched]]:
-        """The run as it is now. When it has ended, an update in phase PROCESSING comes before the last one."""
+        """Return the run's current state. When the run has ended, an update in phase PROCESSING comes before the last one."""
         watched = await self._watch.look()
         if watched.run.status not in RUN_ENDED:
             self._before = watched
@@ -34,7 +34,7 @@ class RunSource:
         return await self._watch.catch_up_a_little()
 
     def course(self) -> RunSeries:
-        """The run's chart data, as far as it has been read."""
+        """Return the run's chart data, as far as it has been read."""
         return self._watch.course()
 
 
@@ -50,14 +50,14 @@ def _update(watched: Watched) -> FeedUpdate[Watched]:
 
 
 def _processing(earlier: Watched, last: Watched) -> Watched:
-    """The run as it was just before its end."""
+    """Return the run's state just before its end, in phase PROCESSING."""
     ending = RunStatus.CANCELLING if last.run.status is RunStatus.CANCELLED else RunStatus.STOPPING
     run = replace(last.run, status=ending, phase=Phase.PROCESSING, ended_at=None)
     return replace(earlier, run=run, now=last.now, workers=last.workers, decisions=last.decisions, logs=last.logs)
 
 
 def run_feed(feeds: Feeds, plane: ControlPlane, run_id: RunId) -> tuple[Feed[Watched], RunSource]:
-    """A run's feed and its source. Raises MissingExtra if the bench is not installed."""
+    """Return a run's feed and the source it reads from. Raises MissingExtra if the bench extra is not installed."""
     feed = feeds.get(f"run {run_id}", lambda: RunSource(plane, run_id))
     assert isinstance(feed.source, RunSource)
     return feed, feed.source

@@ -31,7 +31,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def guarded(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
-    """The start message of a response, with the security headers it does not have yet."""
+    """Return the start message of a response with security headers added, except those it already sets."""
     given: Headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
     names = {name.lower() for name, _ in given}
     added = [*_ALWAYS, (b"content-security-policy", _policy(path, is_refusal=is_refusal).encode())]

@@ -23,7 +23,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
 
 
 class Login:
-    """Responses to requests without a session, to logins and to logouts."""
+    """Answers login forms, logouts and requests without a session."""
 
     def __init__(self, sessions: Sessions, attempts: LoginAttempts, clock: Clock) -> None:
         self._sessions = sessions
@@ -37,7 +37,7 @@ class Login:
         return _form("/" if path in (LOGIN, LOGOUT) else _url(path, query))
 
     def barred(self, headers: dict[str, str], wait: timedelta) -> Response:
-        """Return 429: the address sent too many wrong tokens."""
+        """Return 429: too many wrong tokens came from the client's address."""
         seconds = max(ceil(wait.total_seconds()), 1)
         retry_after = {"Retry-After": str(seconds)}
         if not _accepts_html(headers):
@@ -92,12 +92,12 @@ def _form(path: str = "/", message: str = "", status: int = 401, headers: dict[s
 
 
 def _url(path: str, query: str) -> str:
-    """The requested path and query, percent-encoded."""
+    """Return the requested path and query, percent-encoded."""
     return quote(path) + (f"?{quote(query, safe=_SAFE_IN_QUERY)}" if query else "")
 
 
 def _local_path(path: str) -> str:
-    """The path if it is on this server, else ``/``: a login never redirects to another site."""
+    """Return the path if it is on this server, else ``/``, so that a login never redirects to another site."""
     try:
         parts = urlsplit(path)
     except ValueError:
@@ -107,7 +107,7 @@ def _local_path(path: str) -> str:
 
 
 async def _read_body(request: Request) -> bytes | None:
-    """The request body; None if it is longer than ``LONGEST_FORM`` bytes."""
+    """Return the request body; None if it is longer than ``LONGEST_FORM`` bytes."""
     body = b""
     async for part in request.stream():
         body += part

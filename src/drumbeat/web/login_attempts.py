@@ -1,5 +1,4 @@
-"""Rate limit of wrong tokens, by client address. The right token is always accepted, because other clients may share the
-address of an attacker."""
+"""Rate limit of wrong tokens by client address. The right token is always accepted: a user may share an attacker's address."""
 
 import ipaddress
 from collections import OrderedDict, deque
@@ -7,21 +6,21 @@ from datetime import timedelta
 
 from drumbeat.core.clock import Clock
 
-WRONG_AT_MOST = 10  #: per window and address
+WRONG_AT_MOST = 10  #: wrong tokens per address and minute; more get 429
 WINDOW = timedelta(minutes=1)
-MOST_ADDRESSES = 10_000  #: in memory; the address that failed longest ago is dropped first
+MOST_ADDRESSES = 10_000  #: remembered in memory; the address that failed longest ago is dropped first
 _SITE_BITS = 64  #: length of the IPv6 prefix that one site owns
 
 
 class LoginAttempts:
-    """Recent wrong tokens by address, in bounded memory."""
+    """Counts recent wrong tokens by client address, in bounded memory."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wrong: OrderedDict[str, deque[timedelta]] = OrderedDict()
 
     def note(self, address: str) -> None:
-        """Count a wrong token."""
+        """Count a wrong token from this address."""
         name = network(address)
         self._wrong.setdefault(name, deque(maxlen=WRONG_AT_MOST)).append(self._clock.elapsed())
         self._wrong.move_to_end(name)
@@ -29,7 +28,7 @@ class LoginAttempts:
             self._wrong.popitem(last=False)
 
     def barred_for(self, address: str) -> timedelta:
-        """How long wrong tokens from this address are still answered with 429; zero if they are not."""
+        """Return how long further wrong tokens from this address are answered with 429; zero if they are not."""
         wrong = self._wrong.get(network(address), deque())
         if len(wrong) < WRONG_AT_MOST:
             return timedelta()
@@ -37,7 +36,7 @@ class LoginAttempts:
 
 
 def network(address: str) -> str:
-    """The key to count by: an IPv4 address, or the network of an IPv6 address, because one site has many addresses."""
+    """Return the key to count by: the IPv4 address, or the /64 network of an IPv6 address (one site has many addresses)."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,7 +1,4 @@
-"""HTTP methods of the API's paths: HEAD is GET without a body, OPTIONS lists the methods, unknown methods get 405.
-
-A stream has no HEAD, because it has no end.
-"""
+"""HTTP methods of API paths: HEAD (except on endless streams), OPTIONS, and 405 for methods that a path does not have."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -26,11 +23,11 @@ _STREAM = "-stream"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Route:
-    """A route's path and methods."""
+    """The path pattern and the HTTP methods of a route."""
 
     pattern: re.Pattern[str]
     methods: frozenset[str]
-    parameters: int  #: in the path
+    parameters: int  #: number of parameters in the path
 
 
 class Methods:
@@ -55,7 +52,7 @@ class Methods:
 
 
 def _answer(method: str, allowed: Sequence[str]) -> Response | None:
-    """The response if the application is not needed for it."""
+    """Return the response to an unknown path, a wrong method or OPTIONS; None if the application must answer."""
     if not allowed:
         return problem(404, "no such path; all paths are listed at /api/v1/openapi.json")
     if method not in allowed:
@@ -64,7 +61,7 @@ def _answer(method: str, allowed: Sequence[str]) -> Response | None:
 
 
 def known_routes(app: FastAPI) -> Sequence[_Route]:
-    """Every route that has methods, sorted by number of path parameters."""
+    """Return every route that has methods, sorted by number of path parameters."""
     routes = [each for each in all_routes(app.routes) if getattr(each, "methods", None) and hasattr(each, "path_regex")]
     found = [
         _Route(pattern=each.path_regex, methods=frozenset(each.methods), parameters=each.path.count("{"))  # type: ignore[attr-defined]
@@ -74,7 +71,7 @@ def known_routes(app: FastAPI) -> Sequence[_Route]:
 
 
 def allowed_methods(routes: Sequence[_Route], path: str) -> Sequence[str]:
-    """The methods of a path, by the most specific routes that match it; empty if none does."""
+    """Return the methods of a path, from the most specific routes that match it; empty if no route matches."""
     matching = [each for each in routes if each.pattern.match(path)]
     found = {method for each in matching if each.parameters == matching[0].parameters for method in each.methods}
     if "GET" in found and not path.endswith(_STREAM):
@@ -83,7 +80,7 @@ def allowed_methods(routes: Sequence[_Route], path: str) -> Sequence[str]:
 
 
 def all_routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """Every route, also of included routers."""
+    """Yield every route, including the routes of included routers."""
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is None:

@@ -38,8 +38,8 @@ _STATUS: Mapping[type[DrumbeatError], int] = {
     MissingExtra: 501,
 }
 _NAMED = re.compile(r"(?:the template is wrong at )?([A-Za-z_][\w.\[\]-]*): (.+)", re.DOTALL)
-_MOST_FIELDS = 100  #: in one response
-_LONGEST = 4000  #: characters of a detail
+_MOST_FIELDS = 100  #: maximum number of wrong fields listed in one response
+_LONGEST = 4000  #: maximum length of a detail, in characters
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 def problem(
     status: int, detail: str, headers: Mapping[str, str] | None = None, *, errors: Sequence[Mapping[str, Any]] = ()
 ) -> JSONResponse:
-    """A problem response. Each of ``errors`` has a ``field`` and a ``detail``."""
+    """Create a problem response. Each of ``errors`` has a ``field`` and a ``detail``."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -60,7 +60,7 @@ def problem(
 
 
 def _encodable(text: str) -> str:
-    """Text that can be encoded as UTF-8, shortened."""
+    """Return the text shortened, with characters replaced that UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()[:_LONGEST]
 
 
@@ -80,13 +80,13 @@ async def _ours(request: Request, exc: Exception) -> JSONResponse:
     assert isinstance(exc, DrumbeatError)
     status = status_of(exc)
     if status >= 500:
-        log.warning("%s %s: %s", request.method, request.url.path[:200], exc)
+        log.warning("%s %s failed: %s", request.method, request.url.path[:200], exc)
     headers = {"Retry-After": "5"} if status == 503 else None
     return problem(status, str(exc), headers, errors=fields_in(str(exc)) if isinstance(exc, InvalidInput) else ())
 
 
 def fields_in(message: str) -> list[dict[str, str]]:
-    """The fields that an error message names at the beginning of its lines: ``scaling.mode: expected …``."""
+    """Return the fields that an error message names at the beginning of its lines, such as ``scaling.mode: expected …``."""
     found = (_NAMED.fullmatch(line.strip()) for line in message.splitlines())
     return [{"field": each[1], "detail": each[2]} for each in found if each]
 
@@ -108,7 +108,7 @@ async def _invalid(request: Request, exc: Exception) -> JSONResponse:
 
 
 def _field_name(parts: Sequence[Any]) -> str:
-    """A field of the body by its name, a parameter with its place before it (path, query, header)."""
+    """Return the name of a wrong field; a parameter has its place in front, such as ``query.limit``."""
     named = parts[1:] if len(parts) > 1 and parts[0] == "body" else parts
     return ".".join(str(part) for part in named)
 
@@ -120,5 +120,5 @@ async def _http(request: Request, exc: Exception) -> JSONResponse:
 
 async def _unexpected(request: Request, exc: Exception) -> JSONResponse:
     if not is_disconnect(request.scope, exc):
-        log.error("%s %s failed", request.method, request.url.path[:200], exc_info=exc)
+        log.error("unexpected error in %s %s", request.method, request.url.path[:200], exc_info=exc)
     return problem(500, "unexpected error; see the server's log")

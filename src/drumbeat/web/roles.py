@@ -8,7 +8,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Role(StrEnum):
-    """What a caller may do."""
+    """The role of a caller, which decides what the caller may do."""
 
     READER = "reader"  #: reads everything, changes nothing
     OPERATOR = "operator"  #: may do everything
@@ -40,5 +40,5 @@ class Caller:
 
 
 def allowed(caller: Caller, method: str) -> bool:
-    """Whether a caller may make a request with this method."""
+    """Whether a caller may make a request with this HTTP method."""
     return caller.may_change or method in SAFE_METHODS

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 schema: FastAPI's, plus what all routes have in common: problems, tokens, idempotency keys."""
+"""The OpenAPI 3.1 schema: FastAPI's, plus what all routes share: error responses, tokens, idempotency keys."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _KEY_PARAMETER: dict[str, Any] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Make the application serve the complete schema."""
+    """Make the application serve the complete OpenAPI schema."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -51,7 +51,7 @@ def _schema(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """Add what all operations have in common."""
+    """Add to an operation what all have in common: error responses, and for POST the Idempotency-Key."""
     operation["responses"] |= {str(status): answer for status, answer in problems(*EVERYWHERE).items()}
     operation["responses"] = dict(sorted(operation["responses"].items()))
     if path == _HOOK or path in PROBES:

@@ -21,11 +21,11 @@ from drumbeat.web.slow_requests import most_connections, protocol_within
 
 log = logging.getLogger(__name__)
 
-_SHUTDOWN_SECONDS = 5  #: for open requests to end when the server stops
+_SHUTDOWN_SECONDS = 5  #: time for open requests to end when the server stops
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that does not handle signals; its caller does."""
+    """A uvicorn server that does not handle signals, because its caller does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -41,7 +41,7 @@ async def serve(
     *,
     with_pages: bool = True,
 ) -> None:
-    """Serve until ``stop`` is set. Raises InvalidSettings if the server cannot listen on the address."""
+    """Run the web server until ``stop`` is set. Raises InvalidSettings if the server cannot listen on the address."""
     listening = _listen(settings)
     with listening:
         async with open_app_state(plane, settings, clock or SystemClock(), stop) as state:
@@ -56,7 +56,7 @@ async def serve(
 async def open_app_state(
     plane: ControlPlane, settings: WebSettings, clock: Clock, stop: asyncio.Event
 ) -> AsyncIterator[AppState]:
-    """The state of a server, with its background work, which is stopped at the end of the block. Raises InvalidSettings."""
+    """Start a server's background work and yield the server's state; at the end stop the work. Raises InvalidSettings."""
     plane.vault()
     file = settings.triggers or triggers_file()
     triggers = plane.triggers(file) if file is not None else None

@@ -16,17 +16,17 @@ from drumbeat.web.settings import WebSettings
 COOKIE = "drumbeat_session"
 LIFETIME = timedelta(hours=12)
 _PURPOSE = b"drumbeat session 1"
-_MOST_ENDED = 10_000  #: logouts in memory
+_MOST_ENDED = 10_000  #: maximum number of logouts remembered in memory
 _LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSession:
-    """The content of a cookie whose signature is valid."""
+    """A login session, read from a cookie with a valid signature."""
 
     session_id: str
     role: Role
-    until: float  #: seconds since 1970
+    until: float  #: when the session expires, in seconds since 1970
 
 
 class Sessions:
@@ -39,20 +39,20 @@ class Sessions:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def role_of(self, token: str) -> Role | None:
-        """The role of a token; None if it is wrong. Compares in constant time."""
+        """Return the role of a token; None if the token is wrong. Compares in constant time."""
         given = self._digest(token)
         tokens = self._tokens.items()
         right = [role for role, known in tokens if hmac.compare_digest(given, self._digest(known or "")) and known]
         return right[0] if right else None
 
     def open(self, role: Role, now: datetime) -> str:
-        """The cookie value of a new session."""
+        """Start a session and return its cookie value."""
         content = {"id": secrets.token_urlsafe(16), "role": role, "until": (now + LIFETIME).timestamp()}
         body = base64.urlsafe_b64encode(json.dumps(content).encode())
         return f"{body.decode()}.{self._sign(body)}"
 
     def read(self, cookie: str, now: datetime) -> LoginSession | None:
-        """The session of a cookie; None if it is not valid, expired or logged out."""
+        """Return the session of a cookie; None if the cookie is invalid, expired or logged out."""
         found = self._session(cookie)
         return found if found is not None and self.holds(found, now) else None
 
@@ -91,7 +91,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def cookie_in(header: str) -> str | None:
-    """The value of the session cookie in a Cookie header; None if it has none."""
+    """Return the value of the session cookie in a Cookie header; None if the header has none."""
     for part in header.split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:

@@ -20,19 +20,19 @@ class WebSettings:
 
     host: str = "127.0.0.1"
     port: int = 8321
-    token: str | None = None  #: of operators; without any token, every caller on this machine is an operator
-    read_token: str | None = None  #: of readers, who may change nothing
-    names: tuple[str, ...] = ()  #: other host names of this server (a proxy's), in lower case
-    triggers: Path | None = None  #: the file of the triggers this server fires: schedules and webhooks
+    token: str | None = None  #: operators' token; without any token, every caller on this machine is an operator
+    read_token: str | None = None  #: token for read-only access
+    names: tuple[str, ...] = ()  #: other host names of this server, such as a proxy's, in lower case
+    triggers: Path | None = None  #: file with the triggers that this server fires: schedules, webhooks
     conduct: bool = True  #: whether this server orchestrates runs
-    arrives_within: timedelta = timedelta(seconds=20)  #: a connection whose request takes longer to arrive is closed
+    arrives_within: timedelta = timedelta(seconds=20)  #: time limit for a request to arrive; then the connection is closed
 
     def __repr__(self) -> str:
         return f"WebSettings(host={self.host!r}, port={self.port}, token=…, read_token=…)"
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is required."""
+        """Whether the server accepts requests without a token."""
         return self.token is None and self.read_token is None
 
 
@@ -45,12 +45,12 @@ def load_web_settings(
     triggers: Path | None = None,
     conduct: bool = True,
 ) -> WebSettings:
-    """Settings of a server. Raises InvalidSettings, for example if an address beyond loopback has no token."""
+    """Return the checked settings. Raises InvalidSettings, for example if a token is missing for a public address."""
     token, read_token = environment.get(TOKEN_VARIABLE) or None, environment.get(READ_TOKEN_VARIABLE) or None
     for variable, value in ((TOKEN_VARIABLE, token), (READ_TOKEN_VARIABLE, read_token)):
         _check_token(variable, value)
     if token is not None and token == read_token:
-        raise InvalidSettings(f"expected {TOKEN_VARIABLE} and {READ_TOKEN_VARIABLE} to differ, got the same value")
+        raise InvalidSettings(f"expected {TOKEN_VARIABLE} and {READ_TOKEN_VARIABLE} to differ, got the same value for both")
     if token is None and not is_loopback(host):
         raise InvalidSettings(
             f"expected a token to listen on {host}, got none: set {TOKEN_VARIABLE} (try: openssl rand -hex 32) and put a "
@@ -82,6 +82,6 @@ def _check_token(variable: str, value: str | None) -> None:
         return
     if len(value) < SHORTEST_TOKEN or not value.isascii() or any(sign.isspace() for sign in value):
         raise InvalidSettings(
-            f"expected {variable} to be at least {SHORTEST_TOKEN} ASCII characters without spaces, got {len(value)}; "
+            f"expected {variable} to be at least {SHORTEST_TOKEN} ASCII characters, no spaces, got {len(value)} characters; "
             "try: openssl rand -hex 32"
         )

@@ -12,34 +12,34 @@ from drumbeat.core.errors import InvalidInput
 if TYPE_CHECKING:
     from drumbeat.composition.offline import Simulated
 
-MOST_JOBS = 20_000  #: in a trace
-LONGEST = 31 * 86_400.0  #: seconds, of a trace
-LONGEST_JOB = 86_400  #: seconds
-LONGEST_LAG = 86_400  #: seconds until a worker has started
-HIGHEST_PRICE = 1_000_000  #: per hour
+MOST_JOBS = 20_000  #: maximum number of jobs in a trace
+LONGEST = 31 * 86_400.0  #: maximum length of a trace, in seconds
+LONGEST_JOB = 86_400  #: maximum duration of a job, in seconds
+LONGEST_LAG = 86_400  #: maximum time until a worker has started, in seconds
+HIGHEST_PRICE = 1_000_000  #: maximum price of a worker per hour
 MOST_BEATS = 100_000
 MOST_WORKERS = 1_000
 _BOUNDS = {"most_beats": MOST_BEATS, "most_workers": MOST_WORKERS}
 
 T = TypeVar("T")
-Jobs = Sequence[tuple[float, float]]  #: arrival and duration of each, in seconds
+Jobs = Sequence[tuple[float, float]]  #: arrival and duration of each job, in seconds
 
 
 async def simulated(jobs: Jobs, policy: str, settings: Mapping[str, Any], **provider: Any) -> "Simulated":
-    """Simulate jobs under a policy. ``provider``: fields of SimulatedProvider. Raises InvalidInput, InvalidSettings."""
+    """Simulate a fleet with this policy. ``provider``: fields of SimulatedProvider. Raises InvalidInput, InvalidSettings."""
     check(jobs)
     return await apart(lambda: simulate_jobs(sorted(jobs), policy, settings, **_BOUNDS, **provider))
 
 
 def check(jobs: Jobs) -> None:
-    """Raise InvalidInput if a trace is larger than a server simulates."""
+    """Raise InvalidInput if a trace has more or longer jobs than a server may simulate."""
     if not 0 < len(jobs) <= MOST_JOBS:
-        raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; simulate others on the command line")
+        raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; for more use: drumbeat fleet simulate")
     last, longest = max(at for at, _ in jobs), max(lasts for _, lasts in jobs)
     if last > LONGEST or longest > LONGEST_JOB:
         raise InvalidInput(
             f"jobs: expected arrivals within {LONGEST:,.0f} s and durations of at most {LONGEST_JOB:,.0f} s, "
-            f"got {last:,.0f} s and {longest:,.0f} s; simulate longer traces on the command line"
+            f"got an arrival at {last:,.0f} s and a duration of {longest:,.0f} s; for longer ones use: drumbeat fleet simulate"
         )
 
 
@@ -61,7 +61,7 @@ async def apart(work: Callable[[], T]) -> T:
 
 
 def _settle(loop: asyncio.AbstractEventLoop, result: "asyncio.Future[Any]", error: Exception | None, value: object) -> None:
-    """Set the result from another thread. Does nothing if it was cancelled or the event loop is closed."""
+    """Set the result of a future from another thread. Does nothing if the future is done or the event loop is closed."""
 
     def settle() -> None:
         if result.done():

@@ -6,14 +6,14 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-ENOUGH = 64 * 1024  #: bytes that count as progress: each time a body brings as many, the timer starts again
+ENOUGH = 64 * 1024  #: the timer restarts each time this many bytes of a body have arrived
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
 def protocol_within(within: timedelta, limit: int | None = None) -> Any:
-    """A class of uvicorn's HTTP protocol that limits the time for a request to arrive and the number of open connections.
+    """Return a uvicorn HTTP protocol class that limits the time for a request to arrive and the number of connections.
 
-    The timer starts with the connection, and again with each further request on it. It is off while a request is answered.
+    The timer starts with the connection and with each further request on it. It is off while a request is answered.
     """
 
     class Arrival(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
@@ -59,7 +59,7 @@ def protocol_within(within: timedelta, limit: int | None = None) -> Any:
                 self._timer = None
 
         def _close(self) -> None:
-            """Close the connection, unless it is the server that has paused reading."""
+            """Close the connection, unless the server itself has paused reading (then the client is not slow)."""
             if self.flow.read_paused:
                 self._arm()
             else:
@@ -69,7 +69,7 @@ def protocol_within(within: timedelta, limit: int | None = None) -> Any:
 
 
 def most_connections() -> int | None:
-    """The connection limit that leaves enough file descriptors for the rest of the process; None if there is no limit."""
+    """Return the maximum number of connections that leaves file descriptors for the store; None if they are unlimited."""
     try:
         import resource
     except ModuleNotFoundError:  # pragma: no cover  (Windows)

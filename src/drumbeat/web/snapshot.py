@@ -1,4 +1,4 @@
-"""The RUN_UPDATE document: the current state of a run, with everything a dashboard shows of it."""
+"""The RUN_UPDATE document: the current state of a run, with everything that a dashboard shows about it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ _WORKING = frozenset({WorkerStatus.ACTIVE, WorkerStatus.DRAINING})
 
 
 def run_document(watched: Watched) -> dict[str, Any]:
-    """The data of a RUN_UPDATE, without log lines."""
+    """Return the data of a RUN_UPDATE message, without log lines."""
     run, aggregate = watched.run, aggregate_metrics(watched)
     return {
         "test_id": run.run_id,
@@ -47,12 +47,12 @@ def run_document(watched: Watched) -> dict[str, Any]:
 
 
 def shown_phase(run: Run) -> str | None:
-    """The phase of a run under way, or the status of a run that has ended."""
+    """Return the phase of an active run, or the status of a run that has ended."""
     return run.status if run.status in RUN_ENDED else run.phase
 
 
 def aggregate_metrics(watched: Watched) -> dict[str, Any]:
-    """Figures of all workers together: of the last seconds while the run goes on, of the whole measurement afterwards."""
+    """Return metrics over all workers: of the last seconds while the run is active, of the whole measurement afterwards."""
     run, total = watched.run, whole_result(watched)
     counts = {
         "total_ops": run.operations,
@@ -152,13 +152,13 @@ def _custom(watched: Watched) -> dict[str, Any]:
 
 
 def enrichment(watched: Watched) -> dict[str, Any] | None:
-    """Whether the database's own totals were added to the result; None while there is no result."""
+    """Return whether the database's own counters were added to the result; None while there is no result."""
     total = whole_result(watched)
     return None if total is None else {"status": total.enrichment_status, "error": total.enrichment_error}
 
 
 def failure(watched: Watched) -> str | None:
-    """Why the run failed."""
+    """Return why the run failed; None if it did not fail."""
     total = whole_result(watched)
     return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
@@ -180,7 +180,7 @@ def timing(watched: Watched) -> dict[str, Any]:
 
 
 def phase_began(run: Run) -> datetime | None:
-    """When the current phase began; None if the run's row does not say."""
+    """Return when the current phase began; None if the run does not record it for this phase."""
     match run.phase:
         case Phase.PREPARING:
             return run.started_at

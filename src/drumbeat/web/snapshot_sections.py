@@ -1,4 +1,4 @@
-"""Sections of the RUN_UPDATE document: search, throughput controller, guardrails, bounds, decisions."""
+"""Sections of the RUN_UPDATE document: search for the maximum, throughput controller, guardrails, bounds."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,11 +11,11 @@ from drumbeat.core.worker import WorkerId
 FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL"})
 GUARDRAIL_COLOURS: Mapping[str, str] = {"warning": "yellow", "critical": "orange", "degraded": "yellow", "failed": "red"}
 MOST_CHANGES = 10
-_MOST_STEPS = 60  #: of a search; the newest are shown
+_MOST_STEPS = 60  #: maximum number of search steps in the document; the newest are included
 
 
 def guardrails(watched: Watched) -> dict[str, Any]:
-    """State, message and colour of the guardrails. ``detail`` names the metric, its value and its limit."""
+    """Return state, message and colour of the CPU and memory guardrails. ``detail``: metric, its value and its limit."""
     reported = watched.run.custom_metrics.get("soft_guardrails") or {}
     state = str(reported.get("state") or "normal")
     message = (watched.run.controller_state.get("guard") or {}).get("banner")
@@ -34,7 +34,7 @@ def guardrails(watched: Watched) -> dict[str, Any]:
 
 
 def _guardrail_detail(watched: Watched, state: str, reported: Mapping[str, Any]) -> str | None:
-    """Which workers are over which limit, why the run failed, or how far a worker was throttled."""
+    """Return which workers exceed which limit, why the run failed, or how far a worker was throttled."""
     if state == "failed":
         return _failure(watched)
     rails = watched.plan.guardrails
@@ -56,8 +56,8 @@ def _throttled(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str |
     if last is None:
         return None
     limits = f"limits: CPU {rails.max_cpu_percent:g} %, memory {rails.max_memory_percent:g} %"
-    change = f"{last.get('new_target')} instead of {last.get('previous_target')} connections"
-    return f"{last.get('worker_id')} holds {change} ({limits})"
+    change = f"from {last.get('previous_target')} to {last.get('new_target')} connections"
+    return f"{last.get('worker_id')} was reduced {change} ({limits})"
 
 
 def _failure(watched: Watched) -> str | None:
@@ -66,7 +66,7 @@ def _failure(watched: Watched) -> str | None:
 
 
 def bounds(watched: Watched) -> dict[str, Any] | None:
-    """The worker and connection limits of the run; None in mode AUTO, which has none."""
+    """Return the worker and connection limits of the run; None in scaling mode AUTO, which has none."""
     scaling = watched.plan.scaling
     if scaling.mode is ScalingMode.AUTO:
         return None
@@ -83,7 +83,7 @@ def bounds(watched: Watched) -> dict[str, Any] | None:
 
 
 def find_max(watched: Watched) -> dict[str, Any] | None:
-    """The progress of a search for the maximum, and its result once it is over; None for other load modes."""
+    """Return the progress of a search for the maximum, with its result at the end; None in other load modes."""
     if watched.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
         return None
     state = watched.run.controller_state.get("find_max") or {}
@@ -122,7 +122,7 @@ def _total_result(watched: Watched) -> Result | None:
 
 
 def qps_controller(watched: Watched) -> dict[str, Any] | None:
-    """The state of the throughput controller, and its last changes; None for other load modes."""
+    """Return the state of the throughput controller and its last changes; None in other load modes."""
     if watched.plan.load_mode is not LoadMode.QPS:
         return None
     state = watched.run.controller_state.get("qps") or {}
@@ -175,7 +175,7 @@ def decision(decided: Decided) -> dict[str, Any]:
 
 
 def _until(moment: str | None, now: datetime) -> float | None:
-    """Seconds until a moment, at least 0."""
+    """Return the seconds until a moment, at least 0; None if the text is empty or not a time."""
     if not moment:
         return None
     try:

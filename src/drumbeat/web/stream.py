@@ -21,7 +21,7 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def feed_or_refuse(websocket: WebSocket, finding: Awaitable[Feed[Any]]) -> Feed[Any] | None:
-    """The feed. If there is none, refuse the WebSocket with the response that an HTTP request would get, and return None."""
+    """Return the feed. If it does not exist, refuse the WebSocket with the HTTP error response, and return None."""
     try:
         return await finding
     except DrumbeatError as exc:
@@ -33,7 +33,7 @@ async def feed_or_refuse(websocket: WebSocket, finding: Awaitable[Feed[Any]]) ->
 
 
 async def stream(websocket: WebSocket, feed: Feed[Any]) -> None:
-    """Send every update until there are no more. Messages from the client are ignored."""
+    """Send every update of a feed until there are no more. Messages from the client are ignored."""
     await websocket.accept()
     with feed.listening() as listener:
         async with asyncio.TaskGroup() as group:
@@ -48,7 +48,7 @@ async def stream(websocket: WebSocket, feed: Feed[Any]) -> None:
 
 
 async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) -> int | None:
-    """Send updates. Returns the code to close with; None: the client has disconnected."""
+    """Send updates. Returns the WebSocket close code; None if the client has disconnected."""
     try:
         await websocket.send_text(_HELLO)
         while (frame := await listener.next()) is not None:
@@ -59,7 +59,7 @@ async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) 
 
 
 async def _receive(websocket: WebSocket) -> int | None:
-    """Ignore short texts; return the code to close with for anything else. None: the client has disconnected."""
+    """Ignore short text messages. Returns the close code for any other message; None if the client has disconnected."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
@@ -78,7 +78,7 @@ def events(feed: Feed[Any], last_event_id: str | None) -> StreamingResponse:
 
 
 async def _event_lines(feed: Feed[Any], logs_to: int | None) -> AsyncIterator[bytes]:
-    """An event's id is its number and the id of its last log line, so that a client can resume even after a server restart."""
+    """Yield the events. The id is the frame's number and its last log line, so a client can resume after a server restart."""
     yield b"retry: 2000\n\n"
     with feed.listening(logs_to) as listener:
         while (frame := await listener.next()) is not None:

@@ -8,7 +8,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
-_MOST = 10_000  #: cached verdicts
+_MOST = 10_000  #: maximum number of cached verdicts
 WORDS = {
     RunVerdict.PASSED: "passed",
     RunVerdict.MISSED: "objectives missed",
@@ -38,7 +38,7 @@ class Verdicts:
         self._known: OrderedDict[RunId, RunJudgement] = OrderedDict()
 
     async def of(self, run: Run) -> RunJudgement:
-        """The verdict on a run; an empty one if the bench is not installed."""
+        """Return the verdict on a run; an empty verdict if the bench extra is not installed."""
         if (known := self._known.get(run.run_id)) is not None:
             return known
         try:
@@ -59,7 +59,7 @@ class Verdicts:
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:
-    """The text of a verdict; None: the run is under way and has an orchestrator."""
+    """Return the text of a verdict; None while the run is active and has an orchestrator."""
     if judgement.is_orphan:
         return ORPHANED
     return WORDS.get(judgement.verdict)
@@ -72,7 +72,7 @@ def verdict_colour(judgement: RunJudgement) -> str:
 
 
 def status_colour(run: Run, judgement: RunJudgement) -> str:
-    """The colour of a status badge: green only if the run has passed, or is under way with an orchestrator."""
+    """Return the colour of a status badge: green only if the run has passed, or is active with an orchestrator."""
     if judgement.is_orphan or run.status in _CHANGING:
         return "warning"
     if judgement.is_bad:

@@ -193,5 +193,5 @@ async def test_no_pools_worker_is_ended_for_anothers_of_the_same_name(
 async def test_one_backend_speaks_for_one_worker_of_a_name(registry: DrumbeatRegistrationBackend) -> None:
     await registry.register(PoolWorkerRegistration(worker_id="worker-0", pool_id="papers"))
 
-    with pytest.raises(InvalidInput, match="registered here for papers"):
+    with pytest.raises(InvalidInput, match="registered here in pool papers"):
         await registry.register(PoolWorkerRegistration(worker_id="worker-0", pool_id="images"))

@@ -64,7 +64,7 @@ def test_settings_are_read(what: str, settings: dict[str, Any], default: str, ex
         ({"heartbeat_interval": True}, "heartbeat_interval"),
         ({"backends": ["sqlite"]}, "backends"),
         ({"backends": {"works": "sqlite"}}, "'works'"),
-        ({"backends": {"work": "dynamodb"}}, "work is 'dynamodb'"),
+        ({"backends": {"work": "dynamodb"}}, "backends.work to be one of .*, got 'dynamodb'"),
         ({"backends": {"registration": "redis"}}, "registration_path"),
         ({"backends": {"work": "redis", "work_path": "sqlite:///a"}}, "another kind"),
     ],

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of
 from drumbeat.bench.model import (

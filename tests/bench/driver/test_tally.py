@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
 from drumbeat.bench.driver.tally import LoadTally, buckets_of, count_into, figures

@@ -14,7 +14,7 @@ from drumbeat.bench.results.record import ended_record
 from drumbeat.bench.results.report import content
 from drumbeat.bench.results.report.csv import csv
 from drumbeat.bench.results.report.junit import junit
-from drumbeat.bench.results.run_verdict import gate_of, judge_run
+from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId, RunStatus
 
@@ -116,7 +116,7 @@ def test_of_a_run_that_goes_on_seconds_that_are_only_not_told_yet_are_no_outage(
 def test_availability_is_an_objective(least: float | None, gate: ExitStatus) -> None:
     plan = RunPlan(objectives={ALL_KINDS: Objective(p95_ms=1000, min_availability_pct=least)})
 
-    assert gate_of(gone(quiet(plan=plan))) is gate
+    assert judge_run(gone(quiet(plan=plan))).gate is gate
 
 
 def test_a_short_record_knows_it_by_its_result() -> None:

@@ -2,13 +2,14 @@ import pytest
 
 from bench.recorded import seconds
 from drumbeat.bench.model import Point
-from drumbeat.bench.results.curves import MOST_POINTS, curves_of, read, thinned, written
+from drumbeat.bench.results.curves import MOST_POINTS, curves_of, read, written
+from drumbeat.core.downsample import downsample
 
 
 def test_few_points_stay_as_they_are() -> None:
     points: list[Point] = [(n, float(n)) for n in range(MOST_POINTS)]
 
-    assert thinned(points) == points
+    assert downsample(points, MOST_POINTS) == points
 
 
 @pytest.mark.parametrize("length", [601, 3600, 86_400])
@@ -17,7 +18,7 @@ def test_many_points_become_few_and_every_peak_is_still_there(length: int) -> No
     points[length // 3] = (length // 3, 10_000.0)
     points[length // 2] = (length // 2, 0.0)
 
-    few = thinned(points)
+    few = downsample(points, MOST_POINTS)
 
     assert len(few) <= MOST_POINTS
     assert (length // 3, 10_000.0) in few
@@ -27,7 +28,7 @@ def test_many_points_become_few_and_every_peak_is_still_there(length: int) -> No
 
 def test_while_a_line_grows_what_was_drawn_of_it_stays() -> None:
     points: list[Point] = [(n, float(n * 7919 % 1000)) for n in range(1210)]
-    drawn = {n: thinned(points[:n]) for n in range(1190, 1210)}
+    drawn = {n: downsample(points[:n], MOST_POINTS) for n in range(1190, 1210)}
 
     redrawn = [n for n in range(1190, 1209) if drawn[n][:-4] != drawn[n + 1][: len(drawn[n]) - 4]]
 
@@ -37,7 +38,7 @@ def test_while_a_line_grows_what_was_drawn_of_it_stays() -> None:
 def test_a_silence_is_still_one() -> None:
     points: list[Point] = [(n, None if 1000 <= n < 2000 else 5.0) for n in range(3600)]
 
-    silent = [x for x, y in thinned(points) if y is None]
+    silent = [x for x, y in downsample(points, MOST_POINTS) if y is None]
 
     assert silent
     assert all(1000 <= x < 2000 for x in silent)

@@ -14,8 +14,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import NotFound
 from drumbeat.core.event import EventType, NewEvent
 from drumbeat.core.histogram import Histogram
-from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.core.pool import pool as pool_of
+from drumbeat.core.pool import PoolId, PoolKind, pool as pool_of
 from drumbeat.core.run import Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import WorkerId, WorkerStatus

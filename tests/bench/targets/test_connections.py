@@ -115,7 +115,7 @@ class TestDesk:
             ("a" * 101, URL, None, "^name: "),
             ("a", "postgresql://u:secret@h/d", None, "^url: holds a password"),
             ("a", "postgresql://u@h/d?password=secret", None, "^url: holds a password"),
-            ("a", "ftp://h/d", None, "no target"),
+            ("a", "ftp://h/d", None, "database under test, got 'ftp:'"),
             ("a", "postgresql://[/d", None, "^url: holds a password"),
             ("a", "postgresql://u@h/ü", None, "^url: expected printable ASCII"),
             ("a", f"sqlite:///{'x' * LONGEST_URL}", None, "^url: expected at most"),
@@ -143,7 +143,7 @@ class TestDesk:
         made = await service.add("orders", URL, PASSWORD, "the orders")
 
         assert (await service.change("orders", description="new words")).secret == made.secret
-        with pytest.raises(InvalidInput, match=r"^password: expected it again"):
+        with pytest.raises(InvalidInput, match=r"^password: expected the password again"):
             await service.change("orders", url="postgresql://bench@evil.example/load")
         moved = await service.change("orders", url="postgresql://bench@other.example/load", password="another")
         assert moved.secret is not None
@@ -208,7 +208,7 @@ class TestMeaning:
         assert await with_connection(document, service) == document
 
     async def test_both_a_url_and_a_connection_are_one_too_many(self, service: ConnectionService) -> None:
-        with pytest.raises(InvalidInput, match=r"^target: expected a url or a connection"):
+        with pytest.raises(InvalidInput, match=r"^target: expected either url or connection"):
             await with_connection(parse({"target": {"connection": "orders", "url": URL}}), service)
 
     async def test_an_unknown_connection_is_told(self, service: ConnectionService) -> None:
@@ -218,7 +218,7 @@ class TestMeaning:
     async def test_a_run_does_not_go_on_where_its_connection_leads_elsewhere(self, service: ConnectionService) -> None:
         await service.add("orders", URL)
 
-        with pytest.raises(InvalidInput, match="points to another database"):
+        with pytest.raises(InvalidInput, match=r"the URL of connection .* changed"):
             async with service.open({"connection": "orders", "url": "postgresql://bench@old.example/load"}):
                 pass
 

@@ -71,7 +71,7 @@ class TestLogin:
             await MysqlTarget(mariadb.url("no_such_database")).__aenter__()
 
     async def test_a_server_that_is_not_there_is_refused(self) -> None:
-        with pytest.raises(InvalidSettings, match="is it running"):
+        with pytest.raises(InvalidSettings, match="is the database server running"):
             await MysqlTarget("mysql://bench@127.0.0.1:1/x").__aenter__()
 
     @pytest.mark.parametrize(

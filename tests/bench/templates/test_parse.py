@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bench.templates.seeds import EXAMPLES, SEEDS, blocks_in_the_seeds, in_the_seeds
 from drumbeat.bench.model import FailThreshold, GuardrailMode, LoadMode, Queueing, ScalingMode
@@ -181,7 +180,7 @@ def test_yaml_is_taken() -> None:
         ({"concurrent_connections": None}, "concurrent_connections: expected the total number of connections, got no limit"),
         ({"workload": {"standard": "tpcz"}}, "workload.standard: expected one of tpcb"),
         ({"workload": {"standard": "tpcb", "preset": "mixed"}}, "got standard and preset or custom_*"),
-        ({"workload": {"custom_insert_pct": 40}}, "workload: expected percentages that total 100, got 40"),
+        ({"workload": {"custom_insert_pct": 40}}, "workload: expected custom_*_pct fields that total 100, got 40"),
         ({"workload": {"custom_insert_pct": 100}}, "workload: custom_insert_pct is 100, but custom_insert_query is missing"),
         ({"workload": {"operations": [{"kind": "A", "sql": "S"}]}}, "operations.0.weight: expected a value (required)"),
         ({"workload": {"operations": [{"kind": "A", "weight": 9, "sql": "S"}]}}, "expected weights that total 100, got 9"),
@@ -220,7 +219,7 @@ def test_yaml_is_taken() -> None:
         (value_of({"number": {"low": -(10**30)}}), "values[0].number: expected low to be at least -2147483648"),
         (value_of({"key": {"low": -(10**30)}}), "values[0].key: expected low to be at least -9223372036854775808"),
         (value_of({"number": {"scale": 400, "type": "float"}}), "values[0].number: expected scale from 0 to 18, got 400"),
-        ({"find_max": {"settle_seconds": 30}}, "find_max.settle_seconds: expected less than step_duration_seconds, 30"),
+        ({"find_max": {"settle_seconds": 30}}, "find_max.settle_seconds: expected less than step_duration_seconds (30)"),
         ({"target": {"password": "s3cret"}}, "target.password: passwords are not stored in templates"),
     ],
 )
@@ -383,7 +382,7 @@ def test_settings_reach_into_lists() -> None:
         ("scaling.max_workers", "expected a setting such as scaling.max_workers=10"),
         ("=3", "expected a setting such as scaling.max_workers=10"),
         ("seed.low=3", "seed.low: seed is 4 and has no field 'low'"),
-        ("workload.operations.7.weight=3", "workload.operations.7.weight: expected a number from 0 to 0, got '7'"),
+        ("workload.operations.7.weight=3", "workload.operations.7.weight: expected a list index from 0 to 0, got '7'"),
         ("name=[", "name: expected a value in YAML"),
     ],
 )

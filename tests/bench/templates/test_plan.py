@@ -167,7 +167,8 @@ BOUNDED = {"scaling": {"mode": "BOUNDED", "max_workers": 2, "max_connections": 5
     [
         (
             {**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 25},
-            "Target QPS 5000 unreachable with max 2 workers × 50 connections: at 25 ms each they reach 4000 per second",
+            "Target QPS 5000 unreachable with max 2 workers × 50 connections: "
+            "at 25 ms per operation they reach 4000 per second",
         ),
         (
             {**QPS, "target_qps": 99, "expected_latency_ms": 1000, "scaling": EXAMPLES["fixed"]["scaling"]},
@@ -184,8 +185,11 @@ BOUNDED = {"scaling": {"mode": "BOUNDED", "max_workers": 2, "max_connections": 5
         ({"scaling": {"mode": "FIXED", "min_workers": 2}}, "scaling.min_connections: FIXED mode needs both"),
         ({"scaling": {"mode": "FIXED", "min_connections": 2}}, "scaling.min_workers: FIXED mode needs both"),
         ({"scaling": {"mode": "FIXED"}}, "scaling.min_workers and scaling.min_connections: FIXED mode needs both"),
-        ({**QPS, "concurrent_connections": 4, "scaling": {"min_connections": 5}}, "min_connections > max_connections (5 > 4)"),
-        ({**BOUNDED, "concurrent_connections": 101}, "101 do not fit in max 2 workers × 50 connections"),
+        (
+            {**QPS, "concurrent_connections": 4, "scaling": {"min_connections": 5}},
+            "min_connections is 5, but the max per worker is 4",
+        ),
+        ({**BOUNDED, "concurrent_connections": 101}, "concurrent_connections is 101, more than max 2 workers × 50 connections"),
         ({**BOUNDED, "concurrent_connections": 100}, None),
     ],
 )

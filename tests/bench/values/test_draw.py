@@ -127,12 +127,12 @@ def test_sequential_keys_cover_each_workers_share_once_a_round_and_together_all(
 @pytest.mark.parametrize("slot", [-1, VIRTUAL_SLOTS, 1_000])
 @pytest.mark.parametrize("make", [a_draw, lambda slot: Draw(slot, np.random.default_rng(0), lambda: NOW)])
 def test_a_slot_out_of_range_is_refused(make: Callable[[int], Draw], slot: int) -> None:
-    with pytest.raises(InvalidInput, match=f"expected a slot from 0 to 63, got {slot}"):
+    with pytest.raises(InvalidInput, match=f"expected a worker slot from 0 to 63, got {slot}"):
         make(slot)
 
 
 def test_a_pool_too_small_for_a_slot_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="at least 64 values to share among 64 slots, got 3"):
+    with pytest.raises(InvalidInput, match="at least 64 values, one for each worker slot, got 3"):
         drawn(PoolValue(values=[1, 2, 3]), 1, a_draw(3))
 
 

@@ -4,8 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from drumbeat.bench.values.mix import cycle
 from drumbeat.bench.workloads.sql_generation import PRESETS

@@ -52,7 +52,7 @@ async def test_a_table_without_room_for_new_keys_is_refused(target: Target) -> N
     await people(target, 10)
     await target.load_rows("people", ("id", "team_id"), [(2**31 - 10, 1)])
 
-    with pytest.raises(InvalidInput, match=r"people\.id has reached 2147483638 and there is no room for new keys"):
+    with pytest.raises(InvalidInput, match=r"people\.id has reached 2147483638, so there is no room for new keys"):
         await above_what_is_there(target, inserting(NewKey(first=11, table="people", column="id", type=INT)))
 
 

@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 import drumbeat
+from bench.workloads.standard.consistency import check_consistency
 from bench.workloads.standard.given import TARGETS, drive, empty_database, empty_file
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.prepare import PreparedTable, prepare
-from drumbeat.bench.workloads.standard import Scaled, check_consistency, standard
+from drumbeat.bench.workloads.standard import Scaled, standard
 from drumbeat.core.errors import InvalidInput
 from thorough import THOROUGH
 

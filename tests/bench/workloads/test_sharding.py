@@ -67,10 +67,10 @@ def test_nothing_is_sharded_unless_it_is_asked_for() -> None:
     ("given", "block", "said"),
     [
         (load(), {"enabled": True}, "sharding.total_partitions: expected how many partitions"),
-        (load(), {**SEED, "key_range": [1, 99]}, "expected at least one key for each of 100 partitions, got 1 to 99"),
+        (load(), {**SEED, "key_range": [1, 99]}, "expected at least one key for each of 100 total_partitions, got 1 to 99"),
         (load(), {**SEED, "key_range": [9, 1]}, "sharding.key_range: "),
         (load(), {**SEED, "key_column": "NOBODY"}, "a 'key' value in a statement that names NOBODY, got none"),
-        (load(high=15_000), SEED, "expected partition 2, 20001 to 30000, to have 1 or more of the keys of LOOK, 1 to 15000"),
+        (load(high=15_000), SEED, "partition 2 (keys 20001 to 30000) to have 1 or more of the keys of LOOK (1 to 15000)"),
         (load(high=100, distribution="sequential"), {**SEED, "key_range": [1, 100]}, "to have 64 or more of the keys"),
     ],
     ids=["no partitions", "too few keys", "turned round", "no such column", "a partition without keys", "sequential"],

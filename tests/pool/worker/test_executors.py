@@ -104,7 +104,7 @@ async def test_a_busy_process_can_be_stopped_and_the_loop_is_not_held_up(process
 
 
 async def test_a_function_without_a_name_cannot_go_to_a_process(processes: Executor) -> None:
-    with pytest.raises(InvalidInput, match="another process cannot find it"):
+    with pytest.raises(InvalidInput, match="a child process cannot import it"):
         await processes.run(describe(lambda payload: payload), given(1))
 
 

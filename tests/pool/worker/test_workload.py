@@ -484,7 +484,7 @@ async def test_a_job_that_was_taken_away_is_stopped_and_its_result_dropped(
         assert other is not None
         assert gate.cancelled == ["taken"]
         assert (await shop.job(job_id)).lease_owner == "somebody"
-    assert "is no longer this worker's" in caplog.text
+    assert "was taken from this worker; stopping its handler" in caplog.text
 
 
 async def test_a_draining_worker_whose_last_job_was_taken_away_leaves(shop: Shop) -> None:
@@ -574,7 +574,7 @@ async def test_a_job_that_is_being_settled_is_not_taken_for_lost(shop: Shop, cap
         await settle()
 
         assert await shop.status(job_id) is JobStatus.DONE
-    assert "no longer this worker's" not in caplog.text
+    assert "was taken from this worker" not in caplog.text
 
 
 async def test_at_the_drain_limit_jobs_are_stopped_and_given_back(shop: Shop) -> None:

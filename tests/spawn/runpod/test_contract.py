@@ -12,8 +12,7 @@ from drumbeat.spawn.contract import OrderFactory, SpawnerContract
 from drumbeat.spawn.interface import Order
 from drumbeat.spawn.runpod import RunPodSettings, RunPodSpawner
 from spawn.runpod.faults import Answers
-from spawn.runpod.rig import STORE, VARIABLES
-from spawn.runpod.rig import order as make_order
+from spawn.runpod.rig import STORE, VARIABLES, order as make_order
 from spawn.runpod.simulator import RunPodSimulator
 from spawn.runpod.wire import served
 

@@ -106,7 +106,7 @@ async def test_a_refusal_that_is_the_same_everywhere_is_the_requests_fault() -> 
 
 async def test_a_catalogue_without_stock_is_not_asked_for_pods() -> None:
     async with rigged(cards=CARDS, stock=dict.fromkeys(STOCK, 0)) as rig:
-        with pytest.raises(SpawnFailed, match="raise the ceiling") as caught:
+        with pytest.raises(SpawnFailed, match="raise RUNPOD_MAX_PRICE_PER_HOUR") as caught:
             await rig.spawner.spawn(order())
 
         assert caught.value.cause is SpawnCause.NO_CAPACITY

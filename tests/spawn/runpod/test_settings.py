@@ -45,10 +45,10 @@ def test_every_variable_is_read() -> None:
         ({"RUNPOD_MAX_PRICE_PER_HOUR": "nan"}, "above 0"),
         ({"RUNPOD_WORKER_IMAGE": ""}, "an image or a template"),
         ({"RUNPOD_CLOUD": "moon"}, "SECURE, COMMUNITY"),
-        ({"RUNPOD_GPU_COUNT": "0"}, "at least one GPU"),
-        ({"RUNPOD_DISK_SIZE_GB": "5"}, "10 GB or more"),
+        ({"RUNPOD_GPU_COUNT": "0"}, "RUNPOD_GPU_COUNT of 1 or more, got 0"),
+        ({"RUNPOD_DISK_SIZE_GB": "5"}, "RUNPOD_DISK_SIZE_GB of 0, or 10 or more, got 5"),
         ({"RUNPOD_DISK_SIZE_GB": "20", "RUNPOD_NETWORK_VOLUME_ID": "v"}, "got both"),
-        ({"RUNPOD_CONTAINER_DISK_GB": "0"}, "1 GB or more"),
+        ({"RUNPOD_CONTAINER_DISK_GB": "0"}, "RUNPOD_CONTAINER_DISK_GB of 1 or more, got 0"),
     ],
     ids=str,
 )

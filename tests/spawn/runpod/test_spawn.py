@@ -81,7 +81,7 @@ async def test_after_an_answer_that_tells_nothing_a_list_comes_before_the_next_c
         with pytest.raises(SpawnAmbiguous, match="list before trying again"):
             await rig.spawner.spawn(order())
         for _ in range(3):
-            with pytest.raises(SpawnAmbiguous, match="no pod has turned up yet"):
+            with pytest.raises(SpawnAmbiguous, match="no pod has appeared yet"):
                 await rig.spawner.spawn(order())
         assert len(rig.simulator.asked(CREATE)) == 1
         await rig.pass_time(3 * MINUTE)

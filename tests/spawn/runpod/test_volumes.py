@@ -102,7 +102,7 @@ async def test_whoever_wishes_to_be_left_alone_for_long_is_not_waited_for() -> N
 async def test_a_pod_whose_mount_is_another_disk_buys_nothing() -> None:
     """A mount that failed shows the machine's own disk, which may be large and full."""
     async with rigged(OWN, volumes={"vol1": 100}) as rig:
-        with pytest.raises(SpawnError, match="expected workers to see its 100 GB, they see 800; check that it is mounted"):
+        with pytest.raises(SpawnError, match="expected workers to see its 100 GB, they see 800 GB; check that it is mounted"):
             await rig.spawner.expand_volume("vol1", 850, 800)
 
         assert rig.simulator.asked(SIZE) == []

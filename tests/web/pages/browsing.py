@@ -18,12 +18,10 @@ from playwright.async_api import (
     Page,
     Request,
     Response,
+    TimeoutError as NotInTime,
     ViewportSize,
     async_playwright,
     expect,
-)
-from playwright.async_api import (
-    TimeoutError as NotInTime,
 )
 
 from servers.chromium import installation

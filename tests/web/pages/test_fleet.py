@@ -75,10 +75,12 @@ async def test_a_worker_is_drained_after_a_question(page: Page, served: Served) 
 async def test_a_wrong_policy_is_named_at_its_field_and_a_right_one_is_kept(page: Page, served: Served) -> None:
     await opened(page, "/fleet/render/policy", "Policy of render")
     await expect(page.get_by_label("tasks per worker")).to_be_visible()
-    await expect(page.get_by_label("workers", exact=True)).to_be_hidden()
+    await expect(page.get_by_label("Workers", exact=True)).to_be_hidden()
     await page.get_by_label("min workers").fill("9")
     await page.get_by_role("button", name="Save").click()
-    await expect(page.locator(".q-field--error").first).to_contain_text("expected min_workers ≤ max_workers, got 9 and 6")
+    await expect(page.locator(".q-field--error").first).to_contain_text(
+        "expected min_workers ≤ max_workers, got min 9 and max 6"
+    )
 
     await page.get_by_label("min workers").fill("1")
     await page.get_by_label("max workers").fill("7")
@@ -110,7 +112,7 @@ async def test_a_policy_is_simulated_on_the_built_in_day_and_on_a_trace_of_ones_
 
 async def test_a_number_that_cannot_be_is_named_at_its_field(page: Page) -> None:
     await opened(page, "/simulate", "Simulate a policy")
-    await page.get_by_label("Spawn lag (s)").fill("0")
+    await page.get_by_label("Worker startup (s)").fill("0")
     await page.get_by_role("button", name="Simulate").click()
 
     await expect(page.locator(".q-field--error")).to_contain_text("expected a number above 0")

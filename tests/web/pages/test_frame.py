@@ -18,7 +18,7 @@ PLACES = (  #: each with its heading, and its main action where it has one
     ("/templates", "Templates", "New template"),
     ("/templates/new", "New template", "Save"),
     ("/pools", "Pools", "Push a job"),
-    ("/pools/mail", "mail", "Requeue poisoned"),
+    ("/pools/mail", "mail", "Requeue poisoned jobs"),
     ("/fleet", "Fleet", "New fleet"),
     ("/fleet/render", "render", "Preview next decision"),
     ("/fleet/render/policy", "Policy of render", "Save"),

@@ -17,12 +17,12 @@ ENDED = "run-ended"
 OFFERED: dict[tuple[str, str], Sequence[str]] = {
     ("/runs", "Runs"): ("New run", "Run again", "Delete"),
     ("/runs/run-1", "used once"): ("Stop",),
-    (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Retry enrichment"),
+    (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Retry database statistics"),
     ("/templates/new", "New template"): ("Save", "Preview SQL", "Preview plan"),
     ("/templates", "Templates"): ("New template", "Run used once", "Copy used once", "Delete used once"),
     ("/triggers", "Triggers"): ("Fire now nightly", "Fire now yearly-mail"),
     ("/pools", "Pools"): ("Push a job",),
-    ("/pools/mail", "mail"): ("Push a job", "Pause", "Resume", "Requeue poisoned"),
+    ("/pools/mail", "mail"): ("Push a job", "Pause", "Resume", "Requeue poisoned jobs"),
     ("/fleet", "Fleet"): ("New fleet",),
     ("/fleet/render", "render"): ("Drain", "Kill", "Preview next decision"),
     ("/fleet/render/policy", "Policy of render"): ("Save",),
@@ -30,7 +30,7 @@ OFFERED: dict[tuple[str, str], Sequence[str]] = {
 }
 READING = (
     "Menu", "Toggle dark mode", "Log out", "Compare", "Newer", "Older", "Download report", "worker-0", "Expand", "Collapse",
-    "Select", "List", "Simulate", "Records per page", "Form", "YAML", "Objectives (SLO)", "More settings",
+    "Select", "List", "Simulate", "Records per page", "Form", "YAML", "Objectives (SLO)", "Advanced settings",
 )  # fmt: skip
 _BUTTONS = """() => [...document.querySelectorAll('button, [role=button], a.q-btn')]
   .filter(each => each.checkVisibility())

@@ -70,7 +70,7 @@ async def test_a_run_is_made_from_a_template_watched_live_and_read_afterwards(pa
     await picture(page, "run-live")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
-    await expect(page.get_by_role("heading", name="Results by kind")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Results by operation kind")).to_be_visible()
     await expect(page.get_by_role("cell", name="all kinds").first).to_be_visible()
     await expect(page.get_by_text("all 2 workers are ready")).to_be_visible()
     await page.get_by_text("Operation log").click()

@@ -45,7 +45,7 @@ async def test_a_refresh_a_cut_and_a_restart_lose_nothing(browser: Browser, tmp_
                 await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
                 restarted = await seconds_shown(page)
                 await expect(page.get_by_text("all 2 workers are ready")).to_be_visible()
-                await expect(page.get_by_role("heading", name="Results by kind")).to_be_visible()
+                await expect(page.get_by_role("heading", name="Results by operation kind")).to_be_visible()
 
     assert before <= refreshed <= cut < restarted
     assert (await runs.run(run_id)).status is RunStatus.COMPLETED

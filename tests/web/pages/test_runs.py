@@ -117,7 +117,7 @@ async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page)
     ):
         await expect(page.get_by_text(words).first).to_be_visible()
     await expect(page.get_by_text("Cost: 0.021 USD, 0.035 per 1,000 operations")).to_be_visible()
-    await expect(page.get_by_text("Enrichment: SKIPPED (the database says nothing of itself)")).to_be_visible()
+    await expect(page.get_by_text("Database statistics: SKIPPED (the database says nothing of itself)")).to_be_visible()
     await expect(page.get_by_text("✗ over")).to_be_visible()
     await expect(page.get_by_text("worker-0: it was slow")).to_be_visible()
     await check_accessible(page)
@@ -199,7 +199,7 @@ async def test_two_runs_are_chosen_and_compared(page: Page) -> None:
     await expect(page.get_by_label("Verdict")).to_be_visible()
     await expect(page.get_by_role("row", name="p95 (ms)").first).to_contain_text("+353.7 %")
     await expect(page.get_by_role("cell", name="operations/s").first).to_be_visible()
-    await expect(page.get_by_role("heading", name="Metrics by kind")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Metrics by operation kind")).to_be_visible()
     await expect(page.get_by_text("Same configuration")).to_be_hidden()
     await expect(page.get_by_role("cell", name="name", exact=True)).to_be_visible()
     await check_accessible(page)
@@ -217,7 +217,7 @@ async def test_runs_of_different_lengths_are_said_to_be(page: Page) -> None:
 async def test_one_run_cannot_be_compared_and_it_is_said_what_to_do(page: Page) -> None:
     await opened(page, f"/compare?runs={QUICK}", "Compare")
 
-    await expect(page.get_by_text("Select 2 to 5 runs. The first is the reference.")).to_be_visible()
+    await expect(page.get_by_text("Select 2 to 5 runs. The first is the baseline.")).to_be_visible()
 
 
 async def test_the_keyboard_reaches_filters_runs_and_workers(page: Page) -> None:

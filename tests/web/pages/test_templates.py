@@ -132,7 +132,7 @@ async def test_weights_of_ones_own_have_to_total_100(page: Page) -> None:
     await expect(page.get_by_text("Total weight: 90 (must be 100)")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
 
-    await expect(page.locator(".q-field--error")).to_contain_text("expected percentages that total 100, got 90")
+    await expect(page.locator(".q-field--error")).to_contain_text("expected custom_*_pct fields that total 100, got 90")
 
 
 async def test_operations_of_ones_own_are_written_on_the_form(page: Page, served: Served) -> None:
@@ -188,7 +188,7 @@ async def test_the_document_may_be_written_as_yaml(page: Page, served: Served) -
     await opened(page, "/templates/new", "New template")
     await page.get_by_label("Name", exact=True).fill("by hand")
     await page.get_by_role("button", name="YAML").click()
-    document = page.get_by_label("Document")
+    document = page.get_by_label("Template (YAML)")
     await expect(document).to_have_value(
         "name: by hand\nworkload:\n  preset: read-heavy\nscaling:\n  mode: AUTO\nload_mode: CONCURRENCY\n"
     )

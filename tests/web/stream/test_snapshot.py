@@ -132,7 +132,7 @@ async def test_a_run_that_exhausted_its_hosts_says_so_in_red(scene: Scene, store
         ),
         (
             {"state": "degraded", "actions_taken": [BACKED_OFF]},
-            "a holds 6 instead of 8 connections (limits: CPU 80 %, memory 85 %)",
+            "a was reduced from 8 to 6 connections (limits: CPU 80 %, memory 85 %)",
         ),
     ],
 )

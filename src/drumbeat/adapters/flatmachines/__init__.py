@@ -3,7 +3,7 @@
 from drumbeat.core.errors import MissingExtra
 
 try:
-    import flatmachines as _package
+    import flatmachines as flatmachines
 except ModuleNotFoundError as exc:
     raise MissingExtra("the FlatMachines adapter", "flatmachines") from exc
 
@@ -35,5 +35,3 @@ __all__ = [
     "run_machine",
     "translate",
 ]
-
-FLATMACHINES_VERSION: str = _package.__version__

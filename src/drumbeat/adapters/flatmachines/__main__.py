@@ -1,4 +1,4 @@
-"""``python -m drumbeat.adapters.flatmachines``: the runner."""
+"""``python -m drumbeat.adapters.flatmachines`` runs a machine; see ``runner``."""
 
 import sys
 

@@ -13,18 +13,18 @@ from drumbeat.adapters.flatmachines.spawning import QueueStanding, RequestedWork
 from drumbeat.core.errors import InvalidInput
 
 Context = dict[str, Any]
-MAX_WORKERS = 10  #: FlatMachines' default
-WORKER_MACHINE = "job_worker"  #: FlatMachines' default machine for workers
+MAX_WORKERS = 10  #: default of ``max_workers``, as in FlatMachines
+WORKER_MACHINE = "job_worker"  #: default machine of a worker, as in FlatMachines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionCall:
-    """One call of an action by a machine's state."""
+    """One call of an action: the backends, the machine's context, and the state's plan."""
 
     backends: PoolClaims
     origin: Origin
     context: Context
-    plan: Mapping[str, Any]  #: what the translator wrote for this state
+    plan: Mapping[str, Any]  #: the arguments that ``translate`` wrote for this state
 
     @property
     def pool_id(self) -> str:
@@ -32,16 +32,16 @@ class ActionCall:
 
     def need(self, key: str, action: str) -> Any:
         if not self.context.get(key):
-            raise ValueError(f"{key} is required for {action}; it is not in the machine's context")
+            raise ValueError(f"{key} is required for {action}, got none; set it in the machine's context")
         return self.context[key]
 
     def number(self, key: str, default: int) -> int:
-        """A whole number from the context, where it may be text because Jinja renders to text. Raises InvalidInput."""
+        """Return a whole number from the context. It may be text there, since Jinja renders to text. Raises InvalidInput."""
         given = self.context.get(key)
         try:
             return default if given is None or given == "" else int(given)
         except (TypeError, ValueError) as exc:
-            raise InvalidInput(f"expected {key} to be a whole number, got {given!r}") from exc
+            raise InvalidInput(f"expected {key} in the machine's context to be a whole number, got {given!r}") from exc
 
 
 async def get_pool_state(call: ActionCall) -> Context:
@@ -77,7 +77,7 @@ async def spawn(call: ActionCall) -> Context:
 
 
 async def launch_each(call: ActionCall) -> Context:
-    """Launch a machine for each item, without waiting for the machines."""
+    """Start a machine in its own process for each item of ``foreach``, without waiting for them."""
     plan = call.plan["spawn"]
     variables = {"context": call.context, "input": call.context}
     parent = _execution_id(call.context) or "machine"
@@ -99,7 +99,7 @@ async def complete_job(call: ActionCall) -> Context:
 
 
 async def fail_job(call: ActionCall) -> Context:
-    """Fail the job with the context's ``error``, or with ``last_error``, where FlatMachines stores an error's text."""
+    """Fail the job with the context's ``error`` or, without one, with ``last_error``, which FlatMachines sets."""
     error = call.context.get("error") or call.context.get("last_error")
     await call.backends.work.pool(call.pool_id).fail(call.need("job_id", "fail_job"), None if error is None else str(error))
     return {}

@@ -19,28 +19,28 @@ _ENVIRONMENT.globals["null"] = None
 
 
 def whole_expression(template: Any) -> str | None:
-    """The expression inside the braces, if the template is exactly one expression; otherwise None."""
+    """Return the expression inside ``{{ }}`` if the template is exactly one expression; otherwise None."""
     found = _WHOLE.fullmatch(template) if isinstance(template, str) else None
     inner = found[1].strip() if found else ""
     return inner if inner and "{{" not in inner and "}}" not in inner else None
 
 
 def bare(template: Any) -> Any:
-    """``{{ context.x }}`` as the bare path ``context.x``, which FlatMachines resolves with its type; others unchanged."""
+    """Turn ``{{ context.x }}`` into ``context.x``, which keeps its type in FlatMachines; return others unchanged."""
     inner = whole_expression(template)
     return inner if inner is not None and _PATH.fullmatch(inner) else template
 
 
 def is_computed(template: Any) -> bool:
-    """Whether a template is one expression that is not a bare path, so FlatMachines would turn it into text."""
+    """Whether a template is one expression, but not just a path like ``context.x``; FlatMachines would make it text."""
     inner = whole_expression(template)
     return inner is not None and not _PATH.fullmatch(inner)
 
 
 def evaluate(template: Any, variables: Mapping[str, Any]) -> Any:
-    """The value of a template: a single expression keeps its type, text with expressions in it becomes text.
+    """Compute a template. A single expression keeps its type; text with expressions in it becomes text.
 
-    Raises InvalidInput if it cannot be computed.
+    Raises InvalidInput if an expression is invalid or fails.
     """
     if isinstance(template, Mapping):
         return {key: evaluate(value, variables) for key, value in template.items()}
@@ -51,15 +51,15 @@ def evaluate(template: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def condition(expression: str, variables: Mapping[str, Any]) -> Any:
-    """The value of an expression without braces. Raises InvalidInput."""
+    """Compute an expression that has no braces. Raises InvalidInput if it is invalid or fails."""
     try:
         return _ENVIRONMENT.compile_expression(expression)(**variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError) as exc:
-        raise InvalidInput(f"expected {expression!r} to be computable, got: {exc}") from exc
+        raise InvalidInput(f"expected the expression {expression!r} to be computable, got an error: {exc}") from exc
 
 
 def needs_jinja(expression: str) -> bool:
-    """Whether a transition's condition needs Jinja, because FlatMachines cannot evaluate it: filters, calls, other names."""
+    """Whether a condition needs Jinja because FlatMachines cannot evaluate it: it has filters, calls or other names."""
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError:
@@ -73,4 +73,4 @@ def _text(template: str, variables: Mapping[str, Any]) -> str:
     try:
         return _ENVIRONMENT.from_string(template).render(**variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError) as exc:
-        raise InvalidInput(f"expected {template!r} to be computable, got: {exc}") from exc
+        raise InvalidInput(f"expected the template {template!r} to be computable, got an error: {exc}") from exc

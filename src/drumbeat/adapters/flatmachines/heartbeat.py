@@ -1,4 +1,4 @@
-"""Sends a worker's heartbeats while its machine runs, from a thread if possible, so that a busy state does not delay them."""
+"""Sends heartbeats while a machine runs, from a thread if possible, so that a long computation does not delay them."""
 
 import asyncio
 import logging
@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 
 
 class MachineHeartbeat(Protocol):
-    """Sends heartbeats until it is stopped or its worker is marked lost."""
+    """Sends a worker's heartbeats until it is stopped or the worker is marked lost."""
 
     async def stop(self) -> None: ...
 
 
 async def beat(registration: DrumbeatRegistrationBackend, work: DrumbeatWorkBackend, worker_id: str) -> bool:
-    """Send a heartbeat and renew the worker's claims. False if the worker was marked lost."""
+    """Send a heartbeat and renew the worker's claims. Returns False if the worker has ended or was marked lost."""
     try:
         await registration.heartbeat(worker_id)
         await work.renew(worker_id)
@@ -33,7 +33,7 @@ async def beat(registration: DrumbeatRegistrationBackend, work: DrumbeatWorkBack
 
 
 class LoopHeartbeat:
-    """Sends heartbeats from the machine's event loop, for a store that was given open and so belongs to that loop."""
+    """Sends heartbeats from the machine's event loop, because an already open store can only be used in that loop."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ThreadHeartbeat:
         try:
             asyncio.run(self._beat_until_stopped())
         except DrumbeatError:
-            log.exception("heartbeats of worker %s have stopped; it will be marked lost", self._worker_id)
+            log.exception("the heartbeat thread of worker %s failed; the worker will be marked lost", self._worker_id)
 
     async def _beat_until_stopped(self) -> None:
         async with self._registration.clone() as registration, self._work.clone() as work:
@@ -94,7 +94,7 @@ def heartbeat_for(
     worker_id: str,
     every: timedelta,
 ) -> MachineHeartbeat:
-    """Start a heartbeat: from a thread if another connection can reach the stores, otherwise in the event loop."""
+    """Start sending heartbeats: from a thread if the stores can be opened a second time, otherwise in the event loop."""
     if registration.place.is_reachable and work.place.is_reachable:
         return ThreadHeartbeat(registration, work, worker_id, every)
     return LoopHeartbeat(tasks, clock, registration, work, worker_id, every)

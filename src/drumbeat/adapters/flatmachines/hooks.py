@@ -1,4 +1,4 @@
-"""The hooks factory ``pool``: actions on a pool, and registration of a worker while a machine runs."""
+"""The FlatMachines hook ``pool``: actions on a pool, and a worker's registration while its machine runs."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -17,12 +17,12 @@ from drumbeat.core.errors import DrumbeatError
 log = logging.getLogger(__name__)
 
 NAME = "pool"
-INPUT = "drumbeat_input"  #: context key of a translated machine's input, until its context is computed
-SCRATCH = "drumbeat"  #: context key of the values of its conditions
+INPUT = "drumbeat_input"  #: context key that holds a translated machine's input until its context is computed
+SCRATCH = "drumbeat"  #: context key that holds the computed conditions of transitions
 
 
 def registry_of(session: MachineSession, others: Mapping[str, Callable[..., Any]] | None = None) -> HooksRegistry:
-    """A hooks registry with the ``pool`` hook of a session and other hooks."""
+    """Return a FlatMachines hooks registry with the hook ``pool`` of this session, and the hooks ``others``."""
     registry = HooksRegistry()
     registry.register(NAME, partial(PoolHooks, session))
     for name, factory in (others or {}).items():
@@ -31,10 +31,10 @@ def registry_of(session: MachineSession, others: Mapping[str, Callable[..., Any]
 
 
 class PoolHooks(MachineHooks):  # type: ignore[misc]
-    """``hooks: pool`` or ``hooks: {name: pool, args: {dsn: …}}``. The result of every action is merged into the context.
+    """The hook ``pool``, used as ``hooks: pool`` or ``hooks: {name: pool, args: {dsn: …}}``. It runs ``ACTIONS``.
 
     As ``lifecycle_hooks`` of a machine with a ``heartbeat_interval``, it registers a worker at the start, sends heartbeats in
-    the background, and ends the worker with the machine: as terminated, or as error with its jobs failed.
+    the background, and ends the worker with the machine: as terminated or, if the machine fails, as error with failed jobs.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         registration_dsn: str | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
-        """``plan`` is written by the translator for each state, never by hand."""
+        """``plan`` comes from ``translate``, which writes one for each state; users do not write it."""
         self._session = session
         self._plan: Mapping[str, Any] = plan or {}
         self._dsns = (dsn, registration_dsn)
@@ -74,7 +74,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return {**final_output, **evaluate(computed, {"context": context})}
 
     async def on_state_enter(self, state_name: str, context: Context) -> Context:
-        """Send a heartbeat at each state, too."""
+        """Send a heartbeat when the machine enters a state, in addition to those in the background."""
         worker_id = context.get("worker_id")
         if worker_id in self._backends.registration.own():
             try:
@@ -86,7 +86,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return context
 
     async def on_action(self, state_name: str, action_name: str, context: Context) -> Context:
-        """Run one of our actions, for each item if the state has ``foreach``. Other actions are ignored."""
+        """Run an action of ``ACTIONS``, once for each item if the state has ``foreach``. Other actions are ignored."""
         if action_name not in ACTIONS:
             return context
         for name, item in self._items(context):
@@ -97,7 +97,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return context
 
     async def on_state_exit(self, state_name: str, context: Context, output: Any) -> Any:
-        """Apply an action's ``output_to_context``, and compute the conditions that FlatMachines cannot evaluate."""
+        """Apply the state's ``output_to_context``, and compute the conditions that FlatMachines cannot evaluate."""
         visible = output if output is not None else dict(context)
         for key, template in self._plan.get("writes", {}).items():
             context[key] = evaluate(template, {"context": context, "output": visible, "input": context})
@@ -108,7 +108,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return output
 
     async def on_error(self, state_name: str, error: Exception, context: Context) -> str | None:
-        """Fail the worker and its jobs. Returns no state to recover in."""
+        """Fail the worker and its jobs. Returns None: FlatMachines is given no state to continue in."""
         if worker_id := context.get("worker_id"):
             await self._backends.fail(worker_id, f"{type(error).__name__}: {error}")
         return None

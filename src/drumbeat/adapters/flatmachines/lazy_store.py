@@ -1,4 +1,4 @@
-"""A store that is opened on first use."""
+"""A store that is opened when it is first used."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -16,9 +16,9 @@ from drumbeat.store.interface import PoolChange, Store
 
 
 class LazyStore:
-    """One store, given as a URL or already open, and its pools that are known to exist.
+    """One store, given as a URL or already open. Remembers which pools exist, so that each is looked up once.
 
-    ``close`` closes a store that was opened here; a store that was given open stays open.
+    ``close`` closes the store if it was given as a URL; a store that was given open stays open.
     """
 
     def __init__(self, where: str | Store, settings: Settings | None = None, clock: Clock | None = None) -> None:
@@ -33,11 +33,11 @@ class LazyStore:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether another connection can reach the same store: it was given as a URL and is not in memory."""
+        """Whether the store can be opened a second time: it was given as a URL, and is not in memory."""
         return self._given is None and not self._settings.store.startswith("memory:")
 
     def clone(self) -> "LazyStore":
-        """The same store with separate connections, for use in another thread."""
+        """Return the same store, with separate connections for use in another thread."""
         return LazyStore(self._settings.store, self._settings, self._clock)
 
     async def plane(self) -> ControlPlane:
@@ -50,7 +50,7 @@ class LazyStore:
         return (await self.plane()).store
 
     async def pool(self, name: str, thresholds: Thresholds | None = None) -> PoolId:
-        """The pool with this name, created if it does not exist. Raises InvalidSettings if it is not a job pool."""
+        """Return the id of the pool with this name; create it if missing. Raises InvalidSettings if it is not a job pool."""
         pool_id = PoolId(name)
         if pool_id not in self._known:
             await self._expect_jobs(pool_id, thresholds or PRESETS[PoolKind.JOBS])
@@ -58,7 +58,7 @@ class LazyStore:
         return pool_id
 
     async def allow_slower_heartbeats(self, name: str, thresholds: Thresholds) -> None:
-        """Raise a pool's thresholds to at least these, so that it does not mark slower workers lost."""
+        """Replace a pool's thresholds with these if they are longer, so that slower workers are not marked lost."""
         pools = (await self.store()).pools
         found = await pools.get(await self.pool(name, thresholds))
         if found.thresholds.stale_after < thresholds.stale_after:
@@ -94,6 +94,6 @@ class LazyStore:
 
 
 def _make_folder(url: str) -> None:
-    """Create the folder of a SQLite file, as FlatMachines' backends do."""
+    """Create the folder of a SQLite file if it is missing, as FlatMachines' backends do."""
     if url.startswith("sqlite:///"):
         Path(unquote(url.removeprefix("sqlite:///").partition("?")[0])).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

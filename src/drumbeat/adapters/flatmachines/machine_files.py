@@ -1,4 +1,4 @@
-"""Finds and reads the files of machines, and makes their references absolute."""
+"""Finds and reads the files of machines, and makes the paths in them absolute."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ _ENDINGS = (".yml", ".yaml", ".json")
 
 
 def find_machine(name: str, folder: Path) -> Path | None:
-    """The file of a machine, given by its path or by its name in the folder; None if there is none."""
+    """Find a machine's file by its path or by its name in the folder; None if there is none."""
     given = folder / Path(name).expanduser()
     candidates = [given, *(given.with_name(given.name + ending) for ending in _ENDINGS)]
     return next((path.absolute() for path in candidates if path.is_file()), None)
@@ -26,12 +26,12 @@ def load_machine(file: Path) -> dict[str, Any]:
         raise NotFound(f"expected a machine's file at {file}, got: {exc.strerror}") from exc
     found = read_json(text, str(file)) if file.suffix == ".json" else read_yaml(text, f"{file} to be YAML")
     if not isinstance(found, dict):
-        raise InvalidInput(f"expected a mapping in {file}, got {type(found).__name__}")
+        raise InvalidInput(f"expected the machine's file {file} to contain a mapping, got {type(found).__name__}")
     return found
 
 
 def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Mapping[str, str]) -> Path | dict[str, Any]:
-    """A machine that another machine names: given to the runner, in ``machines:``, or a file beside it. Raises NotFound."""
+    """Find a machine that another one names: in ``--machines``, its ``machines:``, or a file beside it. Raises NotFound."""
     if name in machines:
         return Path(machines[name])
     ref = (config.get("data", {}).get("machines") or {}).get(name)
@@ -39,12 +39,12 @@ def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Ma
         return ref
     found = find_machine(ref or name, folder)
     if found is None:
-        raise NotFound(f"expected a machine {name!r}: in machines:, as {folder / name}.yml, or given as --machines {name}=FILE")
+        raise NotFound(f"no machine {name!r}: add it to machines:, as {folder / name}.yml, or with --machines {name}=FILE")
     return found
 
 
 def absolute_refs(data: dict[str, Any], folder: Path) -> None:
-    """Make a machine's file references absolute, so that it can run inside another machine."""
+    """Make the file paths in a machine absolute, so that it can run inside another machine."""
     machines = data.get("machines") or {}
     for name, ref in machines.items():
         if isinstance(ref, str):

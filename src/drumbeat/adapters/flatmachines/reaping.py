@@ -1,4 +1,4 @@
-"""Finds stale workers, marks them lost and takes back their jobs."""
+"""Finds stale workers (without recent heartbeats), marks them lost and returns their jobs to the queue."""
 
 import logging
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """A worker to be marked lost, as it was when it was found."""
+    """A stale worker, with its last heartbeat when it was found."""
 
     worker_id: str
     pool_id: str
@@ -32,10 +32,10 @@ class Stale:
 
 
 async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
-    """Workers to be marked lost, of two kinds.
+    """Return the stale workers of a pool.
 
-    Live workers without a heartbeat for longer than the threshold (default: twice the pool's heartbeat interval); and workers
-    that hold a job although they have ended, or although they have no row and their lease has expired.
+    These are live workers without a heartbeat for longer than ``threshold`` (default: twice the pool's heartbeat interval),
+    workers that have ended but hold a job, and workers that have no row and hold a job with an expired lease.
     """
     registry = await backends.registration.place.store()
     pool = await registry.pools.get(await backends.registration.place.pool(pool_id))
@@ -54,23 +54,23 @@ async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | 
 
 
 async def reap(backends: PoolClaims, worker: Stale) -> int | None:
-    """Mark a worker lost and take back its jobs in every pool. None if it has sent a heartbeat since: nothing is changed.
+    """Mark a worker lost and return its jobs, of every pool, to the queue. Returns how many.
 
-    Jobs of a worker without a row (of another pool, or another process with the same name) are taken back when their lease
-    expires.
+    If the worker has sent a heartbeat since it was found, changes nothing and returns None. Of a worker without a row, only
+    jobs with an expired lease are returned.
     """
     registry = await backends.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
     if row is not None and row.is_live:
         if _last_heartbeat(row) != worker.last_heartbeat:
-            log.info("worker %s is not reaped: it has sent a heartbeat since it was found stale", worker.worker_id)
+            log.info("worker %s is not marked lost: it has sent a heartbeat since it was found stale", worker.worker_id)
             return None
         try:
             await registry.workers.move(row, WorkerStatus.LOST, worker.reason)
         except StaleWrite as exc:
-            log.info("worker %s is not reaped: %s", worker.worker_id, exc)
+            log.info("worker %s is not marked lost, because its row has changed: %s", worker.worker_id, exc)
             return None
-    log.warning("worker %s is lost: %s", worker.worker_id, worker.reason)
+    log.warning("worker %s is lost: %s; returning its jobs to the queue", worker.worker_id, worker.reason)
     released = await backends.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
     if row is None:
         released += len(await (await backends.work.place.store()).queue.expire())
@@ -78,7 +78,7 @@ async def reap(backends: PoolClaims, worker: Stale) -> int | None:
 
 
 async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> Stale:
-    """A worker to be reaped, from an entry of ``find_stale``, or from its id and its current row. Raises ValueError."""
+    """Build a Stale from an entry of ``find_stale``, or from a worker's id and its current row. Raises ValueError."""
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
         raise ValueError(f"expected a worker's id, or an entry of list_stale_workers, got {given!r}")
@@ -94,7 +94,7 @@ async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> Stale:
 
 
 def _is_silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: datetime) -> bool:
-    """Whether a live worker has sent no heartbeat for too long. A worker that has not joined yet has time to start."""
+    """Whether a live worker has sent no heartbeat for too long; before it joins, it has the longer ``start_within``."""
     limit = pool.thresholds.stale_after if threshold is None else threshold
     if row.status is WorkerStatus.SPAWNING:
         limit = max(limit, pool.thresholds.start_within)
@@ -122,7 +122,7 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
 
 
 def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
-    """The worker that holds a job. A claim made with a worker id alone, by an unregistered worker, belongs to that id."""
+    """Return the worker that holds a job. A claim by an unregistered worker has no process; its worker id is used."""
     if job.holder is None:
         return None
     by_id_alone = job.lease_pool == job.pool_id and not job.lease_instance

@@ -1,4 +1,4 @@
-"""FlatMachines' RegistrationBackend on Drumbeat's ``workers`` rows: pools are separate, and an ended worker stays ended."""
+"""FlatMachines' RegistrationBackend on Drumbeat's store: each worker is a row in a pool, and an ended worker stays ended."""
 
 import logging
 import os
@@ -23,42 +23,42 @@ from drumbeat.store.interface import Heartbeat, Joining, Store, WorkerChange
 log = logging.getLogger(__name__)
 
 DEFAULT_POOL = "default"
-MOST_CLAIMS = 10_000  #: how many claimed jobs are read to find the job of each worker
+MOST_CLAIMS = 10_000  #: most claimed jobs that are read to find the job of each worker
 _PATH_TO_ACTIVE = (WorkerStatus.WAITING, WorkerStatus.ACTIVE)
 
 WORDS: Mapping[str, WorkerStatus] = {status.value: status for status in WorkerStatus} | {
     "terminating": WorkerStatus.DRAINING,
     "failed": WorkerStatus.ERROR,
-}  #: a status in Drumbeat's or FlatMachines' words → Drumbeat's status
+}  #: a status as Drumbeat or FlatMachines names it → Drumbeat's status
 
 
 @dataclass
 class PoolWorkerRegistration(WorkerRegistration):  # type: ignore[misc]
-    """FlatMachines' registration, with the worker's pool."""
+    """FlatMachines' WorkerRegistration, with the pool of the worker added."""
 
     pool_id: str | None = None
 
 
 @dataclass
 class PoolWorkerFilter(WorkerFilter):  # type: ignore[misc]
-    """FlatMachines' filter, with a pool and several statuses at once."""
+    """FlatMachines' WorkerFilter, with a pool and a list of statuses added."""
 
     pool_id: str | None = None
     statuses: Sequence[str] = field(default_factory=tuple)
 
 
 def word_of(status: WorkerStatus) -> str:
-    """A status in FlatMachines' words."""
+    """Return FlatMachines' name of a status."""
     return "terminating" if status is WorkerStatus.DRAINING else status.value
 
 
 class DrumbeatRegistrationBackend:
-    """Workers of job pools. Only the backend that registered a worker may send its heartbeats, while its row is live."""
+    """Registers workers of job pools. Only the backend that registered a live worker may send its heartbeats."""
 
     def __init__(
         self, where: str | Store | LazyStore, *, pool_id: str = DEFAULT_POOL, thresholds: Thresholds | None = None
     ) -> None:
-        """``pool_id`` is used for registrations without a pool, ``thresholds`` for pools that are created here."""
+        """``pool_id``: the pool of registrations that name none. ``thresholds``: those of pools that are created here."""
         self.place = where if isinstance(where, LazyStore) else LazyStore(where)
         self._pool_id = pool_id
         self._thresholds = thresholds
@@ -67,11 +67,11 @@ class DrumbeatRegistrationBackend:
         self._notes = 0
 
     async def register(self, worker: WorkerRegistration) -> WorkerRecord:
-        """Register a worker and make it active. Raises WorkerGone if the worker has ended, or another process has its name."""
+        """Register a worker and make it active. Raises WorkerGone if it has ended, or another process runs under its id."""
         pool_id = await self.place.pool(getattr(worker, "pool_id", None) or self._pool_id, self._thresholds)
         own = self._own.get(WorkerId(worker.worker_id))
         if own is not None and own.pool_id != pool_id:
-            raise InvalidInput(f"worker {worker.worker_id} is already registered here for {own.pool_id}; use another id")
+            raise InvalidInput(f"worker {worker.worker_id} is already registered here in pool {own.pool_id}; use another id")
         store = await self.place.store()
         row = await store.membership.join(await self._joining(store, pool_id, worker))
         for status in _PATH_TO_ACTIVE[_PATH_TO_ACTIVE.index(row.status) + 1 if row.status in _PATH_TO_ACTIVE else 0 :]:
@@ -84,7 +84,7 @@ class DrumbeatRegistrationBackend:
         row = self._own.get(WorkerId(worker_id))
         if row is None:
             raise KeyError(
-                f"worker {worker_id} was not registered here; only the backend that registered it may send its heartbeats"
+                f"worker {worker_id} is not registered with this backend; register it here before sending its heartbeats"
             )
         beat = Heartbeat(
             pool_id=row.pool_id,
@@ -97,16 +97,16 @@ class DrumbeatRegistrationBackend:
             await (await self.place.store()).membership.beat(beat)
         except WorkerGone as exc:
             self._own.pop(row.worker_id, None)
-            log.warning("heartbeat of worker %s refused: %s", worker_id, exc)
-            raise KeyError(f"heartbeat of worker {worker_id} refused: {exc}") from exc
+            log.warning("the store refused a heartbeat of worker %s: %s", worker_id, exc)
+            raise KeyError(f"the store refused a heartbeat of worker {worker_id}: {exc}") from exc
 
     async def update_status(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """Change a worker's status. Raises KeyError if there is no such worker; Refused if it has ended or just changed."""
+        """Change a worker's status. Raises KeyError if it does not exist, Refused if it has ended or changed meanwhile."""
         to = _status_of(status)
         store = await self.place.store()
         row = await self._find(store, worker_id)
         if row is None:
-            raise KeyError(f"worker {worker_id} not found")
+            raise KeyError(f"there is no worker {worker_id!r} in this store's job pools; register it first")
         change = WorkerChange(error=error) if error else None
         if row.status is not to:
             if row.instance == self._instance:
@@ -124,7 +124,7 @@ class DrumbeatRegistrationBackend:
         return None if row is None else (await self._records(store, row.pool_id, [row]))[0]
 
     async def list(self, filter: WorkerFilter | None = None) -> Sequence[WorkerRecord]:  # noqa: A002 - the protocol's name
-        """Workers of the filter's pool, or of every job pool. Stale workers are selected only if the filter has a threshold."""
+        """List the workers that match a filter, of its pool or of all job pools. With a stale threshold, only stale ones."""
         store = await self.place.store()
         now = await store.now()
         criteria = filter or WorkerFilter()
@@ -135,16 +135,16 @@ class DrumbeatRegistrationBackend:
         return tuple(records)
 
     def holder(self, worker_id: str) -> Holder | None:
-        """The identity under which a worker registered here claims jobs; None if it is not registered here."""
+        """Return the identity with which a worker claims jobs; None if it is not registered with this backend."""
         row = self._own.get(WorkerId(worker_id))
         return row.holder if row else None
 
     def own(self) -> frozenset[WorkerId]:
-        """Workers that were registered here and are not known to have ended."""
+        """Return the workers that were registered with this backend and have not ended, as far as it knows."""
         return frozenset(self._own)
 
     def clone(self) -> "DrumbeatRegistrationBackend":
-        """A copy with separate connections that shares the registered workers, for use in another thread."""
+        """Copy this backend for another thread: with separate connections and the same registered workers."""
         copy = DrumbeatRegistrationBackend(self.place.clone(), pool_id=self._pool_id, thresholds=self._thresholds)
         copy._instance, copy._own = self._instance, self._own
         return copy
@@ -174,14 +174,14 @@ class DrumbeatRegistrationBackend:
         )
 
     def _as_sample(self, metadata: Mapping[str, Any]) -> Sample:
-        """The heartbeat's metadata as a sample, because a worker's row has no field for it."""
+        """Convert a heartbeat's metadata to a sample, because a worker's row has no field for it."""
         self._notes += 1
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 
     async def _find(self, store: Store, worker_id: str) -> Worker | None:
-        """The worker registered here, else the worker of the backend's pool, else the only worker with this id.
+        """Find a worker: registered here, else in the backend's pool, else in any job pool.
 
-        Raises InvalidInput if several other pools have a worker with this id.
+        Raises InvalidInput if several of these pools have a worker with this id.
         """
         own = self._own.get(WorkerId(worker_id))
         found = []
@@ -191,7 +191,7 @@ class DrumbeatRegistrationBackend:
         found = [row for row in found if row.pool_id == self._pool_id] or found
         if len(found) > 1:
             pools = ", ".join(sorted(row.pool_id for row in found))
-            raise InvalidInput(f"expected one worker {worker_id}, got one in each of {pools}; give the backend its pool_id")
+            raise InvalidInput(f"expected one worker {worker_id}, got one in each pool: {pools}; set the backend's pool_id")
         return found[0] if found else None
 
     async def _pools(self, store: Store, name: str | None) -> Sequence[PoolId]:

@@ -1,4 +1,4 @@
-"""``python -m drumbeat.adapters.flatmachines.run``: the runner, under the same name as FlatMachines' runner."""
+"""``python -m drumbeat.adapters.flatmachines.run`` runs a machine; FlatMachines' own runner has the same module name."""
 
 import sys
 

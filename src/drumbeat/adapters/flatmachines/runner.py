@@ -38,17 +38,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A request to run a machine."""
+    """A request to run a machine: its file or name, its input, and the files and hooks that it uses."""
 
     config: Path | None = None  #: the machine's file
-    machine: str | None = None  #: the machine's name: inside ``config``, beside it or, without it, in the working directory
+    machine: str | None = None  #: the machine's name, searched in ``config``, in its folder or, without it, in this one
     given: Mapping[str, Any] = field(default_factory=dict)  #: the machine's input
     execution_id: str | None = None
     parent_id: str | None = None
     max_steps: int = 1000
-    machines: Mapping[str, str] = field(default_factory=dict)  #: names that its states use → files
-    hooks: Mapping[str, str] = field(default_factory=dict)  #: names that its states use → module:factory
-    successors: int | None = None  #: when it ends, start workers for the remaining jobs, at most so many in total
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names of machines that its states use → their files
+    hooks: Mapping[str, str] = field(default_factory=dict)  #: names of hooks that its states use → module:factory
+    successors: int | None = None  #: at its end, start workers for remaining jobs, up to this many in total; None: do not
 
 
 async def run_machine(request: Launch, *, where: str | Store | None = None, settings: Settings | None = None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def run_machine(request: Launch, *, where: str | Store | None = None, sett
 
 
 async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Settings) -> dict[str, Any]:
-    """Start as many workers for a machine as the pool's queue needs. Each worker starts its successors when it leaves."""
+    """Start as many workers for a machine as the pool's queue needs. At its end, each one starts workers for remaining jobs."""
     _, _, origin = _find(request)
     async with open_session(settings=settings, origin=origin) as session:
         backends = session.backends()
@@ -86,8 +86,8 @@ async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Se
 
 
 async def start_successors(session: MachineSession, request: Launch) -> None:
-    """The last step of a worker that a trigger started: if it had a job and jobs remain, start more workers; and have delayed
-    jobs watched. Store errors are logged, not raised."""
+    """At the end of a worker that a trigger started: start workers for remaining jobs if it had a job, and a process that
+    watches delayed jobs. Store errors are only logged."""
     pool_id, me = request.given.get("pool_id"), request.given.get("worker_id")
     if request.successors is None or not isinstance(pool_id, str):
         return
@@ -104,11 +104,11 @@ async def start_successors(session: MachineSession, request: Launch) -> None:
             await spawn_workers(backends, session.origin, workers)
         await plane.watch_for_later(_firing(session.origin, workers), PoolId(pool_id))
     except DrumbeatError as exc:
-        log.warning("failed to start successors for the remaining jobs of pool %s: %s", pool_id, exc)
+        log.warning("failed to start workers for the remaining jobs of pool %s: %s; the next check starts them", pool_id, exc)
 
 
 async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None:
-    """End the row of a worker that never registered; otherwise it would count as a worker that is starting."""
+    """End the worker's row if it is still live: a worker that never registered would count as one that is starting."""
     try:
         row = await store.workers.get(pool_id, worker_id)
     except NotFound:
@@ -118,13 +118,13 @@ async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None
 
 
 def _firing(origin: Origin, workers: RequestedWorkers) -> Firing:
-    """The firing that starts workers for the same machine later."""
+    """Return the firing that starts workers for the same machine when delayed jobs become ready."""
     worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
     return Firing(trigger="successor", pool_id=workers.pool_id, max_workers=workers.cap, worker=worker)
 
 
 def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
-    """The machine, the folder of its relative references, and its origin. Raises InvalidInput, NotFound."""
+    """Read the machine; return it, the folder of its relative paths, and its origin. Raises InvalidInput, NotFound."""
     machines = {name: str(Path(file).expanduser().absolute()) for name, file in request.machines.items()}
     hooks = {name: _absolute_file(target) for name, target in request.hooks.items()}
     file = request.config.expanduser().absolute() if request.config else None
@@ -143,7 +143,7 @@ def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
 
 
 def _absolute_file(target: str) -> str:
-    """``FILE.py:factory`` with an absolute path; ``module:factory`` unchanged."""
+    """Make the path in ``FILE.py:factory`` absolute; return ``module:factory`` unchanged."""
     module, mark, factory = target.rpartition(":")
     return f"{Path(module).expanduser().absolute()}{mark}{factory}" if module.endswith(".py") else target
 
@@ -161,7 +161,7 @@ def _machine(request: Launch, config: dict[str, Any], folder: Path, session: Mac
 
 
 def load_factory(name: str, target: str) -> Any:
-    """The object that ``module:factory`` or ``FILE.py:factory`` names. Raises InvalidInput."""
+    """Import the object that ``module:factory`` or ``FILE.py:factory`` names. Raises InvalidInput."""
     module, _, factory = target.rpartition(":")
     try:
         return getattr(_load_file(Path(module)) if module.endswith(".py") else import_module(module), factory)
@@ -170,17 +170,17 @@ def load_factory(name: str, target: str) -> Any:
 
 
 def _load_file(file: Path) -> ModuleType:
-    """Load a module from its file."""
+    """Import a Python module from its file."""
     spec = spec_from_file_location(file.stem, file.expanduser().absolute())
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is not a Python module")
+        raise ImportError(f"expected a Python file (.py), got {file}")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
-    """Runs ``launch:`` in a separate process, by the name that the machine uses, so that relative references still work."""
+    """Runs the machines that a machine starts; for ``launch:`` in a separate process, by name, so relative paths still work."""
 
     def __init__(self, session: MachineSession) -> None:
         self._session = session
@@ -197,7 +197,7 @@ class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
     async def invoke(
         self, caller_machine: Any, target_config: dict[str, Any], input_data: dict[str, Any], execution_id: str | None = None
     ) -> dict[str, Any]:
-        """Run a machine in this process and return its output."""
+        """Run a machine inside this process, wait for it, and return its output."""
         machine = FlatMachine(
             config_dict=target_config,
             hooks_registry=caller_machine.hooks_registry,
@@ -249,7 +249,7 @@ def parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start workers instead of running the machine here."""
+    """The arguments of ``--start-workers``: start workers of this pool instead of running the machine."""
 
     pool_id: str
     cap: int
@@ -257,14 +257,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How the runner behaves."""
+    """The options of the command line that are not about the machine itself."""
 
     verbose: bool = False
     start: Start | None = None
 
 
 def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, Manner]:
-    """Parse the command line. Raises InvalidInput that names the flag."""
+    """Parse the command line. Raises InvalidInput with the name of the wrong option."""
     given = parser().parse_args(arguments)
     content = read_json(given.input, "--input")
     if not isinstance(content, dict):
@@ -297,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("stopped by a signal; its jobs are back in the queue\n")
         return 0
     except Exception as exc:
-        log.exception("the machine failed")
+        log.exception("failed to run the machine")
         sys.stderr.write(f"{type(exc).__name__}: {exc}\n")
         return 1
     sys.stdout.write(json.dumps(output, indent=2, default=str) + "\n")
@@ -305,9 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def log_to_stderr() -> list["logging.StreamHandler[Any]"]:
-    """Make FlatMachines log to standard error instead of standard output, which is for a machine's output.
+    """Make FlatMachines log to standard error instead of standard output, where a machine's output is printed.
 
-    A program calls it once at its start. Returns the changed handlers.
+    Call it once at the start of a program. Returns the changed handlers.
     """
     handlers = [each for each in logging.getLogger("flatmachines").handlers if isinstance(each, logging.StreamHandler)]
     moved = [each for each in handlers if each.stream is sys.stdout]
@@ -339,5 +339,5 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     pairs = [each.partition("=") for each in given]
     for name, mark, value in pairs:
         if not (name and mark and value):
-            raise InvalidInput(f"expected {flag} NAME=…, got {name + mark + value!r}")
+            raise InvalidInput(f"expected {flag} NAME=VALUE, got {name + mark + value!r}")
     return {name: value for name, _, value in pairs}

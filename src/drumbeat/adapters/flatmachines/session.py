@@ -1,4 +1,4 @@
-"""A session that runs machines: their stores, and the claims, workers and heartbeats of this process."""
+"""A session in which machines run: their stores, and the claims, workers and heartbeats of this process."""
 
 import asyncio
 import logging
@@ -27,19 +27,19 @@ from drumbeat.store.interface import Store
 log = logging.getLogger(__name__)
 
 _MODULE = "drumbeat.adapters.flatmachines"
-_LEAST_LEASE = timedelta(seconds=60)  #: of a claim that heartbeats renew
+_LEAST_LEASE = timedelta(seconds=60)  #: shortest lease of a claim that heartbeats renew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the running machine came from, so that the machines it launches find the same files."""
+    """The files and hooks that the runner was given, which it passes on to machines that it starts."""
 
     config: Path | None = None
     machines: Mapping[str, str] = field(default_factory=dict)  #: a machine's name → its file
     hooks: Mapping[str, str] = field(default_factory=dict)  #: a hook's name → module:factory
 
     def command(self, machine: str, given: Mapping[str, Any], execution_id: str, parent: str | None) -> tuple[str, ...]:
-        """The command line that runs another machine in a separate process."""
+        """Return the command line that runs another machine in a separate process."""
         config = ("--config", str(self.config)) if self.config else ()
         machines = [f"--machines={name}={file}" for name, file in self.machines.items()]
         hooks = [f"--hooks={name}={factory}" for name, factory in self.hooks.items()]
@@ -49,7 +49,7 @@ class Origin:
 
 
 class PoolClaims:
-    """The work and registration backends of one pair of stores, and the heartbeats of their workers."""
+    """A work backend and a registration backend, and the heartbeats of the workers that are registered there."""
 
     def __init__(
         self, work: DrumbeatWorkBackend, registration: DrumbeatRegistrationBackend, tasks: asyncio.TaskGroup, clock: Clock
@@ -61,7 +61,7 @@ class PoolClaims:
         self._heartbeats: dict[str, MachineHeartbeat] = {}
 
     async def enroll(self, worker_id: str, pool_id: str, capabilities: Any, every: timedelta | None) -> str:
-        """Register a worker and, with an interval, send its heartbeats from now on. Returns its status."""
+        """Register a worker; if ``every`` is given, send its heartbeats in the background. Returns its status."""
         if every is not None:
             await self.registration.place.allow_slower_heartbeats(pool_id, thresholds_for(every))
             self.work.lease = max(thresholds_for(every).lost_after, _LEAST_LEASE)
@@ -77,27 +77,27 @@ class PoolClaims:
         return status
 
     async def beat(self, worker_id: str) -> None:
-        """Send a heartbeat and renew the worker's claims. Raises KeyError if the worker was marked lost."""
+        """Send a heartbeat and renew the worker's claims. Raises KeyError if the worker has ended or was marked lost."""
         await self.registration.heartbeat(worker_id)
         await self.work.renew(worker_id)
 
     async def leave(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """End a worker and stop its heartbeat. A worker that was marked lost meanwhile is not changed."""
+        """Stop a worker's heartbeats and end it with this status. If it was marked lost meanwhile, that is only logged."""
         if heartbeat := self._heartbeats.pop(worker_id, None):
             await heartbeat.stop()
         try:
             await self.registration.update_status(worker_id, status, error)
         except Refused as exc:
-            log.warning("failed to end worker %s as %s: %s", worker_id, status, exc)
+            log.warning("worker %s could not be ended as %s; its row is not changed: %s", worker_id, status, exc)
 
     async def fail(self, worker_id: str, error: str) -> None:
-        """Fail all jobs of a worker whose machine failed, and end the worker as error."""
+        """After a machine failed: fail all jobs of its worker, and end the worker as error."""
         await self.work.settle_all(worker_id, AttemptOutcome.FAILED, error)
         if worker_id in self.registration.own():
             await self.leave(worker_id, "error", error)
 
     async def abandon(self, error: str | None) -> None:
-        """End all workers here: with an error they and their jobs fail, without one they return their jobs unfinished."""
+        """End all workers of these backends. With an error, they and their jobs fail; without, their jobs are queued again."""
         for worker_id in self.work.holders() | self.registration.own():
             if error is not None:
                 await self.fail(worker_id, error)
@@ -112,7 +112,7 @@ class PoolClaims:
 
 
 class MachineSession:
-    """All backends of one session. The hooks of a machine share it, so one hook can complete a job that another claimed."""
+    """All backends that machines use in this process. Hooks share them, so one can complete a job that another claimed."""
 
     def __init__(self, where: str | Store, settings: Settings, tasks: asyncio.TaskGroup, clock: Clock, origin: Origin) -> None:
         self.origin = origin
@@ -124,7 +124,7 @@ class MachineSession:
         self._backends: dict[tuple[str | None, str | None], PoolClaims] = {}
 
     def backends(self, work: str | None = None, registration: str | None = None) -> PoolClaims:
-        """The backends on these stores; None means the store that this session was given."""
+        """Return the backends on these stores (URLs); None means the store that this session was opened on."""
         key = (work, registration or work)
         if key not in self._backends:
             self._backends[key] = PoolClaims(
@@ -136,7 +136,7 @@ class MachineSession:
         return self._backends[key]
 
     def all_backends(self) -> tuple[PoolClaims, ...]:
-        """All backends that were used so far."""
+        """Return all backends that were used so far."""
         return tuple(self._backends.values())
 
     async def abandon(self, error: str | None) -> None:
@@ -163,7 +163,7 @@ async def open_session(
     clock: Clock | None = None,
     origin: Origin | None = None,
 ) -> AsyncIterator[MachineSession]:
-    """Open a session on a store (a URL, an open store, or the store of the settings) while the block lasts."""
+    """Open a session on a store: a URL, an open store or, by default, the store of the settings."""
     loaded = settings or load_settings(os.environ)
     loaded = replace(loaded, store=where) if isinstance(where, str) else loaded
     failure: Exception | None = None
@@ -180,5 +180,5 @@ async def open_session(
 
 
 def new_worker_id(pool_id: str) -> str:
-    """A new worker id, unique among the workers of all pools."""
+    """Return a new worker id that no worker of any pool has."""
     return f"{pool_id}-machine-{uuid4().hex[:12]}"

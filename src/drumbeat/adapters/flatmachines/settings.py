@@ -18,12 +18,12 @@ _SCHEMES: Mapping[str, tuple[str, ...]] = {
 }
 _OURS = ("registration", "work", "registration_path", "work_path", "sqlite_path")
 _THEIRS = ("persistence", "locking", "results", "signal", "trigger", "trigger_path", "aws")  #: read by FlatMachines itself
-_DEFAULT_FILE = "workers.sqlite"  #: FlatMachines' default
+_DEFAULT_FILE = "workers.sqlite"  #: default file name, as in FlatMachines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSettings:
-    """The settings that Drumbeat reads. A URL of None means the store that this process was given."""
+    """The settings of a machine that Drumbeat uses. Store URLs that are None mean the store of this process."""
 
     heartbeat_interval: timedelta | None = None
     worker_pool: str | None = None
@@ -32,13 +32,13 @@ class MachineSettings:
 
 
 def read_settings(settings: Mapping[str, Any], folder: Path, default: str) -> MachineSettings:
-    """Read a machine's settings. Paths are relative to the machine's folder. Raises InvalidSettings that names the field."""
+    """Read a machine's settings. Paths are relative to its folder. Raises InvalidSettings with the name of the field."""
     backends = settings.get("backends") or {}
     if not isinstance(backends, Mapping):
         raise InvalidSettings(f"expected data.settings.backends to be a mapping, got {backends!r}")
     for name in backends:
         if name not in (*_OURS, *_THEIRS):
-            raise InvalidSettings(f"data.settings.backends has {name!r}; expected {', '.join(_OURS)}")
+            raise InvalidSettings(f"expected data.settings.backends to have only {', '.join(_OURS)}, got {name!r}")
     pool = settings.get("worker_pool")
     return MachineSettings(
         heartbeat_interval=_interval(settings.get("heartbeat_interval")),
@@ -49,7 +49,7 @@ def read_settings(settings: Mapping[str, Any], folder: Path, default: str) -> Ma
 
 
 def thresholds_for(every: timedelta) -> Thresholds:
-    """A worker is stale after two heartbeat intervals and lost after four."""
+    """Return thresholds for a heartbeat interval: a worker is stale after two intervals and lost after four."""
     return Thresholds(
         heartbeat_every=every,
         stale_after=every * 2,
@@ -65,7 +65,7 @@ def _interval(given: Any) -> timedelta | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 86_400:
-        raise InvalidSettings(f"expected data.settings.heartbeat_interval to be seconds above 0, got {given!r}")
+        raise InvalidSettings(f"expected data.settings.heartbeat_interval to be seconds (above 0, below a day), got {given!r}")
     return timedelta(seconds=given)
 
 
@@ -75,7 +75,7 @@ def _url(backends: Mapping[str, Any], role: str, folder: Path, default: str) -> 
     if kind is None:
         return None
     if kind not in _SCHEMES:
-        raise InvalidSettings(f"data.settings.backends.{role} is {kind!r}; expected one of {', '.join(_SCHEMES)}")
+        raise InvalidSettings(f"expected data.settings.backends.{role} to be one of {', '.join(_SCHEMES)}, got {kind!r}")
     if kind == "memory":
         return "memory:"
     if path is None and default.startswith(_SCHEMES[kind]):
@@ -84,7 +84,7 @@ def _url(backends: Mapping[str, Any], role: str, folder: Path, default: str) -> 
         return f"sqlite:///{folder / (path or _DEFAULT_FILE)}"
     if path is None or not str(path).startswith(_SCHEMES[kind]):
         raise InvalidSettings(
-            f"data.settings.backends.{role} is {kind}: expected its URL ({_SCHEMES[kind][0]}//…) as {role}_path "
-            f"or as DRUMBEAT_STORE, got {'neither' if path is None else 'another kind of address'}"
+            f"data.settings.backends.{role} is {kind}: expected a URL ({_SCHEMES[kind][0]}//…) in {role}_path "
+            f"or in DRUMBEAT_STORE, got {'neither' if path is None else 'an address of another kind of store'}"
         )
     return str(path)

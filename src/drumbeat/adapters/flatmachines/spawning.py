@@ -1,4 +1,4 @@
-"""Starts as many workers as a pool's queue needs: first their rows, under the pool's lock, then their processes."""
+"""Starts as many workers as a pool's queue needs: adds their rows while it holds the pool's lease, then starts processes."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -27,33 +27,33 @@ _POLL = timedelta(milliseconds=50)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStanding:
-    """The number of pending jobs and workers of a pool."""
+    """How many jobs of a pool can be claimed now, and how many workers it has."""
 
     pending: int
     capacity: int  #: workers that are starting or active
     busy: int  #: workers that hold a job
 
     def missing_workers(self, cap: int) -> int:
-        """How many more workers are needed: one for each pending job without a free worker, up to the cap."""
+        """Return how many more workers are needed: one for each pending job without a free worker, at most up to ``cap``."""
         return max(min(self.pending - (self.capacity - self.busy), cap - self.capacity), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedWorkers:
-    """A request to start workers."""
+    """A request to start workers of a pool."""
 
     pool_id: str
-    cap: int  #: how many workers the pool may have in total
+    cap: int  #: most workers that the pool may have in total
     machine: str  #: the machine that each worker runs
     given: Mapping[str, Any]  #: the machine's input, besides pool_id and worker_id
-    asked: int | None = None  #: start at most so many, even if the queue needs more
+    asked: int | None = None  #: start at most this many, even if the queue needs more; None: no such limit
     parent: str | None = None
-    successors: bool = False  #: whether each worker starts its successors when it leaves
-    leaving: str | None = None  #: the worker that makes this request because it leaves; it no longer counts
+    successors: bool = False  #: whether each worker, at its end, starts workers for remaining jobs
+    leaving: str | None = None  #: the worker that makes this request at its end; it does not count as running
 
 
 async def standing(backends: PoolClaims, pool_id: str) -> QueueStanding:
-    """The pending jobs and workers of a pool now."""
+    """Count the pending jobs and the workers of a pool now."""
     pool = await backends.work.place.pool(pool_id)
     await backends.registration.place.pool(pool_id)
     live = {row.worker_id for row in await (await backends.registration.place.store()).workers.list(pool, live=True)}
@@ -63,7 +63,7 @@ async def standing(backends: PoolClaims, pool_id: str) -> QueueStanding:
 
 
 async def spawn_workers(backends: PoolClaims, origin: Origin, workers: RequestedWorkers) -> list[str]:
-    """Start the workers that the pool needs. Returns their ids; workers that could not be started are ended."""
+    """Start the workers that the pool needs. Returns their ids. The row of a worker that could not be started ends as error."""
     plane = await backends.registration.place.plane()
     started = []
     async with plane.local_spawner(survive=True) as spawner:
@@ -76,7 +76,7 @@ async def spawn_workers(backends: PoolClaims, origin: Origin, workers: Requested
             try:
                 await spawner.spawn(order)
             except SpawnError as exc:
-                log.warning("failed to start worker %s: %s", row.worker_id, exc)
+                log.warning("failed to start worker %s: %s; its row ends as error", row.worker_id, exc)
                 await plane.store.workers.move(row, WorkerStatus.ERROR, str(exc))
             else:
                 started.append(str(row.worker_id))
@@ -86,7 +86,7 @@ async def spawn_workers(backends: PoolClaims, origin: Origin, workers: Requested
 async def launch(
     backends: PoolClaims, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str
 ) -> None:
-    """Run a machine in a separate process without waiting for it. It is not a worker, so it has no worker row."""
+    """Start a machine in a separate process without waiting for it. It is no worker, so it has no row in the store."""
     plane = await backends.registration.place.plane()
     command = origin.command(machine, given, execution_id, parent)
     name = PoolId(f"{LAUNCHED}{machine}")
@@ -95,7 +95,7 @@ async def launch(
 
 
 async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner, workers: RequestedWorkers) -> list[Worker]:
-    """Add rows for the workers to be started. The next checker sees these rows, so two never exceed the cap together."""
+    """Add rows for the workers to start. Another process counts these rows too, so both together never exceed the cap."""
     pool_id = await backends.registration.place.pool(workers.pool_id)
     async with _locked(backends, plane, pool_id) as lease:
         count = (await standing(backends, workers.pool_id)).missing_workers(workers.cap)
@@ -103,7 +103,7 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
         count = min(count, room, count if workers.asked is None else workers.asked)
         if count and not plane.store.traits.shared:
             raise InvalidSettings(
-                f"expected a store that other processes can use, so that workers can be started; got {plane.store.traits.name}"
+                f"to start workers, expected a store that other processes can use, got {plane.store.traits.name}"
             )
         taken = {row.slot for row in await plane.store.workers.list(pool_id, live=True)}
         free = [slot for slot in range(len(taken) + count) if slot not in taken]
@@ -117,7 +117,7 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
 
 
 async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers: RequestedWorkers) -> int:
-    """How many more workers may run. A lost worker counts while its process runs; the leaving worker does not count."""
+    """Return how many more workers may run. A lost worker counts while its process runs; ``leaving`` does not count."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
     return max(workers.cap - len((running | live) - {workers.leaving}), 0)
@@ -125,11 +125,11 @@ async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers:
 
 @asynccontextmanager
 async def _locked(backends: PoolClaims, plane: ControlPlane, pool_id: PoolId) -> AsyncIterator[Lease]:
-    """Hold the pool's lease, which ``drumbeat pool check`` takes too. Raises Fenced if another checker keeps it."""
+    """Hold the pool's lease, as ``drumbeat pool check`` does too. Raises Fenced if another process does not release it."""
     owner, until = process_name(), backends.clock.elapsed() + _LOCK
     while (lease := await plane.store.leases.acquire(pool_id, owner, _LOCK)) is None:
         if backends.clock.elapsed() > until:
-            raise Fenced(f"another checker has held pool {pool_id} for over {_LOCK}; no worker was started, try again")
+            raise Fenced(f"no worker was started: another process has held the lease of {pool_id} for over {_LOCK}; try again")
         await backends.clock.sleep(_POLL)
     try:
         yield lease

@@ -1,8 +1,8 @@
 """Translates a machine written for FlatMachines 0.8.3 into one that the installed FlatMachines package runs.
 
-It always translates what fails on the installed version: ``foreach`` with ``launch`` or with ``action``, ``output_to_context``
-on actions, conditions with filters. Only for machines of version 0 it translates what changes types: ``{{ context.x }}`` as a
-whole value keeps its type instead of becoming text.
+It translates what the installed version does not support: ``foreach`` with ``launch`` or with ``action``,
+``output_to_context`` of actions, and conditions with filters. In machines of version 0 a value that is just
+``{{ context.x }}`` also keeps its type instead of becoming text.
 """
 
 import copy
@@ -26,20 +26,20 @@ _BARE_FIELDS = ("input", "launch_input", "output", "output_to_context")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The surroundings in which a machine is translated."""
+    """What the translation of a machine depends on besides its text: its folder, other machines, and the store."""
 
-    folder: Path  #: the machine's folder; relative references start here
-    machines: Mapping[str, str] = field(default_factory=dict)  #: names given to the runner → files
+    folder: Path  #: the machine's folder; relative paths start here
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names of machines that the runner was given → their files
     store: str = ""  #: the URL of the store that the machine will use
-    is_child: bool = False  #: run by another machine in the same process
+    is_child: bool = False  #: whether another machine runs it in the same process
     parents: tuple[Path, ...] = ()
 
 
 def translate(config: Mapping[str, Any], setting: Setting) -> Config:
-    """A copy of the machine for the installed version, with every machine that it uses embedded. Raises InvalidInput."""
+    """Return a translated copy of a machine, which also contains every machine that it uses. Raises InvalidInput."""
     made = copy.deepcopy(dict(config))
     if made.get("spec") != "flatmachine" or not isinstance(made.get("data"), dict):
-        raise InvalidInput(f"expected a machine with spec: flatmachine and data:, got spec {made.get('spec')!r}")
+        raise InvalidInput(f"expected a machine with 'spec: flatmachine' and a mapping 'data', got spec {made.get('spec')!r}")
     data = made["data"]
     absolute_refs(data, setting.folder)
     settings = read_settings(data.get("settings") or {}, setting.folder, setting.store)
@@ -51,7 +51,7 @@ def translate(config: Mapping[str, Any], setting: Setting) -> Config:
 
 
 class _Writer:
-    """Rewrites one machine in place."""
+    """Translates the ``data`` of one machine by changing it in place."""
 
     def __init__(self, data: Config, settings: MachineSettings, *, keeps_types: bool, is_child: bool) -> None:
         self._data = data
@@ -138,7 +138,7 @@ class _Writer:
         return {"conditions": conditions} if conditions else {}
 
     def _hook(self, owner: Config, role: str, plan: Config) -> None:
-        """Add our hook after the existing hooks, or give our existing hook its plan."""
+        """Add the hook ``pool`` with this plan after the existing hooks; if it is there already, add the plan to it."""
         existing = owner.get(role) or []
         refs = [copy.deepcopy(ref) for ref in (existing if isinstance(existing, list) else [existing])]
         ours = next((n for n, ref in enumerate(refs) if _name(ref) == NAME), None)
@@ -149,7 +149,7 @@ class _Writer:
 
 
 def _dsns(data: Config, settings: MachineSettings) -> Config:
-    """The stores that a hook's args name, or else the machine's settings. All hooks of the machine use the same stores."""
+    """Return the store URLs for all hooks of the machine: those in a hook's args, otherwise those in its settings."""
     owners = [data.get("lifecycle_hooks"), *(state.get("hooks") for state in (data.get("states") or {}).values())]
     refs = [ref for owner in owners for ref in (owner if isinstance(owner, list) else [owner])]
     args: Config = next(
@@ -165,7 +165,7 @@ def _name(ref: Any) -> str | None:
 
 
 def _embed_machines(data: Config, setting: Setting) -> None:
-    """Embed every machine that the states name, translated, since FlatMachines would read its file untranslated."""
+    """Put a translated copy of every machine that the states name into ``machines:``, so that its file is not read."""
     known: Config = data.get("machines") or {}
     for name in _named_machines(data):
         ref = setting.machines.get(name) or known.get(name) or find_machine(name, setting.folder)

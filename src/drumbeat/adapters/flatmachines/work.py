@@ -1,4 +1,4 @@
-"""FlatMachines' WorkBackend and WorkPool on Drumbeat's queue: no item is claimed twice, no late result is accepted."""
+"""FlatMachines' WorkBackend and WorkPool on Drumbeat's job queue, which refuses results of outdated claims."""
 
 import logging
 from collections.abc import Collection
@@ -18,12 +18,12 @@ from drumbeat.store.interface import Claiming, Store
 log = logging.getLogger(__name__)
 
 LEASE = timedelta(hours=1)  #: long, because FlatMachines' protocol does not renew claims
-MOST = 1_000_000  #: where ``size`` stops counting
+MOST = 1_000_000  #: ``size`` counts up to this many items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineClaim:
-    """A claim that this process made."""
+    """A claim that this process made: the holder, and the token that proves the claim."""
 
     holder: Holder
     token: Token
@@ -34,7 +34,7 @@ class MachineClaim:
 
 
 class ClaimedId(str):
-    """A job's id that carries its claim, so that an outdated claim is detected. It is equal to the plain id."""
+    """A job's id with its claim attached, so that an outdated claim is detected. It equals the plain id."""
 
     claim: MachineClaim
 
@@ -47,19 +47,19 @@ class ClaimedId(str):
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as the plain id."""
+        """Pickle as the plain id, without the claim."""
         return str, (str(self),)
 
 
 class ClaimTokens:
-    """Remembers the tokens of the claims made here, since FlatMachines' protocol passes only ids."""
+    """Remembers the claims made in this process, because FlatMachines' protocol passes only job ids."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[JobId, WorkerId], MachineClaim] = {}
-        self.made = 0  #: how many claims were ever made
+        self.made = 0  #: number of claims made so far
 
     def keep(self, claim: MachineClaim) -> None:
-        """Remember a claim as the newest one."""
+        """Add a claim; it is now the newest one."""
         self.forget(claim)
         self._held[_key(claim)] = claim
         self.made += 1
@@ -68,13 +68,13 @@ class ClaimTokens:
         self._held.pop(_key(claim), None)
 
     def of_job(self, item_id: str) -> MachineClaim | None:
-        """The claim that an id carries, or else the newest claim of that job."""
+        """Return the claim attached to the id or, for a plain id, the newest claim of that job."""
         if isinstance(item_id, ClaimedId):
             return item_id.claim
         return next((claim for claim in reversed(self._held.values()) if claim.token.job_id == item_id), None)
 
     def of_worker(self, worker_id: str) -> tuple[MachineClaim, ...]:
-        """The claims of a worker. Reads a copy, because the heartbeat thread calls this too."""
+        """Return the claims of a worker. Reads a copy, because the heartbeat thread calls this too."""
         return tuple(claim for claim in list(self._held.values()) if claim.worker_id == worker_id)
 
     def workers(self) -> frozenset[WorkerId]:
@@ -82,7 +82,7 @@ class ClaimTokens:
 
 
 class DrumbeatWorkPool:
-    """A named pool. ``complete`` stores the result and ``fail`` the error; both raise KeyError if the job is not held."""
+    """The items (jobs) of a named pool. ``complete``, ``fail`` and ``release`` raise KeyError if the item is not held here."""
 
     def __init__(self, backend: "DrumbeatWorkBackend", name: str) -> None:
         self.name = name
@@ -91,7 +91,7 @@ class DrumbeatWorkPool:
         self._claims = backend.claims
 
     async def push(self, item: Any, options: dict[str, Any] | None = None) -> str:
-        """Push an item and return its id. After ``max_retries`` failures, or as many lost workers, it is poisoned.
+        """Push an item and return its id. It is poisoned after ``max_retries`` failures, or as many lost workers.
 
         With the option ``item_id``, pushing the same id again adds nothing.
         """
@@ -122,19 +122,18 @@ class DrumbeatWorkPool:
         await self._settle(item_id, AttemptOutcome.FAILED, error=error or "failed without an error message")
 
     async def release(self, item_id: str) -> None:
-        """Return an item to the queue unfinished; this does not count as an attempt."""
+        """Return an unfinished item to the queue; this does not count as an attempt."""
         await self._settle(item_id, AttemptOutcome.RELEASED)
 
     async def size(self) -> int:
-        """How many items can be claimed now."""
+        """Count the items that can be claimed now."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         return await store.jobs.size(pool_id, MOST)
 
     async def release_by_worker(self, worker_id: str) -> int:
-        """Take back the items of a lost worker of this pool, from every pool's queue. Returns how many. Each counts a crash,
-        which may poison it.
+        """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
 
-        This covers items claimed by the registered process and items claimed without registration.
+        Each item counts a crash, which may poison it. Items that the worker claimed without registration are included.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
@@ -148,17 +147,17 @@ class DrumbeatWorkPool:
         claim = self._claims.of_job(item_id)
         if claim is None:
             raise _refusal(
-                f"item {item_id} of pool {self.name} is not held here: it was not claimed here, or the claim has ended"
+                f"item {item_id} of pool {self.name} is not held here: it was not claimed here, or is already settled"
             )
         job_outcome = JobOutcome(token=claim.token, outcome=outcome, result=result, error=error)
         settled = await (await self._store()).queue.settle(claim.holder, [job_outcome])
         self._claims.forget(claim)
         if settled.stale:
-            raise _refusal(f"item {item_id} of pool {self.name} was taken from {claim.worker_id}; its {outcome} is refused")
+            raise _refusal(f"item {item_id} of pool {self.name} was taken from {claim.worker_id}; outcome {outcome} is refused")
 
     def _item(self, job: Job) -> WorkItem:
         if job.holder is None:
-            raise ValueError(f"job {job.job_id} has no holder; expected the store to return the holder of a claimed job")
+            raise ValueError(f"expected the store to return claimed job {job.job_id} with its holder, got no holder")
         claim = MachineClaim(holder=job.holder, token=job.token)
         self._claims.keep(claim)
         return WorkItem(
@@ -177,11 +176,11 @@ class DrumbeatWorkPool:
 
 
 class DrumbeatWorkBackend:
-    """Named pools on one store. A store given as a URL is closed by ``async with`` or ``close``; an open store stays open."""
+    """The pools of one store. ``close`` closes a store that was given as a URL; one that was given open stays open."""
 
     def __init__(self, where: str | Store | LazyStore, *, lease: timedelta = LEASE) -> None:
         self.place = where if isinstance(where, LazyStore) else LazyStore(where)
-        self.lease = lease  #: of future claims
+        self.lease = lease  #: duration of future claims
         self._pools: dict[str, DrumbeatWorkPool] = {}
         self.claims = ClaimTokens()
         self._registered: dict[str, Holder] = {}
@@ -192,27 +191,27 @@ class DrumbeatWorkBackend:
         return self._pools[name]
 
     def register(self, holder: Holder) -> None:
-        """Let this worker claim as the registered process from now on, in every pool."""
+        """From now on, claim jobs for this worker as this registered process, in every pool."""
         self._registered[holder.worker_id] = holder
 
     def holder(self, pool_id: PoolId, worker_id: str) -> Holder:
-        """The identity under which a worker claims."""
+        """Return the identity with which a worker claims: its registered process, or else just its id in this pool."""
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
     async def release(self, holders: Collection[Holder]) -> int:
-        """Take back all items of lost workers. Returns how many."""
+        """Return all items of these holders, which are lost, to their queues. Returns how many."""
         queue = (await self.place.store()).queue
         return sum([len(await queue.release(each, f"worker {each.worker_id} was lost")) for each in holders])
 
     def held(self, worker_id: str) -> tuple[ClaimedId, ...]:
-        """The items that a worker holds by claims made here."""
+        """Return the ids of the items that a worker has claimed through this backend."""
         return tuple(ClaimedId(claim) for claim in self.claims.of_worker(worker_id))
 
     def holders(self) -> frozenset[WorkerId]:
         return self.claims.workers()
 
     async def renew(self, worker_id: str, lease: timedelta | None = None) -> None:
-        """Renew a worker's claims, and forget the claims that it no longer holds."""
+        """Extend the leases of a worker's claims, and forget claims that it no longer holds."""
         claims = {claim.token: claim for claim in self.claims.of_worker(worker_id)}
         if not claims:
             return
@@ -226,7 +225,7 @@ class DrumbeatWorkBackend:
             self.claims.forget(claims[token])
 
     async def settle_all(self, worker_id: str, outcome: AttemptOutcome, error: str | None) -> int:
-        """Settle all jobs of a worker with the same outcome. Returns how many; jobs it no longer holds are skipped."""
+        """Settle all jobs of a worker with the same outcome. Returns how many the store accepted."""
         claims = self.claims.of_worker(worker_id)
         if not claims:
             return 0
@@ -238,7 +237,7 @@ class DrumbeatWorkBackend:
         return len(claims) - stale
 
     def clone(self) -> "DrumbeatWorkBackend":
-        """A copy with separate connections that shares the claims, for use in another thread."""
+        """Copy this backend for another thread: with separate connections and the same claims."""
         copy = DrumbeatWorkBackend(self.place.clone(), lease=self.lease)
         copy.claims, copy._registered = self.claims, self._registered
         return copy
@@ -261,7 +260,7 @@ def _max_retries(options: dict[str, Any]) -> int:
 
 
 def _refusal(message: str) -> KeyError:
-    log.warning("%s", message)
+    log.warning("cannot record the outcome of an item: %s", message)
     return KeyError(message)
 
 

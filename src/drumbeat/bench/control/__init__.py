@@ -1,1 +1,1 @@
-"""The orchestrator of benchmark runs: create a run, observe it, decide, act."""
+"""The orchestrator of benchmark runs: creates a run, then repeatedly reads its state, decides what to do, and does it."""

@@ -1,4 +1,4 @@
-"""Carries out the actions decided for a run: rows first, then the provider. Every action is safe to repeat."""
+"""Carries out the actions decided for a run: first changes rows, then starts or ends workers. Actions are safe to repeat."""
 
 from collections.abc import Sequence
 
@@ -32,11 +32,11 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
 _MOST_SAMPLES = 100_000
-_REMEMBERED = (SetTargets, SaveStep)  #: actions that the stored state records as done
+_REMEMBERED = (SetTargets, SaveStep)  #: actions that the stored orchestrator state records as done
 
 
 class RunActor:
-    """Carries out the actions of one run's orchestrator."""
+    """Carries out the actions that the orchestrator of one run has decided."""
 
     def __init__(self, store: Store, spawner: Spawner, run_id: RunId) -> None:
         self._store = store
@@ -44,12 +44,12 @@ class RunActor:
         self._pool_id = PoolId(run_id)
         self._provider = spawner.traits.name
         self._recovery = RecoveryActor(store, spawner, self._pool_id)
-        self._undone: list[Action] = []  #: actions that failed since the state was last stored
-        #: written together with the state that records them: exactly once, even if a beat is interrupted
+        self._undone: list[Action] = []  #: failed actions since the orchestrator state was last stored
+        #: events stored in one transaction with the orchestrator state: exactly once, even if a beat is interrupted
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action under the orchestrator's fence. Raises Refused for a state that records a failed action."""
+        """Carry out one action. Raises Refused when it would store a state that counts a failed action as done."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -60,12 +60,12 @@ class RunActor:
             self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
-        """Raises Refused if an action failed: the state must not record it as done, so the next beat decides it again."""
+        """Raise Refused if an action of this beat failed: the state is then not stored, so the next beat repeats the action."""
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
             names = ", ".join(action_type(action) for action in undone)
-            raise Refused(f"state not stored: {names} failed earlier in this beat; the next beat decides it again")
+            raise Refused(f"did not store the state of run {self._run_id}: {names} failed; the next beat tries again")
 
     async def _do(self, action: Action, fence: Fence) -> None:
         match action:
@@ -112,7 +112,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """The facts of this beat. Facts of an earlier, interrupted beat are dropped: they are decided again."""
+        """Return the events noted in this beat. Those of an interrupted beat are dropped: this beat notes them again."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 
@@ -130,7 +130,7 @@ class RunActor:
         await self._store.runs.update(run, _final(action, whole[0], run, judgement), fence=fence)
 
     async def _worker_results(self, fence: Fence) -> list[Result]:
-        """Every worker's results; if a worker left none, they are computed from its samples and stored."""
+        """Return the results of all workers. If a worker stored none, compute them from its samples and store them."""
         rows = [row for row in await self._store.results.list(self._run_id) if row.worker_id is not None]
         workers = [worker.worker_id for worker in await self._store.workers.list(self._pool_id)]
         missing = unfinished(rows, workers)
@@ -156,7 +156,7 @@ def _final(action: Conclude, whole: Result, run: Run, judgement: RunJudgement) -
 
 
 def change_of(action: Begin | EnterPhase | StopLoad | Remember, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
-    """The change of a run's row, and the events for its workers; None: the change is already made."""
+    """Return the change to make to the run's row (None if it is already made) and the events to send to its workers."""
     match action:
         case Begin():
             return _begin(action, run)
@@ -183,7 +183,7 @@ def _begin(action: Begin, run: Run) -> tuple[RunChange | None, Sequence[NewEvent
 
 
 def _enter(action: EnterPhase, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
-    """Only a run that is ending enters PROCESSING, and only a RUNNING run enters another phase."""
+    """Return the change to a new phase: PROCESSING only when the run is ending, any other phase only while it is RUNNING."""
     if run.phase == action.phase or (run.status is RunStatus.RUNNING) == (action.phase == Phase.PROCESSING):
         return None, ()
     change = RunChange(phase=action.phase, warmup_ended=action.phase == Phase.MEASUREMENT)

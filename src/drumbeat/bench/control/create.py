@@ -1,4 +1,4 @@
-"""Makes a run's configuration from a template: resolve → inspect the database → plan → check → content of the run's row."""
+"""Makes a run's configuration from a template: resolves the connection, inspects the database, plans, and checks the plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A run's configuration, and what it would start."""
+    """A checked run: the configuration to store in its row, and a summary of what it would start."""
 
     config: dict[str, Any]
     preflight: Preflight
 
 
 def capacity(cores: float, memory: int) -> HostCapacity:
-    """The CPU and memory of a worker's host. All workers are assumed to have equal hosts."""
+    """Return the CPU and memory (given in bytes) of a worker's host. All workers are assumed to have equal hosts."""
     return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
 
 
 async def look_ahead(
     document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
 ) -> Preflight:
-    """What a run of the template would start, with errors and warnings. Nothing is started."""
+    """Return what a run of the template would start, with errors and warnings. Nothing is started."""
     resolved = await with_connection(document, connections)
     plan = with_usual(plan_of(resolved, host), usual)
     inspection = await _inspect(resolved, connections) if resolved.target.url else assume(resolved)
@@ -40,10 +40,10 @@ async def look_ahead(
 
 
 async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices) -> Prepared:
-    """The configuration of a run of the template. Raises InvalidInput that names what is wrong.
+    """Return the configuration of a run of the template. Raises InvalidInput with every error found in the template.
 
-    It holds the name of a stored connection and its URL; the password is looked up when the database is opened. Prices that
-    the template does not set are copied from ``usual``, so that a later change of them does not alter this run's cost.
+    The configuration contains no password: it is looked up when the database is opened. Prices that the template does not set
+    are copied from ``usual`` (the default prices), so that a later change of the defaults does not alter this run's cost.
     """
     resolved = await with_connection(document, connections)
     check_complete(resolved)
@@ -56,7 +56,7 @@ async def prepared(document: TemplateDocument, host: HostCapacity, connections: 
 
 
 async def statements(document: TemplateDocument, connections: ConnectionService) -> Load:
-    """The operations of a run of the template, with SQL made for its table. Raises InvalidInput that names what is wrong."""
+    """Return the operations that a run of the template would send, with their SQL. Raises InvalidInput for a wrong template."""
     resolved = await with_connection(document, connections)
     check_complete(resolved)
     async with connections.open(resolved.target.model_dump()) as target:
@@ -64,13 +64,13 @@ async def statements(document: TemplateDocument, connections: ConnectionService)
 
 
 async def with_connection(document: TemplateDocument, connections: ConnectionService) -> TemplateDocument:
-    """The template with the URL of the stored connection it names. Raises NotFound, InvalidInput."""
+    """Return the template with the URL of the stored connection it names filled in. Raises NotFound, InvalidInput."""
     check_no_password(document)
     named = document.target.connection
     if named is None:
         return document
     if document.target.url:
-        raise InvalidInput(f"target: expected a url or a connection, got both; leave the url out to use {named!r}")
+        raise InvalidInput(f"target: expected either url or connection, got both; remove url to use connection {named!r}")
     return with_url(document, await connections.url_of(named))
 
 
@@ -80,5 +80,5 @@ async def _inspect(document: TemplateDocument, connections: ConnectionService) -
 
 
 def _origin(document: TemplateDocument, inspection: Inspection) -> Mapping[str, Any]:
-    """What a run's row stores besides its plan: the template as it was given, its hash, and the highest existing keys."""
+    """Return where the configuration came from: the template as given, its hash, and the highest keys already in its tables."""
     return {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": dict(inspection.highest_keys)}

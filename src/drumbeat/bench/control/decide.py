@@ -1,7 +1,7 @@
 """Decides a run's next actions: workers to start, targets to set, phases to enter, when to end. Pure: no clock, no I/O, no log.
 
-The state records what is wanted and what the workers were told; each beat acts on the difference. So if an orchestrator is
-interrupted between two actions, the next beat, of this or another orchestrator, decides the missing actions again.
+The state records the wanted connections and the targets already sent to workers; each beat sends the difference. So if an
+orchestrator stops between two actions, its next beat, or another orchestrator, decides the missing actions again.
 """
 
 from dataclasses import replace
@@ -41,16 +41,16 @@ from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 
 _START_LIMIT = timedelta(seconds=60)
-_PER_CONNECTION = timedelta(milliseconds=20)  #: extra time for the start, as workers must open their connections first
-LAST = "after_measurement"  #: the server's totals when the load stops, read again once every worker has left
-_TOTALS_DELAY = timedelta(seconds=1)  #: sessions report to the server's totals once a second
-_LOOKS_AFTER = 1  #: probes of the server's totals after the last worker has left
-_MOST_LOOKS_WAITED = 8  #: beats
+_PER_CONNECTION = timedelta(milliseconds=20)  #: added to the start limit for each connection that workers must open
+LAST = "after_measurement"  #: server statistics read when the load stops, and again when all workers have left
+_TOTALS_DELAY = timedelta(seconds=1)  #: database sessions add their counts to the server statistics once a second
+_READINGS_AFTER_END = 1  #: how many times the server statistics are read after the last worker has left
+_MAX_BEATS_WAITED = 8  #: most beats to wait for that reading
 _READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 
 
 def decide(view: RunView) -> Decision[Action]:
-    """Recovery actions first, then those for the run's status."""
+    """Return the actions of one beat: first recover from lost workers, then continue the run according to its status."""
     recovered = recover(view.sight)
     match view.status:
         case RunStatus.STARTING:
@@ -90,7 +90,7 @@ def _begin(view: RunView, ready: int) -> Begin:
 
 
 def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> RunEnding | None:
-    """End the run if its workers did not start in time. Time without an orchestrator does not count."""
+    """Return why to end the run if its workers start too late, else None. Time without an orchestrator does not count."""
     limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
     if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
         return None
@@ -121,7 +121,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _warmup_is_in_totals(view: RunView) -> bool:
-    """Whether to take the totals after the warm-up: one second later, as sessions report to the server once a second."""
+    """Whether to store the server statistics of the warm-up now: one second after it, when all sessions have reported."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT
@@ -154,7 +154,7 @@ def _why_end(view: RunView, recovered: Recovered, guarded: GuardrailDecision, st
 
 
 def _why_measure(view: RunView, steer: Steer) -> str | None:
-    """Why the measurement begins now; None: it does not."""
+    """Return the reason to begin the measurement now, or None to stay in the warm-up."""
     since, plan = view.warmup_started_at, view.plan
     if view.phase != Phase.WARMUP or since is None or view.now - since < plan.warmup:
         return None
@@ -169,7 +169,7 @@ def _why_measure(view: RunView, steer: Steer) -> str | None:
 
 
 def _measured_enough(view: RunView) -> bool:
-    """Whether the planned duration is over. A find-max run has none."""
+    """Whether the measurement has lasted for the planned duration. A find-max run has no planned duration."""
     if view.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY or view.phase != Phase.MEASUREMENT:
         return False
     return view.warmup_ended_at is not None and view.now - view.warmup_ended_at >= view.plan.duration
@@ -188,7 +188,7 @@ def _stop(view: RunView, state: ControllerState, ending: RunEnding) -> list[Acti
 
 
 def _ending(view: RunView, recovered: Recovered) -> list[Action]:
-    """Wait until every worker has left and every instance is gone; then enter PROCESSING, then conclude."""
+    """Return the actions that end a run: stop all workers, wait until they have left, enter PROCESSING, store the result."""
     unstarted = never_started(view.sight, recovered.living)
     actions: list[Action] = [
         MarkFailed(worker=worker, exit_code=0, reason="the run ended before this worker was started") for worker in unstarted
@@ -211,20 +211,20 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """The number of the first server probe after the last worker had left."""
+    """Return the number of the first reading of the server statistics after the last worker had left."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 
 
 def _waits_for_totals(view: RunView) -> bool:
-    """Whether to wait for one more server probe: totals are complete only after all sessions have closed."""
+    """Whether to wait for one more reading of the server statistics: they are complete only after all sessions have closed."""
     if view.status is RunStatus.CANCELLING or view.probe is None or not view.probe.counters or not view.state.snapshots:
         return False
-    return view.probe.look < _left_at(view) + _LOOKS_AFTER and view.state.looks_waited < _MOST_LOOKS_WAITED
+    return view.probe.look < _left_at(view) + _READINGS_AFTER_END and view.state.looks_waited < _MAX_BEATS_WAITED
 
 
 def _how_to_end(view: RunView) -> RunEnding:
-    """How the run ends. A cancelled run ends as cancelled, even if it was about to complete or fail."""
+    """Return the final status of the run and its reason. A cancelled run ends as CANCELLED even if it was about to complete."""
     if view.status is RunStatus.CANCELLING or view.state.ending is None:
         result = view.state.ending.result if view.state.ending else {}
         return RunEnding(status=RunStatus.CANCELLED, completion_reason="USER", reason="stopped by the user", result=result)
@@ -307,13 +307,13 @@ def _snapshot(state: ControllerState, name: str, view: RunView) -> ControllerSta
 
 
 def _remember(view: RunView, state: ControllerState) -> list[Action]:
-    """Store the state and the current figures."""
+    """Return the action that stores the orchestrator state and the current throughput, latency and error counts."""
     operations, errors = sum(worker.operations for worker in view.workers), sum(worker.errors for worker in view.workers)
     return [Remember(state=state, operations=operations, errors=errors, qps=view.recent.qps, metrics=_metrics(view, state))]
 
 
 def _metrics(view: RunView, state: ControllerState) -> dict[str, Any]:
-    """The live figures that are shown from the run's row."""
+    """Return the live figures (throughput, latencies, connections) that pages read from the run's row."""
     now = view.recent
     return {
         "latest": {

@@ -1,16 +1,16 @@
-"""CPU and memory guardrails: relieve overloaded workers, or fail the run. Pure: no clock, no I/O, no log.
+"""CPU and memory guardrails: take connections from overloaded workers, or fail the run. Pure: no clock, no I/O, no log.
 
-Workers are checked once per interval, by their fresh figures only. In soft mode:
+Workers with fresh figures are checked once per interval. A worker over the CPU or memory threshold is overloaded. In soft mode:
 
-- *no worker over a threshold*: ``normal``; ``degraded`` while a worker still has a lowered ceiling.
-- *some*: ``warning``. A worker that is over for ``act_patience`` checks gets ``back_off_percent`` fewer connections; then one
-  more worker is requested, if the bounds allow it; else the run is ``degraded``.
-- *enough to fail* (``fail_threshold``): ``critical``. Workers are still backed off, as that may save the run.
-- *enough to fail for ``patience_intervals`` checks*: the run fails with RESOURCE_EXHAUSTION.
+- *no worker overloaded*: ``normal``; ``degraded`` while a worker still has a lowered ceiling (limit of its connections).
+- *some overloaded*: ``warning``. A worker overloaded for ``act_patience`` checks gets ``back_off_percent`` fewer connections
+  (a back-off), and one more worker is requested. If the bounds allow no more workers, the run is ``degraded``.
+- *enough overloaded to fail* (``fail_threshold``): ``critical``. Back-offs continue, as they may save the run.
+- *enough overloaded to fail for ``patience_intervals`` checks*: the run fails with RESOURCE_EXHAUSTION.
 
-A single worker counts as all workers: it is backed off first, then the run fails. After a back-off a worker is left alone for
-some checks; when it has been below the thresholds long enough, its ceiling is raised step by step. Each relapse doubles that
-time. Hard mode fails the run as soon as any worker is over; warn mode only reports it.
+After a back-off a worker is not changed for some checks. When it has been below the thresholds long enough, its ceiling is
+raised step by step; each further back-off doubles that time. Hard mode fails the run at the first overload; warn mode only
+reports it. A single worker counts as all workers: it is backed off first, then the run fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ from drumbeat.bench.model.plan import FailThreshold, GuardrailMode, ScalingMode
 from drumbeat.core.event import EventType, NewEvent, Scope
 from drumbeat.core.worker import WorkerId
 
-LEFT_ALONE = 3  #: checks between two back-offs of the same worker
-CALM = 3  #: checks below the thresholds before a ceiling is raised by one step; doubled by each relapse …
-MOST_DOUBLINGS = 4  #: … at most this many times
+LEFT_ALONE = 3  #: checks between two back-offs (cuts of connections) of the same worker
+CALM = 3  #: checks below the thresholds before a worker gets connections back; doubled by each further back-off …
+MOST_DOUBLINGS = 4  #: … but doubled at most this many times
 KEPT_ACTIONS = 100
 
 
 def guard(view: GuardView, state: GuardState) -> GuardrailDecision:
-    """The workers' ceilings from now on, and the state for the next beat."""
+    """Check all workers' CPU and memory. Returns limits on their connections, or a failure, and the state to store."""
     if not view.guardrails.enabled:
         return GuardrailDecision(state=GuardState())
     due = state.looked_at is None or view.now - state.looked_at >= view.guardrails.interval
@@ -59,7 +59,7 @@ def guard(view: GuardView, state: GuardState) -> GuardrailDecision:
 
 
 def soft_guardrails(state: GuardState) -> dict[str, Any]:
-    """The value of ``custom_metrics.soft_guardrails`` in the run's row."""
+    """Return the guardrail state as stored in the run's row under ``custom_metrics.soft_guardrails``."""
     return {
         "workers_over_cpu": list(state.workers_over_cpu),
         "workers_over_memory": list(state.workers_over_memory),
@@ -128,7 +128,7 @@ def _failed(view: GuardView, state: GuardState, overload: Overload, failure: Gua
 
 
 def _restore(view: GuardView, state: GuardState) -> GuardState:
-    """Raise the ceilings of workers that have been calm for long enough."""
+    """Give connections back to workers that have been below the thresholds for long enough."""
     for worker in view.workers:
         guarded = state.workers[worker.worker_id]
         if guarded.ceiling is None or guarded.before is None or guarded.calm < _calm_needed(guarded):
@@ -146,7 +146,7 @@ def _calm_needed(guarded: WorkerGuard) -> int:
 
 
 def _back_off(view: GuardView, state: GuardState, overload: Overload) -> tuple[GuardState, tuple[NewEvent, ...]]:
-    """Lower the ceilings of workers that have been over for long enough. Returns the events to record as well."""
+    """Take connections from workers that have been over a threshold for long enough. Returns the state and events to store."""
     facts: list[NewEvent] = []
     for worker in overload.over:
         guarded = state.workers[worker.worker_id]
@@ -167,13 +167,13 @@ def _may_back_off(view: GuardView, guarded: WorkerGuard) -> bool:
 
 
 def _backed_off(view: GuardView, worker: GuardedWorker) -> int:
-    """The worker's lowered target, not below the minimum. In FIXED mode there is none: the fixed number is what overloads."""
+    """Return the lowered target of an overloaded worker, not below the minimum (1 in FIXED mode, else ``min_connections``)."""
     least = 1 if view.scaling.mode is ScalingMode.FIXED else view.scaling.min_connections
     return max(least, floor(worker.target * (1 - view.guardrails.back_off_percent / 100)))
 
 
 def _scale_out(view: GuardView, state: GuardState, overload: Overload, acted: Sequence[NewEvent]) -> GuardState:
-    """Request one more worker, to take over connections. Not when all workers are over, as the new one would be too."""
+    """Request one more worker to take over connections, unless all workers are overloaded: the new one would be too."""
     if not acted or overload.all_over or view.coming or not _may_scale_out(view):
         return state
     taken = _action(view, "scale_out", None, None, None)

@@ -1,4 +1,4 @@
-"""Inspects the database of a run once: makes the SQL, lets the database check it, and reads how many connections are free."""
+"""Inspects the database before a run: makes the SQL, lets the database check it, and reads how many connections are free."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,17 +29,17 @@ class Inspection:
 
     product: str  #: the type of database, for example ``postgresql``
     document: TemplateDocument  #: the template with the SQL that was made for its table
-    load: Load | None = None  #: None: not known, or ``problem`` says why it cannot run
+    load: Load | None = None  #: None: not known, or ``problem`` says why the workload cannot run
     problem: str | None = None
     location: str | None = None  #: None: the database was not opened
     one_process: bool = False  #: only one process can use the database at a time
     free_connections: int | None = None  #: None: there is no limit, or it is not known
     size_warnings: tuple[str, ...] = ()
-    highest_keys: Mapping[str, int] = field(default_factory=dict)  #: by ``table.column``, for a standard workload
+    highest_keys: Mapping[str, int] = field(default_factory=dict)  #: by ``table.column``; standard workloads only
 
 
 async def inspect(document: TemplateDocument, target: Target) -> Inspection:
-    """Read what a run needs to know about its database. Nothing is changed there and no load is generated."""
+    """Open the database, check the workload's SQL and read its free connections. Changes nothing and generates no load."""
     made, load, problem = document, None, None
     if document.workload.ways:
         try:
@@ -60,7 +60,7 @@ async def inspect(document: TemplateDocument, target: Target) -> Inspection:
 
 
 def assume(document: TemplateDocument) -> Inspection:
-    """An inspection without the database, for a template that has none yet: only from its URL and its workload."""
+    """Return an inspection made without opening a database, for a template that does not name one yet."""
     product, load, problem = _scheme(document), None, None
     if document.workload.standard or document.workload.operations:
         try:
@@ -71,13 +71,13 @@ def assume(document: TemplateDocument) -> Inspection:
 
 
 async def made_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
-    """The template with its SQL made for its table, and the load it describes. Raises InvalidInput."""
+    """Return the template with its SQL filled in, and the load (the operations to send). Raises InvalidInput."""
     made = await resolved(document, target)
     return made, load_of(made.workload.model_dump(mode="json", exclude_none=True))
 
 
 async def free_connections(target: Target) -> int | None:
-    """How many more connections the server accepts; None if it has no such limit."""
+    """Count how many more connections the server accepts; None for a database without a connection limit."""
     match target.traits.name:
         case "postgresql":
             limit, used = (await target.fetch(_POSTGRES_LIMIT))[0]
@@ -91,7 +91,7 @@ async def free_connections(target: Target) -> int | None:
 
 
 async def _checked_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
-    """The load, its statements checked by the database. Raises InvalidInput."""
+    """Return the template with its SQL, and the load. Raises InvalidInput if the database rejects a statement."""
     made, load = await made_load(document, target)
     if document.table:
         await target.describe(document.table)
@@ -100,7 +100,7 @@ async def _checked_load(document: TemplateDocument, target: Target) -> tuple[Tem
 
 
 async def _size_warnings(document: TemplateDocument, target: Target) -> tuple[str, ...]:
-    """Tables with fewer rows than a standard workload asks for. A missing table is an error, and reported as one."""
+    """Warn of tables with fewer rows than a standard workload needs. A missing table is reported elsewhere, as an error."""
     if not document.workload.standard:
         return ()
     try:
@@ -110,7 +110,7 @@ async def _size_warnings(document: TemplateDocument, target: Target) -> tuple[st
 
 
 def _scheme(document: TemplateDocument) -> str:
-    """The type of database that a URL names."""
+    """Return the type of database from the scheme of the template's URL; empty if it has none."""
     try:
         return urlsplit(document.target.url or "").scheme.lower()
     except ValueError:

@@ -7,7 +7,7 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 
 
 def lost(view: RunView, recovered: Recovered) -> list[Worker]:
-    """Workers that ended without being asked to drain, including those that this beat marks as lost or failed."""
+    """Return workers that ended without being asked to stop, including those that this beat marks as lost or failed."""
     closing = {action.worker.worker_id for action in recovered.actions if isinstance(action, MarkLost | MarkFailed)}
     return [
         worker
@@ -17,7 +17,7 @@ def lost(view: RunView, recovered: Recovered) -> list[Worker]:
 
 
 def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Why a starting run must end, if it must. A configuration error always ends it: every other worker would fail too."""
+    """Return why a starting run must end, or None. A configuration error always ends it: every other worker would fail too."""
     gone = lost(view, recovered)
     misconfigured = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
     if misconfigured:
@@ -27,12 +27,12 @@ def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
 
 
 def while_running(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Why a running run must end, if it must."""
+    """Return why a running run must end because of lost workers, or None if it may go on."""
     return _judged(view, lost(view, recovered))
 
 
 def workers_wanted(view: RunView, recovered: Recovered, wanted: int) -> int:
-    """How many workers the run should have: tolerated losses are not replaced."""
+    """Return how many workers the run should have. Under the policy TOLERATE lost workers are not replaced."""
     if view.plan.on_worker_lost.action is not OnWorkerLost.TOLERATE:
         return wanted
     return max(wanted - len(lost(view, recovered)), 1)
@@ -53,7 +53,7 @@ def _judged(view: RunView, gone: list[Worker]) -> RunEnding | None:
 
 
 def _most_replacements(view: RunView) -> int:
-    """How many workers may be replaced; a run that loses more has a problem that replacements do not solve."""
+    """Return how many workers may be replaced. A run that loses more fails, as replacements do not solve its problem."""
     return max(3, 2 * max(view.state.workers, view.plan.scaling.min_workers))
 
 

@@ -1,4 +1,4 @@
-"""Reads a run's current state for a decision: its row, its workers, their figures, and the server statistics."""
+"""Reads the current state of a run for the next decision: its row, its workers, their figures, and the server statistics."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MOST_SAMPLES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waits:
-    """How many sessions were waiting when the server was probed."""
+    """How many database sessions were waiting at one reading of the server statistics."""
 
     at: datetime
     waiting: int
@@ -29,7 +29,7 @@ class _Waits:
 
 
 class Observer:
-    """Observes one run for its orchestrator. It caches only what it need not read twice."""
+    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan and past server statistics."""
 
     def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class Observer:
         self._waits: list[_Waits] = []
 
     async def observe(self, gap: timedelta) -> RunView:
-        """The run's current state."""
+        """Read the run, its workers and their current figures from the store. ``gap`` is the time since the last beat."""
         run = await self._store.runs.get(self._run_id)
         snapshot = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
         plan = self._plan = self._plan or stored_plan(run)
@@ -75,7 +75,7 @@ class Observer:
         return gathering.figures()
 
     async def _figures(self, window: Window | None, now: datetime) -> Figures | None:
-        """The figures of a window, once it is over and its last samples should have arrived."""
+        """Return the figures measured in a time window; None until it is over and its last samples should have arrived."""
         if window is None or now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
         gathering = Gathering(window.since, window.until)
@@ -94,7 +94,7 @@ class Observer:
             self._waits = [*recent, _Waits(at=now, waiting=probe.waiting, lock_waits=probe.lock_waits)]
 
     async def _waits_in(self, window: Window) -> list["_Waits"]:
-        """How many sessions waited at each probe; probes from before this observer was created are read from the beats."""
+        """Return the waiting sessions during a time window; readings older than this observer come from stored beats."""
         waits = [each for each in self._waits if window.since <= each.at <= window.until]
         if self._observing_since is None or self._observing_since > window.since:
             waits += await self._waits_before(window)
@@ -117,7 +117,7 @@ def _mean(counts: Sequence[int | None]) -> float | None:
 
 
 def window_of(state: ControllerState) -> Window | None:
-    """The window that the load mode wants figures for."""
+    """Return the time window that the load mode measures now; None if it measures none."""
     if state.find_max is not None:
         return state.find_max.window
     return state.qps.window if state.qps is not None else None

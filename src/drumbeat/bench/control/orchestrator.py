@@ -1,4 +1,4 @@
-"""The orchestrator of benchmark runs: create, start, conduct, stop. All state is in the store; any number may run at once."""
+"""Creates, starts, conducts and stops benchmark runs. All state is in the store, so any number of orchestrators may run."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ from drumbeat.bench.control.act import RunActor
 from drumbeat.bench.control.decide import decide
 from drumbeat.bench.control.observe import Observer
 from drumbeat.bench.model import Action, RunView, ServerProbe
+from drumbeat.bench.results.judgement import led_by
 from drumbeat.bench.run_state import stored_plan
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
@@ -29,7 +30,7 @@ from drumbeat.store.interface import RunChange, Store
 log = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=1)
-BRISKLY = timedelta(milliseconds=400)  #: between beats while workers start or end
+BRISKLY = timedelta(milliseconds=400)  #: time between beats while workers start or end
 LEASE = timedelta(seconds=10)
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
 _TRIES = 5
@@ -39,7 +40,7 @@ Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], ServerProbe | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The status of a run, read from the store."""
+    """A run with its workers and the orchestrator that leads it, read from the store."""
 
     run: Run
     workers: tuple[Worker, ...]
@@ -51,7 +52,7 @@ class RunReport:
 
 
 class Orchestrator:
-    """Runs benchmark runs from creation to end. Without a spawner it can create, start and stop runs, but not conduct them."""
+    """Leads benchmark runs from creation to end. Without a spawner it can create, start and stop runs but not conduct them."""
 
     def __init__(self, store: Store, spawner: Spawner | None, clock: Clock, owner: str, watch: Watch) -> None:
         self._store = store
@@ -102,23 +103,21 @@ class Orchestrator:
         return await self._store.runs.update(run, change, [stop(reason)])
 
     async def get_run_status(self, run_id: RunId) -> RunReport:
-        """The status of a run. Raises NotFound."""
+        """Read a run, its workers and which orchestrator leads it. Raises NotFound."""
         run = await self._store.runs.get(run_id)
-        lease = await self._store.leases.find(run_id)
-        now = await self._store.now()
-        led_by = lease.owner if lease is not None and lease.expires_at > now else None
-        return RunReport(run=run, workers=tuple(await self._store.workers.list(PoolId(run_id))), led_by=led_by)
+        workers = tuple(await self._store.workers.list(PoolId(run_id)))
+        return RunReport(run=run, workers=workers, led_by=await led_by(self._store, run))
 
     async def orphans(self) -> list[Run]:
-        """Runs under way without an orchestrator, because theirs was killed. Any orchestrator may take them over."""
+        """List runs under way that have lost their orchestrator. Any orchestrator may take them over."""
         found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
         return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
 
     def loop(self, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> ControlLoop[RunView, Action]:
-        """A control loop for one run. Any number of loops may beat for it; only the one that holds the lease acts."""
+        """Return a control loop for one run. Several loops may exist for a run; only the one that holds the lease acts."""
         spawner = self._spawner
         if spawner is None:
-            raise InvalidInput("expected a spawner to start workers, got none; this orchestrator cannot conduct runs")
+            raise InvalidInput(f"cannot conduct run {run_id}: expected a spawner to start workers, got none")
         return ControlLoop(
             store=self._store,
             pool_id=PoolId(run_id),
@@ -133,7 +132,7 @@ class Orchestrator:
     async def conduct(
         self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
     ) -> RunStatus:
-        """Beat until the run has ended or ``leave`` is set (another orchestrator may then take over); returns its status."""
+        """Lead a run until it has ended or ``leave`` is set (another orchestrator may then take over). Returns its status."""
         run = await self._store.runs.get(run_id)
         async with self._watch(run) as probe:
             return await self._beat_on(run_id, probe, leave, on_beat or (lambda report: None))
@@ -161,7 +160,7 @@ class Orchestrator:
         return status
 
     async def _status(self, run_id: RunId) -> RunStatus | None:
-        """The run's status; None: the store did not answer."""
+        """Return the run's status; None if the store did not answer."""
         try:
             return (await self._store.runs.get(run_id)).status
         except StoreError as exc:

@@ -1,4 +1,4 @@
-"""What a run would start, with errors and warnings, without starting it. Pure."""
+"""Computes what a run would start, with errors and warnings, without starting it. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,28 +19,28 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
 _ONE_WRITER = frozenset({"sqlite", "duckdb"})
-_BEAT = timedelta(seconds=1)  #: delay until an orchestrator notices that a step is over
+_BEAT = timedelta(seconds=1)  #: how long an orchestrator may take to notice that a step is over
 _OBSERVED_BY = 5  #: connections of the orchestrator and the workers, besides those of the load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPhase:
-    """One phase and its duration; None: not known in advance."""
+    """One phase of a run and its planned duration; None if that is not known in advance."""
 
     phase: Phase
     duration: timedelta | None = None
-    is_estimate: bool = False  #: shorter if a search ends early, longer if it measures a level again
+    is_estimate: bool = False  #: the real duration may differ, as a search may end early or repeat measurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What a run would start. A run with ``errors`` cannot succeed; ``warnings`` are for the user to judge."""
+    """The workers, connections and phases that a run would have. With ``errors`` it cannot succeed; ``warnings`` are advice."""
 
     load_mode: LoadMode
-    workers: int  #: at the start
+    workers: int  #: started at the beginning
     most_workers: int | None  #: None: no limit
     connections: tuple[int, ...]  #: per worker, at the start
-    most_connections: int | None  #: of all workers together
+    most_connections: int | None  #: of all workers together; None: no limit
     cap: int  #: most connections of one worker
     phases: tuple[PlannedPhase, ...]
     estimated_cost: float | None = None  #: None: no prices, or the duration is not known
@@ -58,7 +58,7 @@ class Preflight:
 
 
 def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection) -> Preflight:
-    """What a run would start by its plan, with errors and warnings from the inspection of its database. Pure."""
+    """Compute what a run would start, with errors and warnings from its plan and the inspection of its database. Pure."""
     connections = starting_connections(plan)
     ready = Preflight(
         load_mode=plan.load_mode,
@@ -79,7 +79,7 @@ def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection)
 
 
 def starting_connections(plan: RunPlan) -> tuple[int, ...]:
-    """The connections of each worker at the start."""
+    """Return how many connections each worker opens at the start of the run."""
     scaling = plan.scaling
     floors = scaling.min_connections * max(1, scaling.min_workers)
     total = {
@@ -91,7 +91,7 @@ def starting_connections(plan: RunPlan) -> tuple[int, ...]:
 
 
 def most_workers(plan: RunPlan) -> int | None:
-    """The most workers a run may have. CONCURRENCY never adds any."""
+    """Return the most workers that a run may have; None: no limit. A CONCURRENCY run never adds workers."""
     return len(starting_connections(plan)) if plan.load_mode is LoadMode.CONCURRENCY else plan.scaling.most_workers
 
 
@@ -111,10 +111,9 @@ def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
 
 
 def measured(plan: RunPlan) -> timedelta | None:
-    """How long the measurement takes; None: not known.
+    """Return how long the measurement takes; None if that is not known.
 
-    For find-max: every step up to the bounds, the best one again, and the bisection, each measured once. Without bounds it
-    is not known.
+    For a find-max run: the time of every step up to the most connections, of verifying the best step, and of the bisection.
     """
     if not _searches(plan):
         return plan.duration
@@ -132,7 +131,7 @@ def _searches(plan: RunPlan) -> bool:
 
 
 def estimated_cost(plan: RunPlan) -> float | None:
-    """Worker-hours and target-hours times their prices, for the longest duration and the most workers.
+    """Estimate the cost of a run: hours of workers and of the database times their prices, with the most workers allowed.
 
     If the number of workers has no limit, the workers at the start are counted.
     """
@@ -201,7 +200,7 @@ def _one_writer(ready: Preflight, inspection: Inspection) -> Iterator[str]:
 
 
 def _too_many_connections(ready: Preflight, inspection: Inspection) -> Iterator[str]:
-    """Warns if there are more connections than the server accepts. It is no error, as a connection pooler may allow more."""
+    """Warn if the run needs more connections than the server accepts. No error, as a connection pooler may allow more."""
     free, needed = inspection.free_connections, max(ready.total_connections, ready.most_connections or 0) + _OBSERVED_BY
     if free is not None and needed > free:
         yield (

@@ -1,4 +1,4 @@
-"""Default prices per hour, for templates that set none. Each run stores the prices it was created with."""
+"""Default prices per hour, of a worker and of the database, for templates that set none. Each run stores its own prices."""
 
 from dataclasses import asdict, replace
 from math import isfinite
@@ -15,13 +15,13 @@ _MAX_CURRENCY_LENGTH = 10
 
 
 async def read_usual(notes: Notes) -> Prices:
-    """The default prices; empty if none were set."""
+    """Read the default prices per hour from the store; empty prices if none were set."""
     note = await notes.find(_NOTE)
     return Prices() if note is None else msgspec.convert(note.value, Prices)
 
 
 async def set_usual(notes: Notes, prices: Prices) -> Prices:
-    """Replace the default prices. Existing runs keep theirs. Raises InvalidInput."""
+    """Replace the default prices. Existing runs keep their own prices. Raises InvalidInput."""
     checked = _checked(prices)
     if checked == Prices():
         await notes.delete(_NOTE)
@@ -31,7 +31,7 @@ async def set_usual(notes: Notes, prices: Prices) -> Prices:
 
 
 def with_usual(plan: RunPlan, usual: Prices) -> RunPlan:
-    """The plan with default prices if its template sets none. The two are never mixed, as their currencies may differ."""
+    """Return the plan with the default prices if its template sets none. A plan never mixes both, as currencies may differ."""
     own = plan.prices
     return plan if own.worker_hour is not None or own.target_hour is not None else replace(plan, prices=usual)
 

@@ -1,4 +1,4 @@
-"""A run's workers: how many it needs, how many connections each gets, and which targets must still be sent. Pure."""
+"""Decides how many workers a run needs and how many connections each gets, and which targets must still be sent. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staffing:
-    """The workers and connections that the run should have from now on."""
+    """The workers and connections that a run should have now, with the state to store."""
 
     state: ControllerState
-    connections: Mapping[int, int]  #: by slot
+    connections: Mapping[int, int]  #: by slot, the number of a worker in its run
     spawns: tuple[SpawnBenchWorker, ...]
     reason: str
 
@@ -30,7 +30,7 @@ def staffing_of(
     ceilings: Mapping[int, int],
     extra: int = 0,
 ) -> Staffing:
-    """The workers and connections that the load mode asks for, limited by guardrails and tolerated losses."""
+    """Return the workers and connections that the load mode asks for, limited by guardrails and tolerated losses of workers."""
     workers = losses.workers_wanted(view, recovered, steer.workers) + extra
     missing = workers - len(recovered.staying)
     if (most := view.plan.scaling.most_workers) is not None:
@@ -56,13 +56,13 @@ def staffing_of(
 
 
 def _running(view: RunView) -> int:
-    """How many workers may be running, including those that drain and those not known to have ended."""
+    """Count the workers that may be running, including those that are stopping and those not known to have ended."""
     return len(may_run(view.sight)) + len(end_strays(view.sight))
 
 
 def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]:
-    """Slots that no worker has had, so that no two workers insert the same keys. Each new slot takes the partition of sharded
-    keys that has the fewest workers."""
+    """Return slots (worker numbers) for new workers. No slot is used twice, so that no two workers insert the same keys. If
+    keys are sharded, each new slot takes the partition that has the fewest workers."""
     first, partitions = max((worker.slot for worker in view.workers), default=-1) + 1, view.plan.partitions
     fresh: list[int] = []
     for _ in range(missing):
@@ -103,7 +103,7 @@ def _spawn(
 
 
 def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
-    """Start missing workers, and send each worker its target if it has changed."""
+    """Return the actions that start missing workers and send each worker its target if it has changed."""
     slots = {
         **{worker.worker_id: worker.slot for worker in recovered.staying},
         **{spawn.worker_id: spawn.slot for spawn in staffing.spawns},
@@ -119,13 +119,13 @@ def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> li
 
 
 def _share(staffing: Staffing, slot: int, total: int) -> AssignedTarget:
-    """A worker's share of the connections and of the rate, even if it is 0: without a rate it would send at full speed."""
+    """Return a worker's share of the connections and the rate. A rate of 0 is sent too: without one it sends at full speed."""
     connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
     return AssignedTarget(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
 
 
 def with_assigned_targets(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
-    """The state after these actions, with the targets that workers were sent."""
+    """Return the state updated with the targets that these actions send to workers."""
     assigned = dict(state.told)
     for action in actions:
         if isinstance(action, SetTargets):

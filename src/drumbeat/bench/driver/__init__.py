@@ -1,1 +1,1 @@
-"""The load driver: connections that send operations, and time and record each of them."""
+"""The load driver: opens connections, sends operations, and records the time and outcome of each operation."""

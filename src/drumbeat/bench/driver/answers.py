@@ -1,17 +1,17 @@
-"""Row counts in PostgreSQL's answers, with a fast path for the most common answer."""
+"""Reads row counts from PostgreSQL's answers, with a fast path for the most common kind of answer."""
 
 import struct
 
-MOST_ROWS = 2**31 - 1  #: the largest number that fits in a record
+MOST_ROWS = 2**31 - 1  #: the largest row count that fits in a record
 _READY_IDLE = b"Z\x00\x00\x00\x05I"
 _ROW, _COMPLETE, _ERROR, _READY = b"DCEZ"
-_head = struct.Struct("!BI").unpack_from  #: a message's type and length
+_head = struct.Struct("!BI").unpack_from  #: reads a message's type and length
 
 
 def rows_of_whole_answer(data: bytes) -> int:
-    """The row count of a complete, successful answer after which the server is idle; −1 for any other data.
+    """Return the row count if the data is one complete, successful answer outside a transaction; −1 otherwise.
 
-    Reads message by message, because a row may contain bytes that look like a message.
+    Reads message by message, because a row may contain bytes that look like the end of an answer.
     """
     if not data.endswith(_READY_IDLE):
         return -1
@@ -29,6 +29,6 @@ def rows_of_whole_answer(data: bytes) -> int:
 
 
 def rows_of(tag: bytes) -> int:
-    """The last word of a command's tag, if it is a number: "SELECT 5", "INSERT 0 5"."""
+    """Return the row count at the end of a command tag such as "SELECT 5" or "INSERT 0 5"; 0 if there is none."""
     word = tag.rstrip(b"\0").rsplit(b" ", 1)[-1]
     return min(int(word[:20]), MOST_ROWS) if word.isdigit() else 0

@@ -1,4 +1,4 @@
-"""PostgreSQL messages encoded in advance: thousands of operations in the order of the mix, ready to send."""
+"""Encodes PostgreSQL messages in advance: blocks of thousands of operations, in the order of the mix, ready to send."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -21,24 +21,24 @@ OIDS = {
 }
 _FIXED = {ValueType.INT: ">i4", ValueType.BIGINT: ">i8", ValueType.FLOAT: ">f8", ValueType.TIMESTAMP: ">i8"}
 _UUID_LENGTH = 36
-_POSTGRES_EPOCH_US = 946_684_800_000_000  #: 2000-01-01, the epoch of PostgreSQL's timestamps
+_POSTGRES_EPOCH_US = 946_684_800_000_000  #: 2000-01-01, from which PostgreSQL counts timestamps
 
 
 @dataclass(frozen=True, slots=True)
 class MessageBlock:
-    """Encoded messages in the order they are sent."""
+    """Many encoded messages, in the order in which they are sent. One message runs one statement."""
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.uint32]
     kinds: NDArray[np.int16]
-    more: NDArray[np.uint8]  #: 1: the next message belongs to the same operation
+    more: NDArray[np.uint8]  #: for each message, 1 if the next message belongs to the same operation, else 0
 
     @property
     def messages(self) -> int:
         return len(self.kinds)
 
     def operations(self) -> list[tuple[int, list[bytes]]]:
-        """Each operation's kind and its messages."""
+        """Return the kind and the messages of each operation in the block."""
         data = self.data.tobytes()
         offsets, kinds, more = self.offsets.tolist(), self.kinds.tolist(), self.more.tolist()
         found: list[tuple[int, list[bytes]]] = []
@@ -58,14 +58,14 @@ def statement_name(operation: int, statement: int) -> str:
 
 
 class BlockMaker:
-    """Draws and encodes one worker's operations. Every hundred operations follow the mix exactly."""
+    """Draws and encodes one worker's operations. Every hundred operations have exactly the percentages of the mix."""
 
     def __init__(self, load: Load, draw: Draw) -> None:
         self._round = np.asarray(cycle([each.weight for each in load.used]), dtype=np.int16)
         self._operations = [_OperationMaker(index, each, draw) for index, each in enumerate(load.used)]
 
     def make(self, operations: int) -> MessageBlock:
-        """The next block of about this many operations: complete rounds of the mix."""
+        """Make the next block, with about this many operations: it contains only complete rounds of the mix."""
         order = np.tile(self._round, max(1, operations // len(self._round)))
         counts = np.bincount(order, minlength=len(self._operations))
         made = [maker.make(int(count)) for maker, count in zip(self._operations, counts, strict=True)]
@@ -74,17 +74,17 @@ class BlockMaker:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The messages of one kind of operation, operation after operation."""
+    """The encoded messages of many operations of one kind, in order."""
 
     data: bytes
-    lengths: NDArray[np.uint32]  #: of each message: one row per operation, one column per statement
+    lengths: NDArray[np.uint32]  #: message lengths: one row per operation, one column per statement
 
     @property
     def steps(self) -> int:
         return int(self.lengths.shape[1])
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes of each operation: all its messages joined."""
+        """Yield the bytes of one operation after the other, each with all its messages joined."""
         ends = np.cumsum(self.lengths.sum(axis=1, dtype=np.int64)).tolist()
         return map(self.data.__getitem__, map(slice, [0, *ends[:-1]], ends))
 
@@ -106,7 +106,7 @@ class _OperationMaker:
 
 
 def _size(value: Value) -> int | None:
-    """How many bytes every value takes; None if the size varies."""
+    """Return how many bytes each drawn value takes; None if the size varies."""
     match value:
         case RandomText(length=length):
             return length
@@ -117,7 +117,7 @@ def _size(value: Value) -> int | None:
 
 
 class _FixedEncoder:
-    """For values of fixed size: one template, whose gaps are filled for thousands of messages at once."""
+    """Encodes statements with values of fixed size: fills the gaps of a template for thousands of messages at once."""
 
     def __init__(self, name: str, statement: Statement, sizes: Sequence[int]) -> None:
         body = pgwire.bind_head(name, len(sizes))
@@ -138,7 +138,7 @@ class _FixedEncoder:
 
 
 def _raw(kind: ValueType, drawn: Drawn, size: int) -> NDArray[np.uint8]:
-    """Values of fixed size in wire format, one row per value."""
+    """Convert values of fixed size to PostgreSQL's binary format, one row of bytes per value."""
     if kind is ValueType.TEXT:
         return np.asarray(drawn.tolist(), dtype=f"S{size}").view(np.uint8).reshape(len(drawn), size)
     numbers = drawn - _POSTGRES_EPOCH_US if kind is ValueType.TIMESTAMP else drawn
@@ -146,7 +146,7 @@ def _raw(kind: ValueType, drawn: Drawn, size: int) -> NDArray[np.uint8]:
 
 
 class _FreeEncoder:
-    """For values of varying size: encodes one message at a time."""
+    """Encodes statements with values of varying size, one message at a time."""
 
     def __init__(self, name: str, statement: Statement) -> None:
         self._head = pgwire.bind_head(name, len(statement.values))
@@ -176,7 +176,7 @@ def _encoder(name: str, statement: Statement) -> _FixedEncoder | _FreeEncoder:
 
 
 def _by_operation(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int) -> _Made:
-    """Join the statements' messages operation by operation."""
+    """Join the messages of all statements, so that the messages of one operation follow each other."""
     fixed = [column for column in columns if isinstance(column, np.ndarray)]
     if len(fixed) == len(columns):
         lengths = np.asarray([column.shape[1] for column in fixed], dtype=np.uint32)
@@ -187,7 +187,7 @@ def _by_operation(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int
 
 
 def _interleaved(order: NDArray[np.int16], made: Sequence[_Made]) -> MessageBlock:
-    """One block with the operations of all kinds in the order of the mix."""
+    """Combine the operations of all kinds into one block, in the order of the mix."""
     data = made[0].data if len(made) == 1 else _in_order(order, made)
     steps = np.asarray([each.steps for each in made])[order]
     kinds = np.repeat(order, steps)

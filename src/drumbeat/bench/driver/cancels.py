@@ -1,4 +1,4 @@
-"""Cancels operations that timed out: asks the server to stop them, then closes their sessions, in a few background threads."""
+"""Cancels operations that timed out, in background threads: asks the server to stop each, then closes its session."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 _EACH = timedelta(seconds=2)  #: timeout of one cancel request
-_LAST = 3.0  #: seconds given to the remaining requests on close
+_LAST = 3.0  #: seconds that ``close`` waits for the remaining requests
 
 
 class Cancels:
@@ -28,7 +28,7 @@ class Cancels:
     def end(self, session: PostgresSession, then: Callable[[], None]) -> None:
         """Cancel the session's operation, close the session, and always call ``then``.
 
-        The session stays open until then: a connection pooler forgets a client's cancel key when the client leaves.
+        The session closes only after the request: a connection pooler forgets a client's cancel key when the client leaves.
         """
         self._threads.submit(self._end, session, then)
 
@@ -52,6 +52,6 @@ class Cancels:
             log.warning("failed to cancel timed-out operations at %s: %s; they may still run", self._address.location, reason)
 
     def close(self) -> None:
-        """Wait a few seconds at most for the requests that are still queued or running. Blocks."""
+        """Wait for the requests that are queued or running, but only a few seconds. Blocks the thread."""
         self._until = time.monotonic() + _LAST
         self._threads.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""A connection of the generic engine: which operation it runs, and that each operation is recorded exactly once."""
+"""The state of one connection of the generic engine. Makes sure that each operation is recorded exactly once."""
 
 import asyncio
 import time
@@ -15,12 +15,12 @@ from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 
 _now = time.monotonic_ns
 
-Turn = tuple[int, Values, int, int, int]  #: a running operation: kind, values, epoch, due, start
+Turn = tuple[int, Values, int, int, int]  #: a running operation: kind, values, epoch (phase number), due time, start time
 
 
 @dataclass(slots=True)
 class Shared:
-    """State shared by all connections of an engine."""
+    """What the connections of an engine share: pacing, operations, think time, and the number of the current phase."""
 
     gate: PacingGate
     source: OperationSource
@@ -30,10 +30,10 @@ class Shared:
 
 
 class ConnectionSlot:
-    """The state of one connection, the same for async and threaded connections.
+    """The state of one connection, async or threaded.
 
-    ``running`` holds the running operation, or nothing. The code that removes it also records it: the connection itself, or
-    the engine when it gives the operation up. So each is recorded once, even if the two are in different threads.
+    ``running`` holds the running operation, if any. The code that removes the operation from the list also records it: the
+    connection when it ends, or the engine when it times out. So it is recorded once, even if two threads try.
     """
 
     __slots__ = ("busy", "expired", "number", "recorder", "running", "served", "shared", "stopped", "timeout", "wanted")
@@ -43,18 +43,18 @@ class ConnectionSlot:
         self.shared = shared
         self.recorder = recorder
         self.running: list[Turn] = []
-        self.busy = False  #: from before an operation begins until after it is recorded
+        self.busy = False  #: true from before an operation begins until after it is recorded
         self.expired: Turn | None = None  #: the operation that took too long and was interrupted
-        self.timeout: asyncio.Timeout | None = None  #: of the engine's current wait for this connection
+        self.timeout: asyncio.Timeout | None = None  #: the timeout of the engine's current wait for this connection
         self.wanted = True
         self.stopped = asyncio.Event()
-        self.served = False  #: whether it has done anything since it connected
+        self.served = False  #: whether an operation has succeeded since it connected
 
     def begin(self, due: int) -> Turn | None:
-        """Start the next operation and its clock; None if the gate has been closed.
+        """Start the next operation and its clock. Returns None if the engine does not accept new operations.
 
-        ``busy`` is set before the gate is checked, and the engine closes the gate before it checks ``busy``. So an engine that
-        has closed the gate and finds no connection busy knows that nothing will begin and that all results are recorded.
+        Sets ``busy`` before it checks the gate; the engine closes the gate before it checks ``busy``. So if the engine has
+        closed the gate and finds no connection busy, no operation will begin and all results are recorded.
         """
         shared = self.shared
         kind, values = drawn = shared.source.next()
@@ -88,9 +88,9 @@ class ConnectionSlot:
         self.busy = False
 
     def give_up(self, turn: Turn, recorder: Recorder, reason: str) -> bool:
-        """Record an operation as timed out in the caller's recorder; returns whether it was still running.
+        """Record an operation as timed out, in the caller's recorder. Returns False if it had ended already.
 
-        Either way the connection is stopped: an operation that it began now would never be recorded.
+        Stops the connection in both cases, because an operation that it began later would never be recorded.
         """
         self.wanted = False
         try:
@@ -113,7 +113,7 @@ class ConnectionSlot:
 
     @asynccontextmanager
     async def within(self, seconds: float | None) -> AsyncIterator[None]:
-        """Raises TimeoutError when the block takes longer, or when ``end_wait`` is called."""
+        """Raise TimeoutError if the ``async with`` block takes longer, or when another task calls ``end_wait``."""
         async with asyncio.timeout(seconds) as self.timeout:
             try:
                 yield
@@ -121,7 +121,7 @@ class ConnectionSlot:
                 self.timeout = None
 
     def end_wait(self, after: float = 0.0) -> None:
-        """Let the engine's current wait for this connection time out after this many seconds."""
+        """End the ``within`` block that runs now by a TimeoutError, after this many seconds."""
         if self.timeout is not None:
             self.timeout.reschedule(asyncio.get_running_loop().time() + after)
 
@@ -134,18 +134,18 @@ class ConnectionSlot:
 
 
 class DriverConnection(Protocol):
-    """A connection, whether its database driver is async or blocking."""
+    """A connection to the database under test; hides whether its database driver is async or blocking."""
 
     @property
     def slot(self) -> ConnectionSlot: ...
 
     @property
     def is_connecting(self) -> bool:
-        """Whether it has no session yet."""
+        """Whether the connection is not established yet."""
         ...
 
     async def connect(self) -> None:
-        """Raises OperationFailure, or InvalidInput when a retry cannot help."""
+        """Open a session. Raises OperationFailure, or InvalidInput if a retry cannot help."""
         ...
 
     async def drive(self) -> None:
@@ -155,15 +155,15 @@ class DriverConnection(Protocol):
     async def close(self) -> None: ...
 
     def discard(self) -> None:
-        """Close a connection that does not respond, without waiting for it."""
+        """Close the connection without waiting for an answer, because it does not respond."""
         ...
 
     def interrupt(self) -> None:
-        """Make the operation that runs now fail soon."""
+        """Make the running operation fail soon, because it takes too long."""
         ...
 
     def stop(self) -> None:
-        """Let the running operation finish, and begin no other."""
+        """Begin no more operations; the running one may finish."""
         ...
 
 

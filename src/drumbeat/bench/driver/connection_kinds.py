@@ -1,4 +1,4 @@
-"""Connections for async and for blocking database drivers: wait for a turn, run an operation, repeat."""
+"""Connections for async and for blocking database drivers. Each waits for its turn, runs an operation, and repeats."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class AsyncConnection:
-    """A connection that shares the event loop's thread with others."""
+    """A connection with an async database driver. All such connections share the event loop's thread."""
 
     def __init__(self, slot: ConnectionSlot, sessions: AsyncSessions) -> None:
         self.slot = slot
@@ -86,7 +86,7 @@ class AsyncConnection:
 
 
 class ThreadConnection:
-    """A connection in its own thread."""
+    """A connection with a blocking database driver, in its own thread."""
 
     def __init__(self, slot: ConnectionSlot, sessions: BlockingSessions) -> None:
         self.slot = slot
@@ -139,7 +139,7 @@ class ThreadConnection:
             lane.end()
 
     def discard(self) -> None:
-        """The thread may still be connecting: the session that it opens then is closed as well."""
+        """Interrupt the connection and close it in its thread later. Closes also a session that is still being opened."""
         self.interrupt()
         lane, self._lane = self._lane, None
         if lane is not None:
@@ -164,7 +164,7 @@ class ThreadConnection:
         self._turns.put(due)
 
     def _due(self) -> int:
-        """The next due time. ``stop`` wakes only a waiting connection; one stopped before it waits leaves by itself here."""
+        """Wait for the next due time, or STOP. If ``stop`` was called just before the wait, nothing would wake it: leave."""
         due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due
@@ -174,8 +174,8 @@ class ThreadConnection:
 
 
 def _failure(error: Exception) -> OperationFailure:
-    """The target's failure; an error that the target did not expect counts as a lost session, whose state is unknown."""
+    """Return the error as OperationFailure. An unexpected error counts as a lost session, because its state is unknown."""
     if isinstance(error, OperationFailure):
         return error
-    log.warning("a session failed with an unexpected error; opening a new one", exc_info=error)
+    log.warning("a database session failed with an unexpected error; opening a new session", exc_info=error)
     return OperationFailure(FAILED, "", f"{type(error).__name__}: {error}", lost=True)

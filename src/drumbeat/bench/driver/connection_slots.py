@@ -1,4 +1,4 @@
-"""Numbered connection slots: which are open, which are missing, and which are too many."""
+"""Numbered places for connections, called slots: which are open, which are missing, and which are too many."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from drumbeat.bench.driver.session import PostgresSession
 
 @dataclass(slots=True)
 class ConnectionSlots:
-    """The connections that are open, opening and closing, by slot number from 0."""
+    """The connections that are open, opening and closing. Each has a slot number, counted from 0."""
 
     wanted: int = 0
     open: dict[int, PostgresSession] = field(default_factory=dict)

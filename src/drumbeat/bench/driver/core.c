@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #define READ_SIZE 65536
-#define KEPT 192          /* bytes kept of a message whose content matters: CommandComplete, ErrorResponse */
+#define KEPT 192          /* bytes stored of a message that is read: CommandComplete, ErrorResponse */
 #define EVENTS_AT_ONCE 256
-#define COMPLAINTS 64     /* SQLSTATEs whose first message is kept */
-#define DEBTS 64          /* earlier rates whose overdue operations are remembered */
+#define COMPLAINTS 64     /* for how many SQLSTATEs the first message is stored */
+#define DEBTS 64          /* for how many earlier rates overdue operations are stored */
 #define MOST_OVERDUE 1000000000000 /* operations; limits the count so that it cannot overflow */
 #define SWEEP_NS 50000000 /* how often running operations are checked for a timeout */
 
@@ -36,15 +36,15 @@ typedef struct {
     int32_t rows;
     int16_t kind;
     uint8_t outcome;
-    uint8_t epoch; /* the phase it started in */
+    uint8_t epoch; /* the number of the phase in which it started */
     char sqlstate[8];
 } record;
 
-typedef struct { /* Python's memory: core_feed_block returns which blocks must stay allocated */
+typedef struct { /* messages in Python's memory; core_feed_block returns how many blocks must stay allocated */
     const uint8_t *bytes;
-    const uint32_t *offsets; /* count + 1 of them, none smaller than the one before */
+    const uint32_t *offsets; /* where each message begins, and where the last ends; count + 1 of them */
     const int16_t *kinds;
-    const uint8_t *more; /* 1: the next message belongs to the same operation */
+    const uint8_t *more; /* for each message, 1 if the next one belongs to the same operation */
     uint32_t count;
     uint32_t used;
 } block;
@@ -59,7 +59,7 @@ typedef struct {
     uint8_t header[5];
     uint8_t have_header;
     uint8_t type;
-    uint32_t left; /* bytes of its body still to come */
+    uint32_t left; /* bytes of the body that have not arrived yet */
     uint32_t kept;
     uint8_t body[KEPT];
     char sqlstate[8];
@@ -69,7 +69,7 @@ typedef struct {
     /* the later messages of an operation: first where each ends, then their bytes */
     uint32_t *step_ends;
     uint32_t steps, step;
-    int32_t next; /* in the queue of idle or of thinking connections */
+    int32_t next; /* the next connection in the same queue (idle or thinking); -1: none */
 } connection;
 
 typedef struct { /* the server's message when it first answered with this SQLSTATE */
@@ -94,7 +94,7 @@ typedef struct {
     uint32_t news_count;
     int64_t limit_ns, think_ns, next_sweep, armed;
     uint8_t paced;                /* open loop: each operation has a due time */
-    double interval_ns, next_due; /* 0: nothing more becomes due */
+    double interval_ns, next_due; /* interval 0: no more operations become due */
     debt debts[DEBTS];            /* oldest first, all due before next_due */
     int32_t owing;
     int64_t operations, failed, sent_late_ns;
@@ -128,7 +128,8 @@ void core_free(core *c) {
     free(c);
 }
 
-/* Create a core; NULL if memory or file descriptors ran out. records has this much room, news one entry per connection. */
+/* Create a core; NULL if memory or file descriptors ran out. The caller owns records (room of them) and news (one entry
+ * per connection). */
 core *core_new(int32_t connections, record *records, uint32_t room, int32_t *news) {
     if (connections < 1) return NULL;
     core *c = calloc(1, sizeof *c);
@@ -175,7 +176,7 @@ static void queue_remove(core *c, int32_t *head, int32_t *tail, int32_t i) {
     if (*tail == i) *tail = before;
 }
 
-/* news cannot overflow: a slot is reported once, and is not reused before Python has collected it (core_add). */
+/* Report a lost or retired connection. news cannot overflow: core_add accepts a number again only after core_collect. */
 static void tell(core *c, int32_t i) { c->news[c->news_count++] = i; }
 
 static void make_idle(core *c, int32_t i) {
@@ -197,7 +198,7 @@ static void make_idle(core *c, int32_t i) {
 
 static int is_place(core *c, int32_t i) { return i >= 0 && i < c->size; }
 
-/* Add a connected socket as connection i. */
+/* Add a connected socket as connection i. Returns 0, or a negative errno. */
 int core_add(core *c, int32_t i, int fd) {
     if (!is_place(c, i)) return -EINVAL;
     connection *k = &c->all[i];
@@ -225,7 +226,7 @@ int core_collect(core *c, int32_t i) {
     return state;
 }
 
-/* The block to send from, or NULL. Replaces a used-up block by the next one. */
+/* Return the block with the next message to send, or NULL. Replaces a used-up block by the next one. */
 static block *next_block(core *c) {
     if (c->now.used >= c->now.count) {
         c->now = c->next;
@@ -234,7 +235,7 @@ static block *next_block(core *c) {
     return c->now.used < c->now.count ? &c->now : NULL;
 }
 
-/* How many blocks are queued: 0 (starving), 1 or 2. */
+/* Return how many blocks are queued: 0 (nothing to send), 1 or 2. */
 int core_blocks(core *c) { return (next_block(c) != NULL) + (c->next.used < c->next.count); }
 
 /* Queue a block. Returns how many of the most recent blocks, including this one, are still in use and must stay allocated;
@@ -253,14 +254,14 @@ void core_set(core *c, int64_t limit_ns, int64_t think_ns, uint8_t lifo) {
     c->lifo = lifo;
 }
 
-/* How many operations are due at the current rate and have not begun. */
+/* Return how many operations are due at the current rate but have not begun. */
 static int64_t overdue(core *c, double now) {
     if (c->interval_ns <= 0 || c->next_due > now) return 0;
     double passed = (now - c->next_due) / c->interval_ns;
     return passed < MOST_OVERDUE ? (int64_t)passed + 1 : MOST_OVERDUE;
 }
 
-/* Remember the overdue operations before the rate changes. If the list is full, add them to its last entry. */
+/* Store the overdue operations before the rate changes. If the list is full, add them to its last entry. */
 static void owe(core *c, double now) {
     int64_t count = overdue(c, now);
     if (!count) return;
@@ -283,14 +284,14 @@ void core_set_rate(core *c, double per_second) {
     c->interval_ns = interval;
 }
 
-/* Drop the operations that are due. */
+/* Drop the operations that are due but have not begun. */
 void core_forgive(core *c) {
     double now = (double)now_ns();
     c->owing = 0;
     c->next_due += (double)overdue(c, now) * c->interval_ns;
 }
 
-/* When the next operation is due. */
+/* Return when the next operation is due; INT64_MAX if none becomes due. */
 static int64_t due_at(core *c) {
     if (c->owing) return (int64_t)c->debts[0].due;
     return c->interval_ns > 0 && c->next_due < (double)INT64_MAX ? (int64_t)c->next_due : INT64_MAX;
@@ -319,7 +320,7 @@ int32_t core_in_flight(core *c) { return c->in_flight; }
 int64_t core_operations(core *c) { return c->operations; }
 int64_t core_failed(core *c) { return c->failed; }
 
-/* How many operations are due while every connection is busy. */
+/* Return how many operations are due but cannot be sent, because every connection is busy. */
 int64_t core_backlog(core *c) {
     if (!c->accepting || c->idle_head >= 0) return 0;
     int64_t count = overdue(c, (double)now_ns());
@@ -372,7 +373,7 @@ static void watch(core *c, int32_t i, uint32_t events) {
     epoll_ctl(c->epoll, EPOLL_CTL_MOD, c->all[i].fd, &e);
 }
 
-/* How many bytes the socket accepted: 0 if none for now, -1 if the connection is lost. */
+/* Send bytes. Returns how many the socket accepted: 0 if none for now, -1 if the connection is lost. */
 static ssize_t offer(connection *k, const uint8_t *bytes, size_t length) {
     ssize_t sent = send(k->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return sent;
@@ -412,7 +413,7 @@ static void send_more(core *c, int32_t i, int64_t now) {
     watch(c, i, EPOLLIN);
 }
 
-/* Whether an operation may begin; records must have room for every one in flight. */
+/* Whether an operation may begin: allowed, a message to send, and room for its record and those of running operations. */
 static int may_begin(core *c) {
     return c->accepting && c->recorded + (uint32_t)c->in_flight + 1 < c->room && next_block(c) != NULL;
 }
@@ -516,7 +517,7 @@ static void note_rows(connection *k) {
     k->rows = rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
 }
 
-/* The message that first came with an SQLSTATE; NULL if there was none. */
+/* Return the first error message that the server sent with this SQLSTATE; NULL if it sent none. */
 const char *core_said(core *c, const char *sqlstate) {
     for (uint32_t n = 0; n < c->complained; n++)
         if (!strncmp(c->complaints[n].sqlstate, sqlstate, 5)) return c->complaints[n].words;
@@ -610,7 +611,7 @@ void core_give_up(core *c) {
         if (c->all[i].state == BUSY) lose(c, i, TIMED_OUT, now);
 }
 
-/* Take retiring connections out of the idle queue. */
+/* Remove retiring connections from the idle queue and report them. */
 static void retire_idle(core *c) {
     int32_t head = -1, tail = -1, i;
     while ((i = queue_pop(c, &c->idle_head, &c->idle_tail)) >= 0) {

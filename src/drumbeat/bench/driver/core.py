@@ -1,4 +1,4 @@
-"""The interface of the PostgreSQL engine's two cores, one in C and one in Python."""
+"""The interface of the PostgreSQL engine's core, the loop that sends and receives. One is in C, one in Python."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -8,11 +8,11 @@ from typing import Protocol
 from drumbeat.bench.driver.blocks import MessageBlock
 
 TOO_MANY_BLOCKS = "expected fewer than two blocks to be queued before feeding another, got two"
-ROOM = 1 << 17  #: records that fit between two calls of ``take``; far more than one ``run`` can produce
+ROOM = 1 << 17  #: how many records fit in memory until ``take``; far more than one ``run`` makes
 
 
 class ConnectionState(IntEnum):
-    """The state of one connection (same numbers as in core.c)."""
+    """The state of one connection; core.c uses the same numbers."""
 
     FREE = 0
     IDLE = 1
@@ -23,22 +23,22 @@ class ConnectionState(IntEnum):
 
 
 class Core(Protocol):
-    """Many connections, driven by one thread that calls ``run``; others may call only ``set_epoch`` and ``accept(False)``."""
+    """Drives many connections in one thread. Other threads may call only ``set_epoch`` and ``accept(False)``."""
 
     def add(self, index: int, connection: socket) -> None:
-        """Take over a connection that is ready for queries. Raises OSError if the slot is not free."""
+        """Take over a connection that is ready for queries, as number ``index``. Raises OSError if the number is in use."""
         ...
 
     def retire(self, index: int) -> None:
-        """Let the connection finish its operation; ``collect`` reports it afterwards."""
+        """Let a connection finish its operation and begin no other; ``collect`` then reports it as retired."""
         ...
 
     def collect(self) -> Sequence[tuple[int, ConnectionState]]:
-        """The connections that died or retired since the last call; their slots are free from now on."""
+        """Return the connections that died or retired since the last call. Their numbers can be used again."""
         ...
 
     def feed(self, block: MessageBlock) -> None:
-        """Queue messages to be sent. Raises ValueError if two blocks are queued already."""
+        """Queue a block of messages to be sent. Raises ValueError if two blocks are queued already."""
         ...
 
     def blocks(self) -> int: ...
@@ -46,21 +46,21 @@ class Core(Protocol):
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None: ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """None: as fast as connections become free; 0: nothing becomes due. Operations that are due stay due."""
+        """Set how many operations become due per second; None: send as fast as connections become free. Due ones stay due."""
         ...
 
     def forgive(self) -> None:
-        """Drop the operations that are due and have not begun."""
+        """Drop the operations whose due time has come but that were not sent yet."""
         ...
 
     def set_epoch(self, epoch: int) -> None: ...
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations; any thread may stop them. Operations due while they were stopped are never sent."""
+        """Allow or stop new operations. Operations that become due while stopped are never sent. Any thread may stop."""
         ...
 
     def run(self, budget_ns: int) -> None:
-        """Send and receive for this long, or until there are no messages left to send."""
+        """Send and receive for this long; returns earlier if there are no messages left to send."""
         ...
 
     def give_up(self) -> None:
@@ -68,11 +68,11 @@ class Core(Protocol):
         ...
 
     def take(self) -> bytes:
-        """The records since the last call as the bytes of a RECORD array; parsing them here would delay the driving thread."""
+        """Return the records since the last call, as the bytes of a RECORD array: parsing would delay the driving thread."""
         ...
 
     def error_message(self, sqlstate: str) -> str:
-        """The server's message when it first answered with this SQLSTATE; empty if it never did."""
+        """Return the first error message that the server sent with this SQLSTATE; empty if it sent none."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class Core(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Operations that are due while every connection is busy."""
+        """How many operations are due but cannot be sent, because every connection is busy."""
         ...
 
     def close(self) -> None: ...

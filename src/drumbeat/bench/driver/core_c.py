@@ -1,5 +1,5 @@
-"""The core in C (core.c), called through ctypes. Only ``run`` releases the GIL; the short calls keep it, because a thread
-that releases it for a microsecond may wait half a millisecond to get it back, and operations would be sent late."""
+"""Calls the core in C (core.c) through ctypes. Only ``run`` releases the GIL. The short calls keep it, because a thread that
+releases the GIL for a microsecond may wait half a millisecond to get it back, and would then send operations late."""
 
 import ctypes
 import logging
@@ -20,7 +20,7 @@ from drumbeat.bench.driver.records import RECORD
 log = logging.getLogger(__name__)
 
 LIBRARY = Path(__file__).with_name("_core.so")
-_LONGEST_NS = 1 << 62  #: fits 64 bits even when added to any clock time
+_LONGEST_NS = 1 << 62  #: the longest time limit: added to a clock time, it still fits 64 bits
 
 _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_new": (c_void_p, (c_int32, c_void_p, c_uint32, c_void_p)),
@@ -48,7 +48,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The compiled core, loaded in two ways."""
+    """The compiled core, loaded twice: for calls that release the GIL and for calls that keep it."""
 
     driving: ctypes.CDLL  #: releases the GIL during a call
     short: ctypes.PyDLL  #: keeps the GIL
@@ -56,14 +56,14 @@ class Library:
 
 @cache
 def library() -> Library | None:
-    """The compiled core; None if it was not built, so that the Python core is used instead."""
+    """Load the compiled core. Returns None if it was not built; callers then use the Python core."""
     try:
         loaded = Library(ctypes.CDLL(str(LIBRARY)), ctypes.PyDLL(str(LIBRARY)))
         _declare(loaded)
     except OSError:
         return None
     except AttributeError as exc:
-        log.warning("%s is from another version (%s); using the slower Python core; reinstall drumbeat", LIBRARY, exc)
+        log.warning("%s is of another Drumbeat version (%s); using the slower Python core; reinstall drumbeat", LIBRARY, exc)
         return None
     return loaded
 
@@ -76,7 +76,7 @@ def _declare(loaded: Library) -> None:
 
 
 class CCore:
-    """Connections driven by compiled code."""
+    """The core in C; see ``Core``."""
 
     def __init__(self, connections: int) -> None:
         compiled = library()
@@ -90,12 +90,12 @@ class CCore:
         self._gone = np.zeros(connections, dtype=np.int32)
         self._core = self._library.core_new(connections, self._addresses[0], room, self._gone.ctypes.data)
         if not self._core:
-            raise OSError("could not create the core: not enough memory or file descriptors")
-        self._fed: list[MessageBlock] = []  #: blocks that the core still reads from; core_feed_block returns how many
+            raise OSError("could not create the compiled driver core: not enough memory or file descriptors")
+        self._fed: list[MessageBlock] = []  #: blocks that the core still reads from, so their memory must stay
 
     def add(self, index: int, connection: socket) -> None:
         if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
-            raise OSError(-error, f"could not add connection {index}")
+            raise OSError(-error, f"could not add connection {index} to the compiled driver core")
 
     def retire(self, index: int) -> None:
         self._library.core_retire(self._core, index)
@@ -138,7 +138,7 @@ class CCore:
         self._library.core_give_up(self._core)
 
     def take(self) -> bytes:
-        """Take the records from the current buffer and let the core write to the other one."""
+        """Return the records in the current buffer. From now on the core writes to the other buffer."""
         full, other = self._addresses
         count = self._library.core_take_records(self._core, other)
         self._addresses = [other, full]

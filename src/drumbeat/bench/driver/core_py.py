@@ -45,7 +45,7 @@ class _Connection:
 
 
 class PyCore:
-    """Connections driven by Python code in the calling thread."""
+    """The core in Python; see ``Core``."""
 
     def __init__(self, connections: int) -> None:
         self._all: dict[int, _Connection] = {}
@@ -57,7 +57,7 @@ class PyCore:
         self._messages: deque[tuple[int, list[bytes]]] = deque()
         self._records: list[tuple[int, int, int, int, int, int, int, int, bytes]] = []
         self._gone: list[tuple[int, ConnectionState]] = []
-        self._error_messages: dict[str, str] = {}  #: by SQLSTATE, the first message that came with it
+        self._error_messages: dict[str, str] = {}  #: for each SQLSTATE, the first error message from the server
         self._limit_ns = self._think_ns = self._next_sweep = 0
         self._hottest_first = False
         self._pace = RateSchedule()
@@ -67,7 +67,7 @@ class PyCore:
 
     def add(self, index: int, connection: socket) -> None:
         if index in self._all or any(index == slot for slot, _ in self._gone):
-            raise OSError(errno.EBUSY, f"could not add connection {index}")
+            raise OSError(errno.EBUSY, f"could not add connection {index}: its number is in use")
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._all[index] = _Connection(connection)
         self._by_fd[connection.fileno()] = index
@@ -191,7 +191,7 @@ class PyCore:
         self._send(index, connection.steps.popleft())
 
     def _send(self, index: int, data: bytes) -> None:
-        """Send data; without data, send what the socket did not accept before."""
+        """Send the bytes that the socket did not accept before, then ``data``."""
         connection = self._all[index]
         pending = connection.unsent + data
         if connection.unsent and data:  # the server answered early; epoll reports when the socket accepts more

@@ -1,21 +1,21 @@
-"""The client's own CPU cost and lag, so that a run can tell when it measures the client instead of the database."""
+"""Measures CPU cost and delays of this process, to detect when a run measures the client instead of the database."""
 
 import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-_MOST_LAG = timedelta(milliseconds=1)  #: an open-loop interval whose operations are sent later than this missed its schedule
-_BUSY = 0.9  #: a driving thread that is busy for this share of the time limits the load
+_MOST_LAG = timedelta(milliseconds=1)  #: open loop: an interval missed its schedule if operations were sent later than this
+_BUSY = 0.9  #: if the driving thread is busy for this share of the time, it limits the load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCost:
-    """The client's CPU cost and lag in one interval."""
+    """CPU cost and delays of this process in one interval."""
 
     cpu_us_per_operation: float | None
-    busy: float | None  #: the driving thread's share of one core
+    busy: float | None  #: CPU time of the driving thread per second
     loop_lag_ms: float  #: the event loop's longest delay
-    send_lag_p99_ms: float | None  #: open loop: how late operations were sent
+    send_lag_p99_ms: float | None  #: open loop: how late operations were sent, 99th percentile
     backlog: int
 
     @property
@@ -29,7 +29,7 @@ class ClientCost:
 
 
 class CpuMeter:
-    """CPU time of this process and of one thread between two calls."""
+    """Measures the CPU time of this process and of one thread between two calls."""
 
     def __init__(self) -> None:
         self._marked = self._last = time.process_time()

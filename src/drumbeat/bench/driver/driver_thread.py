@@ -11,24 +11,24 @@ T = TypeVar("T")
 
 
 class Lane:
-    """One thread with a queue of calls. Unlike an executor's thread, it does not block the exit if a driver hangs."""
+    """A daemon thread with a queue of calls. Unlike an executor's thread, it lets the process exit if a driver hangs."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run this in the thread and return its result. If the caller is cancelled, the thread still finishes the call."""
+        """Call ``work()`` in the thread and return its result. Cancelling the caller does not stop a call that runs."""
         future: Future[T] = Future()
         self._queue.put((work, future))
         return await asyncio.wrap_future(future)
 
     def post(self, work: Callable[[], object]) -> None:
-        """Queue this call without waiting for it."""
+        """Queue a call of ``work()`` and return at once; the call's result is ignored."""
         self._queue.put((work, Future()))
 
     def end(self) -> None:
-        """End the thread once its queue is empty."""
+        """End the thread after the calls that are queued."""
         self._queue.put(None)
 
     def _run(self) -> None:

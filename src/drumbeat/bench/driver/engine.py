@@ -1,7 +1,7 @@
 """The PostgreSQL engine: a few threads open connections, one thread drives them, another encodes messages.
 
-The driving thread runs the core nearly all the time. Every ``BUDGET`` it returns to Python to run commands, feed messages and
-collect records, which takes a fraction of a percent of its time. It never waits for the event loop, a reader or a connect.
+The driving thread runs the core, the loop that sends and receives. Every ``BUDGET`` nanoseconds it leaves the core to run
+commands, feed messages and collect records. It never waits for the event loop, for a reader of records or for a connect.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 
 log = logging.getLogger(__name__)
 
-BUDGET = 25_000_000  #: nanoseconds in the core between two returns to Python
-_ANSWER_WITHIN = 5.0  #: seconds; the driving thread answers much sooner unless it has ended
-_BACKOFF = (0.1, 5.0)  #: seconds before a lost connection is retried: first and longest pause; doubles each time
+BUDGET = 25_000_000  #: how many nanoseconds the driving thread spends in the core at a time
+_ANSWER_WITHIN = 5.0  #: seconds to wait for the driving thread, which answers much sooner unless it has ended
+_BACKOFF = (0.1, 5.0)  #: seconds before a lost connection is opened again: at first, at most; doubles each time
 
 
 class PostgresEngine:
-    """One worker's connections to a PostgreSQL server."""
+    """Runs one worker's load on a PostgreSQL server; see ``Engine``."""
 
     def __init__(self, address: PostgresAddress, load: Load, draw: Draw, settings: EngineSettings) -> None:
         self._address = address
@@ -52,7 +52,7 @@ class PostgresEngine:
         self._settings = settings
         self._core: Core | None = None
         self._slots = ConnectionSlots()
-        self._new_sessions: list[PostgresSession] = []  #: opened, but not yet added to the core by the driving thread
+        self._new_sessions: list[PostgresSession] = []  #: connections that are open but not yet added to the core
         self._commands: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
         self._record_batches: deque[bytes] = deque()
         self._stop = threading.Event()
@@ -64,7 +64,7 @@ class PostgresEngine:
         self._cancels = Cancels(address)
         self._samples = RecordSamples(self._load, statements_of(load), classify)
         self._accepting = False
-        self._completed = 0  #: operations that have ended so far
+        self._completed = 0  #: how many operations have ended so far
         self._in_flight = self._backlog = self._failed = self._failed_connects = 0
         self._last_connect_error = ""
         self.failure: Exception | None = None
@@ -113,12 +113,12 @@ class PostgresEngine:
         self._enqueue(lambda core: core.forgive())
 
     def set_epoch(self, epoch: int) -> None:
-        """Takes effect at once, not at the driving thread's next turn, because it marks where measuring begins and ends."""
+        """Set the epoch at once, without waiting for the driving thread, because it marks where measuring begins and ends."""
         if self._core is not None:
             self._core.set_epoch(epoch)
 
     def accept(self, accepting: bool) -> None:
-        """False takes effect at once; True only after the commands queued before it."""
+        """Allow or stop new operations. Stopping takes effect at once; allowing waits for the commands queued before."""
         if self._core is not None and not accepting:
             self._core.accept(False)
         self._enqueue(lambda core: self._set_accepting(core, accepting))
@@ -160,7 +160,7 @@ class PostgresEngine:
 
     @property
     def compiled(self) -> bool:
-        """Whether the C core is used."""
+        """Whether the core in C is used, not the one in Python."""
         return isinstance(self._core, CCore)
 
     async def drain(self, within: timedelta) -> int:
@@ -173,7 +173,7 @@ class PostgresEngine:
         return running
 
     async def _ask(self, read: Callable[[Core], int | None]) -> int:
-        """Run this in the driving thread and return the result; 0 if that thread has ended."""
+        """Call ``read(core)`` in the driving thread and return the result; 0 if that thread has ended."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[int] = loop.create_future()
 
@@ -223,7 +223,7 @@ class PostgresEngine:
             self._stop.set()
 
     def _drive(self) -> None:
-        """The driving thread."""
+        """Run the core until the engine is stopped. This is the driving thread's main loop."""
         core = self._core
         if core is None:
             return
@@ -237,7 +237,7 @@ class PostgresEngine:
         self._collect(core)
 
     def _wait_for_command(self, core: Core) -> None:
-        """Wait for a command while there is nothing to drive."""
+        """Wait briefly for a command and run it, while no operation is running or may begin."""
         try:
             self._commands.get(timeout=BUDGET / 1e9)(core)
         except queue.Empty:
@@ -249,7 +249,7 @@ class PostgresEngine:
         self._adjust(core)
 
     def _collect(self, core: Core) -> None:
-        """Take records, counters and lost connections from the core. All slower work is left to other threads."""
+        """Take records, counts and lost connections from the core. Slower work is left to other threads."""
         if records := core.take():
             self._record_batches.append(records)
             self._completed += len(records) // RECORD.itemsize
@@ -262,12 +262,12 @@ class PostgresEngine:
             self._release(slot, state, given_up=slot in given_up)
 
     def _sample_failures(self, core: Core, records: Records) -> set[int]:
-        """Keep samples of failures; returns the connections whose operation timed out and may still run on the server."""
+        """Keep samples of failed operations. Returns the connections with timed-out ones, which may still run in the server."""
         self._samples.add(records, core.error_message)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 
     def _release(self, slot: int, state: ConnectionState, *, given_up: bool) -> None:
-        """Free the slot: at once, or, if its operation timed out, after the server was asked to cancel it."""
+        """Free a lost or retired connection's slot. If its operation timed out, first ask the server to cancel it."""
         with self._lock:
             session = self._slots.open.pop(slot, None)
             self._slots.leaving.discard(slot)
@@ -287,7 +287,7 @@ class PostgresEngine:
             self._slots.changed = True
 
     def _adjust(self, core: Core) -> None:
-        """Open missing connections, retire surplus ones."""
+        """Open missing connections and retire surplus ones, so that as many are open as wanted."""
         if not self._slots.changed:
             return
         with self._lock:
@@ -302,7 +302,7 @@ class PostgresEngine:
                 self._connects.submit(self._connect, slot)
 
     def _connect(self, slot: int) -> None:
-        """Open one connection, after the backoff pause if earlier tries failed. Runs in a connecting thread."""
+        """Open a connection for a slot; if earlier tries failed, wait first. Runs in a thread of ``_connects``."""
         if (tries := self._slots.tries[slot]) and self._stop.wait(min(_BACKOFF[0] * 2 ** (tries - 1), _BACKOFF[1])):
             return
         try:

@@ -1,7 +1,7 @@
-"""Writes every operation to Parquet files, in a separate thread, so that a slow disk never slows the load.
+"""Writes a row for every operation to Parquet files, in a separate thread, so that a slow disk never slows the load.
 
-A file is closed every ``FILE_ROWS`` rows or ``FILE_SECONDS`` and gets its final name only then, so every ``.parquet`` file is
-complete and a killed worker loses only the last seconds. Rows lost to a full or slow disk are counted and logged.
+A file is closed after ``FILE_ROWS`` rows or ``FILE_SECONDS`` and gets its final name only then. So every ``.parquet`` file is
+complete, and a killed worker loses only the last seconds. Rows lost to a full or slow disk are counted and logged.
 """
 
 import logging
@@ -9,7 +9,6 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,12 +24,12 @@ log = logging.getLogger(__name__)
 
 FILE_ROWS = 500_000
 FILE_SECONDS = 5.0
-_MOST_WAITING = 64  #: batches; when more wait, the disk is too slow and rows are dropped, so that the load is not slowed
+_MOST_WAITING = 64  #: batches in the queue; more are dropped, because a slow disk must not slow the load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedFile:
-    """A finished Parquet file."""
+    """A finished Parquet file: its path, number of rows and size in bytes."""
 
     path: Path
     rows: int
@@ -39,11 +38,11 @@ class ClosedFile:
 
 @dataclass(slots=True)
 class Loss:
-    """How many rows were lost, and why."""
+    """Counts the rows that could not be written, by reason."""
 
     rows: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)  #: the load and the writing thread both add losses
+    _lock: threading.Lock = field(default_factory=threading.Lock)  #: the load and the writing thread both call ``add``
 
     def add(self, rows: int, reason: str) -> None:
         with self._lock:
@@ -51,11 +50,11 @@ class Loss:
             self.rows += rows
             self.reasons[reason] = self.reasons.get(reason, 0) + rows
         if is_new:
-            log.warning("losing execution records: %s; the load continues", reason)
+            log.warning("some operations are missing in the Parquet files: %s; the load continues", reason)
 
 
 class ExecutionWriter:
-    """Writes records to Parquet files in a folder."""
+    """Writes records of operations to Parquet files in a folder. If ``sampling`` is below 1, only that share of them."""
 
     def __init__(
         self,
@@ -64,14 +63,12 @@ class ExecutionWriter:
         *,
         wall_offset_ns: int,
         sampling: float = 1.0,
-        on_file: Callable[[ClosedFile], None] | None = None,
     ) -> None:
         self._folder = folder
         self._kinds = pa.array(kinds)
         self._wall_offset_ns = wall_offset_ns
         self._sampling = sampling
         self._chance = np.random.default_rng(0)
-        self._on_file = on_file
         self._waiting: queue.Queue[tuple[Records, bool] | None] = queue.Queue(_MOST_WAITING)
         self._open: _OpenFile | None = None
         self._count = 0
@@ -119,7 +116,7 @@ class ExecutionWriter:
             self._give_up(len(records), exc)
 
     def _give_up(self, rows: int, exc: OSError) -> None:
-        """Count the rows as lost and discard the broken file; the next rows start a new file."""
+        """Count these rows and those of the broken file as lost, and delete that file. The next rows start a new file."""
         lost, self._open = self._open, None
         self.loss.add(rows + (lost.rows if lost else 0), exc.strerror or str(exc))
         if lost is not None:
@@ -139,8 +136,6 @@ class ExecutionWriter:
             return
         self._open = None
         self.files.append(closed)
-        if self._on_file is not None:
-            self._on_file(closed)
 
     def _table(self, records: Records, warmup: bool) -> pa.Table:
         started = (records["start"] + self._wall_offset_ns) // 1000
@@ -169,7 +164,7 @@ def _make_private(folder: Path) -> None:
 
 
 class _OpenFile:
-    """A file being written; it gets its final name when it is complete."""
+    """A Parquet file being written. It is named ``.unfinished`` until it is complete."""
 
     def __init__(self, folder: Path, number: int) -> None:
         _make_private(folder)

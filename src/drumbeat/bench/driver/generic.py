@@ -22,15 +22,15 @@ from drumbeat.bench.model import Load
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is retried; doubles each time
-_DATABASE_GRACE = 500_000_000  #: extra nanoseconds for a database that enforces the timeout itself
-_LAST_GRACE = 1_000_000_000  #: nanoseconds that an interrupted operation has to end
-_CONNECT_GRACE = 1.0  #: seconds that a pending connect has to end on close
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is opened again; doubles each time
+_DATABASE_GRACE = 500_000_000  #: nanoseconds added to the timeout if the database enforces it itself
+_LAST_GRACE = 1_000_000_000  #: nanoseconds that an interrupted operation may take to end
+_CONNECT_GRACE = 1.0  #: seconds that ``close`` waits for connections that are being opened
 _POLL_SECONDS = 0.002
 
 
 class GenericEngine:
-    """Runs operations on a target's sessions. ``classify`` and ``timestamp`` come from the target."""
+    """Runs a load on any database; see ``Engine``. The target provides ``sessions``, ``classify`` and ``timestamp``."""
 
     def __init__(
         self, *, load: Load, draw: Draw, settings: EngineSettings, sessions: Sessions, classify: Classify, timestamp: Timestamp
@@ -178,9 +178,9 @@ class GenericEngine:
             self._recorders.retire(slot.recorder)
 
     async def _hold(self, connection: DriverConnection) -> None:
-        """Run one connection until it is stopped. Never raises, because that would end all other connections.
+        """Run one connection until it is stopped. Never raises, because an error would end all other connections.
 
-        A connection that does not respond is not reused, since its thread may wake up at any time; a new one replaces it.
+        A connection that does not respond is replaced, not reused, because its thread may wake up at any time.
         """
         try:
             await self._connect_and_drive(connection)
@@ -241,7 +241,7 @@ class GenericEngine:
         except BaseException as error:
             connection.discard()
             if isinstance(error, OperationFailure | TimeoutError):
-                raise InvalidSettings(f"cannot connect: {str(error) or f'no answer within {limit:g} s'}") from error
+                raise InvalidSettings(f"cannot open a connection: {str(error) or f'no answer within {limit:g} s'}") from error
             raise
         finally:
             self._forget(connection)
@@ -256,7 +256,7 @@ class GenericEngine:
     # Operations that take too long
 
     async def _watch(self) -> None:
-        """Interrupt operations that exceed the limit; one that does not end then is given up and its connection replaced."""
+        """Interrupt operations that exceed the timeout. If one does not end then, record it and replace its connection."""
         pause = min(max(self._settings.limit.total_seconds() / 20, 0.01), 0.25)
         while not self._closing.is_set():
             now = time.monotonic_ns()

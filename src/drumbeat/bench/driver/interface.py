@@ -1,4 +1,4 @@
-"""The interface of every engine: hold connections, keep them busy, record every operation."""
+"""The interface of an engine, which runs a load: it opens connections, sends operations and records each of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from drumbeat.bench.model import ErrorClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """How operations are issued."""
+    """Timeouts, limits and options of an engine."""
 
-    limit: timedelta = timedelta(seconds=30)  #: an operation that takes longer counts as timed out
+    limit: timedelta = timedelta(seconds=30)  #: the timeout of one operation
     parallel_connects: int = 32
     connect_limit: timedelta = timedelta(seconds=30)
     most_connections: int = 1000
     cached_results: bool = True  #: whether the server may use its query cache, if it has one
-    hottest_first: bool = False  #: open loop: use the connection that became free last, not the one idle longest
+    hottest_first: bool = False  #: open loop: send on the connection that was used last, not on the one idle longest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorSample:
-    """One failed operation as an example of its class: SQL, never parameters."""
+    """One failed operation, as an example of its error class. Contains the SQL but never parameter values."""
 
     kind: str
     error_class: ErrorClass
@@ -33,59 +33,56 @@ class ErrorSample:
 
 
 class Engine(Protocol):
-    """One worker's connections to the database under test.
+    """Runs one worker's load: opens connections to the database under test and sends operations.
 
     Operations are sent as fast as connections become free (closed loop) or at a fixed rate (open loop). Each is recorded once,
     also when it fails. A lost connection is replaced with backoff. The engine never waits for the reader of its records.
     """
 
     async def open(self) -> None:
-        """Open one connection, so that a wrong address, password or statement is found before the load begins.
-
-        Raises InvalidInput or InvalidSettings with the cause.
-        """
+        """Open one connection. Raises InvalidInput or InvalidSettings if the address, login or a statement is wrong."""
         ...
 
     def set_target(self, connections: int) -> None:
-        """Hold this many connections from now on. Opens missing ones; surplus ones finish their operation and are closed."""
+        """Keep this many connections open. Opens missing ones; surplus ones finish their operation and are closed."""
         ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """Send this many operations a second from now on, however slow the database is; 0: none; None: as fast as possible.
+        """Send this many operations per second, however slow the database is; 0: none; None: as fast as possible.
 
-        Operations that are due and wait for a connection keep their due times until they are sent or dropped by ``forgive``.
+        An operation that waits for a free connection keeps its due time, until it is sent or dropped by ``forgive``.
         """
         ...
 
     def forgive(self) -> None:
-        """Open loop: drop the operations that are due and wait for a connection; the rate stays."""
+        """Open loop: drop the operations that are overdue because no connection was free. The rate stays."""
         ...
 
     def set_epoch(self, epoch: int) -> None:
-        """Mark operations that begin from now on, to tell the operations of one phase from those of another."""
+        """Set the number, 0 to 255, that marks operations that begin from now on. It tells which phase they belong to."""
         ...
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations."""
+        """Allow new operations to begin, or stop them. Running operations continue."""
         ...
 
     def take(self) -> Records:
-        """The records of operations that ended since the last call, each once."""
+        """Return the records of the operations that ended since the last call."""
         ...
 
     @property
     def held(self) -> int:
-        """Connections that are open."""
+        """How many connections are open."""
         ...
 
     @property
     def in_flight(self) -> int:
-        """Operations that are running."""
+        """How many operations are running."""
         ...
 
     @property
     def backlog(self) -> int:
-        """Open loop: operations that are due and wait for a connection."""
+        """Open loop: how many operations are due but wait for a free connection."""
         ...
 
     @property
@@ -93,12 +90,12 @@ class Engine(Protocol):
 
     @property
     def error_samples(self) -> Sequence[ErrorSample]:
-        """The first few failures of each class."""
+        """The first few failed operations of each error class."""
         ...
 
     @property
     def driving_thread(self) -> int | None:
-        """The thread that sends operations, if there is a single one; if it is always busy, it limits the load."""
+        """The id of the thread that sends all operations; None if several do. A thread that is always busy limits the load."""
         ...
 
     @property
@@ -107,9 +104,9 @@ class Engine(Protocol):
         ...
 
     async def drain(self, within: timedelta) -> int:
-        """Stop new operations and let running ones finish. Returns how many were still running at the limit and given up."""
+        """Stop new operations and wait for running ones. Returns how many still ran after ``within``; those are given up."""
         ...
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection and end all threads and tasks."""
         ...

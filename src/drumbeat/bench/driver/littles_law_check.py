@@ -1,4 +1,4 @@
-"""Checks the measurement with Little's law: throughput × latency = connections."""
+"""Checks a measurement by Little's law: throughput × latency must equal the number of busy connections."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from drumbeat.bench.driver.records import LOST, TIMED_OUT, Records
 
-_LONGEST_GAP = 1_000_000_000  #: nanoseconds; after a longer gap the connection had been closed or had nothing to do
+_LONGEST_GAP = 1_000_000_000  #: nanoseconds; a longer gap is not counted: the connection was closed or idle
 
 
 class LittlesLawCheck:
-    """Sums up how connections spent their time, in a closed loop without think time.
+    """Sums up how connections spent their time. Valid only for a closed loop without think time.
 
-    All operations count, including failed ones. The time that connections waited for the client between two operations is
-    measured separately (``client_share``); the rest of the difference is ``unexplained``.
+    All operations count, also failed ones. The time between two operations, in which a connection waits for the client, gives
+    ``client_share``. Connection time that is neither in an operation nor between two gives ``unexplained``.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class LittlesLawCheck:
         self._held: list[int] = []
 
     def sample(self, held: int) -> None:
-        """Note how many connections are open. Call at even intervals while measuring."""
+        """Add a sample of how many connections are open. Call it at even intervals while measuring."""
         self._held.append(held)
 
     def absorb(self, records: Records) -> None:
@@ -31,7 +31,7 @@ class LittlesLawCheck:
         self._gaps.absorb(records)
 
     def check(self, seconds: float) -> Mapping[str, float] | None:
-        """The figures of the check; None if there are no measurements yet."""
+        """Return the figures of the check after this many seconds of measuring; None if nothing was measured."""
         if not self._busy or not seconds or not sum(self._held):
             return None
         held = sum(self._held) / len(self._held)
@@ -46,14 +46,14 @@ class LittlesLawCheck:
 
 
 class _Gaps:
-    """The sum of the times from the end of an operation to the start of the next one on the same connection."""
+    """Adds up the time between one operation's end and the next one's start on the same connection."""
 
     def __init__(self) -> None:
-        self.total = 0  #: nanoseconds
-        self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: when each connection's last operation ended; 0: none
+        self.total = 0  #: the time of all gaps, in nanoseconds
+        self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: when each connection's last operation ended, or 0
 
     def absorb(self, records: Records) -> None:
-        """Records may come in any order within a call; for each connection, later calls must hold later records."""
+        """Add the gaps between these records. Their order does not matter, but later calls must bring later records."""
         if not len(records):
             return
         ordered = records[np.lexsort((records["start"], records["connection"]))]

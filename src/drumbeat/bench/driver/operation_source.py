@@ -1,4 +1,4 @@
-"""Operations drawn in advance, a few hundred at once in the order of the mix, and handed out one by one."""
+"""Draws operations in advance, a few hundred at a time in the order of the mix, and returns them one by one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +13,13 @@ from drumbeat.bench.model import Load, Operation, ValueType
 from drumbeat.bench.values.draw import Draw, Drawn, ValueStream
 from drumbeat.bench.values.mix import cycle
 
-_AHEAD = 256  #: enough to make numpy pay off; few enough that drawing them takes only 0.25 ms
+_AHEAD = 256  #: operations per batch: enough for numpy to be fast, few enough to take only 0.25 ms
 
 Timestamp = Callable[[int], Any]  #: converts microseconds since 1970 to the type that the database driver expects
 
 
 class OperationSource:
-    """One worker's operations, for any number of threads. The time to draw them is not part of any latency."""
+    """Supplies one worker's operations to any number of threads. The time for drawing is not part of any latency."""
 
     def __init__(self, load: Load, draw: Draw, timestamp: Timestamp) -> None:
         order = cycle([operation.weight for operation in load.used])
@@ -30,14 +30,14 @@ class OperationSource:
         self._lock = Lock()
 
     def next(self) -> tuple[int, Values]:
-        """The next operation: its index in ``load.used``, and its values. Raises InvalidInput when new keys run out."""
+        """Return the next operation's index in ``load.used`` and its values. Raises InvalidInput if new keys have run out."""
         try:
             return self._ready.popleft()
         except IndexError:
             return self._drawn()
 
     def put_back(self, drawn: tuple[int, Values]) -> None:
-        """Return an operation that was not started; it is handed out next."""
+        """Put back an operation that was not started; ``next`` returns it again."""
         self._ready.appendleft(drawn)
 
     def _drawn(self) -> tuple[int, Values]:
@@ -54,7 +54,7 @@ class OperationSource:
 
 
 class _Maker:
-    """Draws the values of one operation."""
+    """Draws the values of all statements of one kind of operation."""
 
     def __init__(self, operation: Operation, draw: Draw, timestamp: Timestamp) -> None:
         self._timestamp = timestamp
@@ -73,7 +73,7 @@ class _Maker:
         return zip(*statements, strict=True)
 
     def _column(self, kind: ValueType, drawn: Drawn) -> Sequence[Any]:
-        """Values in the types that database drivers expect."""
+        """Convert drawn values to the types that database drivers expect."""
         values: list[Any] = drawn.tolist()
         match kind:
             case ValueType.TEXT:

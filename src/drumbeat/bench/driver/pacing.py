@@ -1,4 +1,4 @@
-"""Pacing: decides when operations may begin (at once, when they are due, or not at all)."""
+"""Decides when operations may begin: at once (closed loop), at a rate (open loop), or not at all."""
 
 import threading
 import time
@@ -6,23 +6,23 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-AT_ONCE = 0  #: a turn without a due time: it begins when it is taken
-STOP = -1  #: instead of a turn: the connection must stop
-_TICK_NS = 200_000  #: the pacer wakes no more often than this; more would cost CPU and gain nothing
-_IDLE_TICK_NS = 1_000_000  #: while every connection is busy, each takes the next due operation by itself
+AT_ONCE = 0  #: given instead of a due time: the operation is due when it begins
+STOP = -1  #: given instead of a due time: the connection must begin no operation
+_TICK_NS = 200_000  #: the shortest time between two wake-ups of the pacer; a shorter one only costs CPU
+_IDLE_TICK_NS = 1_000_000  #: the same while all connections are busy: each then takes due operations itself
 _LONG_NS = 5_000_000
 
 
 class Waiter(Protocol):
-    """A connection that waits for its turn."""
+    """A connection that waits until it may begin an operation."""
 
     def wake(self, due: int) -> None:
-        """Give the connection its turn: the due time of an operation, or ``STOP``."""
+        """End the connection's wait. ``due`` is the due time of the operation it may begin, or ``AT_ONCE`` or ``STOP``."""
         ...
 
 
 class FixedSchedule:
-    """The i-th operation is due at ``start + i / rate``, even if earlier operations were late."""
+    """Due times at one rate: operation i is due at ``start + i / rate``, even if earlier operations were late."""
 
     def __init__(self, start: int, per_second: float) -> None:
         self._start = start
@@ -32,11 +32,11 @@ class FixedSchedule:
 
     @property
     def due(self) -> int | None:
-        """When the next operation is due, in monotonic nanoseconds; None when there is none left."""
+        """When the next operation is due, in monotonic nanoseconds; None if the schedule has ended."""
         return None if self._next == self._end else self._start + int(self._next * self._interval)
 
     def take(self, now: int) -> int | None:
-        """Take the next operation if it is due: its due time, or None."""
+        """Remove the next operation from the schedule and return its due time; None if it is not due yet."""
         due = self.due
         if due is None or due > now:
             return None
@@ -48,20 +48,20 @@ class FixedSchedule:
         return max(0, (begun if self._end is None else self._end) - self._next)
 
     def end(self, now: int) -> int:
-        """Let nothing more become due; operations already due stay. Returns when the next one would have been due."""
+        """End the schedule: only operations already due remain. Returns when the next one would have been due."""
         self._end = self._next + self.overdue(now)
         return self._start + int(self._end * self._interval)
 
     def forgive(self, now: int) -> None:
-        """Drop the operations that are due."""
+        """Drop the operations that are due but were not taken."""
         self._next += self.overdue(now)
 
 
 class RateSchedule:
-    """A schedule whose rate may change. Operations due before a change keep their due times."""
+    """Due times at a rate that may change. Operations that were due before a change keep their due times."""
 
     def __init__(self) -> None:
-        self.per_second: float | None = None  #: None: operations have no due times; 0: nothing becomes due
+        self.per_second: float | None = None  #: None if operations have no due times; 0 if none become due
         self._schedules: deque[FixedSchedule] = deque()
 
     def set(self, per_second: float | None, now: int) -> None:
@@ -76,23 +76,23 @@ class RateSchedule:
             self._schedules.append(FixedSchedule(min(upcoming, now + int(1e9 / per_second)), per_second))
 
     def restart(self, now: int) -> None:
-        """Start from now, without the operations that were due before."""
+        """Start again from now, without operations that were due before."""
         self._schedules.clear()
         if self.per_second:
             self._schedules.append(FixedSchedule(now, self.per_second))
 
     def stop(self) -> None:
-        """Let nothing be due until ``restart``."""
+        """Drop all due operations; none become due until ``restart``."""
         self._schedules.clear()
 
     def take(self, now: int) -> int | None:
-        """Take the next operation if it is due: its due time, or None."""
+        """Remove the next operation from the schedule and return its due time; None if it is not due yet."""
         due = self.due
         return None if due is None or due > now else self._schedules[0].take(now)
 
     @property
     def due(self) -> int | None:
-        """When the next operation is due; None: nothing becomes due at the current rate."""
+        """When the next operation is due, in monotonic nanoseconds; None if none becomes due at this rate."""
         while self._schedules and (self._schedules[0].due is None):
             self._schedules.popleft()
         return self._schedules[0].due if self._schedules else None
@@ -106,7 +106,7 @@ class RateSchedule:
 
 
 class PacingGate:
-    """Gives connections their turns. Thread-safe; a waiter's ``wake`` runs in the thread that gives the turn."""
+    """Tells connections when to begin an operation. Thread-safe; ``wake`` may be called in any thread."""
 
     def __init__(self, *, hottest_first: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
         self._now = now
@@ -115,10 +115,10 @@ class PacingGate:
         self._next = self._idle.pop if hottest_first else self._idle.popleft
         self._pace = RateSchedule()
         self.accepting = False
-        self.free = False  #: operations may begin at any time, without asking for a turn
+        self.free = False  #: whether operations may begin at any time, without a call of ``turn``
 
     def turn(self, waiter: Waiter) -> int | None:
-        """The due time of an operation that may begin now, or ``AT_ONCE``; None: the waiter is woken later with one."""
+        """Return the due time of an operation to begin now, or ``AT_ONCE``. None: wait until ``waiter.wake`` is called."""
         with self._lock:
             if self.free:
                 return AT_ONCE
@@ -128,7 +128,7 @@ class PacingGate:
             return due
 
     def leave(self, waiter: Waiter) -> None:
-        """Wake a waiter with ``STOP``. Does nothing if it is not waiting."""
+        """Wake a waiting connection with ``STOP``, so that it can end. Does nothing if it is not waiting."""
         with self._lock:
             try:
                 self._idle.remove(waiter)
@@ -137,7 +137,7 @@ class PacingGate:
         waiter.wake(STOP)
 
     def fire(self) -> None:
-        """Give due operations to waiting connections."""
+        """Wake a waiting connection for each operation that is due."""
         with self._lock:
             now = self._now()
             while self._idle and (due := self._pace.take(now)) is not None:
@@ -151,7 +151,7 @@ class PacingGate:
             self._open()
 
     def forgive(self) -> None:
-        """Drop the operations that are due."""
+        """Drop the operations that are due but have not begun."""
         with self._lock:
             self._pace.forgive(self._now())
 
@@ -167,26 +167,26 @@ class PacingGate:
             self._open()
 
     def next_fire(self, now: int) -> int | None:
-        """When ``fire`` should be called next; None: not before the rate or ``accepting`` changes."""
+        """Return when to call ``fire`` next; None if it need not be called before the rate or ``accepting`` changes."""
         with self._lock:
             due = self._pace.due
             return due if due is None or self._idle else now + _IDLE_TICK_NS
 
     @property
     def backlog(self) -> int:
-        """Operations that are due and wait for a connection."""
+        """How many operations are due but wait for a free connection."""
         with self._lock:
             return 0 if self._idle else self._pace.overdue(self._now())
 
     def _open(self) -> None:
-        """Let all waiting connections begin if operations have no due times."""
+        """Update ``free``. If operations have no due times, let all waiting connections begin."""
         self.free = self.accepting and self._pace.per_second is None
         while self.free and self._idle:
             self._next().wake(AT_ONCE)
 
 
 class Pacer:
-    """A thread that calls ``fire`` when an operation is due. Sleeping in a thread is the most exact way without spinning."""
+    """A thread that calls ``fire`` when an operation is due; more exact than event loop timers, without busy waiting."""
 
     def __init__(self, gate: PacingGate, fire: Callable[[], object]) -> None:
         self._gate = gate
@@ -197,7 +197,7 @@ class Pacer:
         self._thread.start()
 
     def wake(self) -> None:
-        """Call after the rate or ``accepting`` has changed."""
+        """End a long sleep, because the rate or ``accepting`` has changed."""
         self._changed.set()
 
     def end(self) -> None:
@@ -220,7 +220,7 @@ class Pacer:
                 self._sleep(at - now)
 
     def _sleep(self, nanoseconds: int) -> None:
-        """A long sleep ends early on ``wake``; a short one is exact."""
+        """Sleep: exactly if short; if long, a bit less than asked, and ``wake`` ends it early."""
         if nanoseconds <= _LONG_NS:
             time.sleep(nanoseconds / 1e9)
         elif self._changed.wait((nanoseconds - _LONG_NS / 2) / 1e9):

@@ -19,7 +19,7 @@ _MOST_ITERATIONS = 1_000_000
 
 
 class ServerSaid(Exception):
-    """PostgreSQL's ErrorResponse: its SQLSTATE and its message."""
+    """An error that the PostgreSQL server sent: its SQLSTATE and its message."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.sqlstate = fields.get("C", "XX000")
@@ -44,7 +44,7 @@ def startup(user: str, database: str, options: Mapping[str, str]) -> bytes:
 
 
 def parse(name: str, sql: str, types: Sequence[int]) -> bytes:
-    """Prepare a named statement with the given parameter types."""
+    """Encode a Parse message, which prepares a named statement with these parameter types."""
     body = _text(name) + _text(sql) + struct.pack(f"!h{len(types)}I", len(types), *types)
     return message(b"P", body)
 
@@ -62,11 +62,11 @@ def execute() -> bytes:
 
 
 def bind_head(name: str, values: int) -> bytes:
-    """The part of a Bind message before its values: unnamed portal, all values binary."""
+    """Encode the part of a Bind message before its values. The values are in binary format."""
     return b"\0" + _text(name) + struct.pack("!hhh", 1, 1, values)
 
 
-BIND_TAIL = struct.pack("!hh", 1, 1)  #: binary results, so that the server does not format them as text
+BIND_TAIL = struct.pack("!hh", 1, 1)  #: asks for binary results, so that the server need not format text
 
 
 def cancel(pid: int, key: int) -> bytes:
@@ -74,11 +74,11 @@ def cancel(pid: int, key: int) -> bytes:
 
 
 def split(buffer: bytearray) -> Iterator[Message]:
-    """Take the complete messages out of a buffer; an incomplete one stays. Raises ConnectionError if the data is invalid."""
+    """Remove and yield the complete messages in a buffer. Raises ConnectionError if the data is not PostgreSQL's protocol."""
     while len(buffer) >= 5:
         length = int.from_bytes(buffer[1:5]) + 1
         if length < 5:
-            raise ConnectionError(f"expected a PostgreSQL protocol message, got a length of {length - 1} bytes")
+            raise ConnectionError(f"expected a PostgreSQL message of at least 4 bytes, got the length {length - 1}")
         if len(buffer) < length:
             return
         yield Message(bytes(buffer[:1]), bytes(buffer[5:length]))
@@ -101,7 +101,7 @@ def clear_password(password: str) -> bytes:
 
 
 class Scram:
-    """The client side of SCRAM-SHA-256: prove the password without sending it, and check that the server knows it too."""
+    """The client side of SCRAM-SHA-256: proves the password without sending it, and checks that the server knows it too."""
 
     def __init__(self, password: str) -> None:
         self._password = password.encode()

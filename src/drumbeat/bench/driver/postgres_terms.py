@@ -1,4 +1,4 @@
-"""What PostgreSQL's SQLSTATEs mean, and how operations are wrapped in transactions."""
+"""Maps PostgreSQL's SQLSTATEs to error classes, and wraps operations in transactions."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ from drumbeat.bench.model import ErrorClass, Load, Operation, Statement
 
 _BEGINS = ("BEGIN", "START TRANSACTION")
 _CLASSES = {FAILED: ErrorClass.DATABASE_ERROR, TIMED_OUT: ErrorClass.QUERY_TIMEOUT, LOST: ErrorClass.CONNECTION}
-_CANCELLED = "57014"  #: query_canceled, also sent for the server's statement_timeout
+_CANCELLED = "57014"  #: query_canceled; the server also sends it after a statement_timeout
 _SHUT_DOWN = frozenset({"57P01", "57P02", "57P03", "08006", "08003", "08000"})
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """The class of an error; None for a successful operation."""
+    """Return the error class for an operation's outcome and SQLSTATE; None if the operation succeeded."""
     if outcome == OK:
         return None
     if sqlstate == _CANCELLED:
@@ -21,7 +21,7 @@ def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
 
 
 def in_transactions(load: Load) -> Load:
-    """Wrap each operation of several statements in a transaction, unless it begins one itself."""
+    """Return the load with BEGIN and COMMIT around each operation of several statements that does not begin with BEGIN."""
     return replace(load, operations=tuple(_in_transaction(operation) for operation in load.operations))
 
 

@@ -1,4 +1,4 @@
-"""Encodes messages in advance in a separate thread, in blocks that last about half a second at the current rate."""
+"""Encodes messages in advance in a separate thread. One block lasts about half a second at the current rate."""
 
 import queue
 import time
@@ -9,12 +9,12 @@ from drumbeat.bench.driver.blocks import BlockMaker, MessageBlock
 from drumbeat.bench.driver.core import Core
 
 _BLOCKS_AHEAD = 3
-_SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations
-_BLOCK_LASTS = 0.5  #: seconds
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations in a block
+_BLOCK_LASTS = 0.5  #: seconds that a block should last
 
 
 class Feeder:
-    """Encodes blocks until it is stopped; the driving thread takes them."""
+    """Encodes blocks of messages in one thread; the driving thread feeds them to the core."""
 
     def __init__(self, maker: BlockMaker, stop: Event, completed: Callable[[], int]) -> None:
         self._maker = maker
@@ -23,7 +23,7 @@ class Feeder:
         self._blocks: queue.Queue[MessageBlock] = queue.Queue(_BLOCKS_AHEAD)
 
     def run(self) -> None:
-        """Encode blocks, sized to the current rate. Runs in the feeding thread."""
+        """Encode blocks until ``stop`` is set. Adapts their size to the rate at which operations end."""
         size, began, before = _SMALLEST_BLOCK, time.monotonic(), 0
         while not self._stop.is_set():
             self._offer(self._maker.make(size))
@@ -33,7 +33,7 @@ class Feeder:
                 began, before = began + passed, before + used
 
     def _offer(self, block: MessageBlock) -> None:
-        """Queue the block, waiting until there is room."""
+        """Queue a block for the driving thread. Waits until the queue has room or ``stop`` is set."""
         while not self._stop.is_set():
             try:
                 self._blocks.put(block, timeout=0.1)
@@ -42,7 +42,7 @@ class Feeder:
             return
 
     def feed(self, core: Core) -> None:
-        """Fill the core's queue of blocks; waits briefly if the core has none at all."""
+        """Give the core blocks until it has two. Waits for a block only if the core has none, and only briefly."""
         while core.blocks() < 2:
             try:
                 core.feed(self._blocks.get(block=core.blocks() == 0, timeout=0.1))

@@ -1,4 +1,4 @@
-"""Lock-free buffers of records: written by one thread, read by another."""
+"""Buffers of operation records, written by one thread and read by another without a lock."""
 
 import struct
 from collections import deque
@@ -8,7 +8,7 @@ import numpy as np
 
 from drumbeat.bench.driver.records import RECORD, Records
 
-#: The same layout as RECORD (a test checks it); assigning through numpy takes three times as long.
+#: The same layout as RECORD (a test checks it). Writing a record with numpy takes three times as long.
 _LAYOUT = struct.Struct("@qqqiihBB8s4x")
 _SIZE = _LAYOUT.size
 _CHUNK_BYTES = 1024 * _SIZE
@@ -20,12 +20,12 @@ class _Chunk:
 
     def __init__(self) -> None:
         self.data = bytearray(_CHUNK_BYTES)
-        self.end = 0  #: only the writer moves it, after the record is complete
-        self.taken = 0  #: only the reader moves it
+        self.end = 0  #: where the next record begins; only the writer changes it, after it has written a record
+        self.taken = 0  #: where the first unread record begins; only the reader changes it
 
 
 class Recorder:
-    """One thread's records. Memory is allocated for about a thousand records at a time and freed once they are read."""
+    """Buffers the records that one thread writes, in chunks of about a thousand. A chunk is freed once it is read."""
 
     __slots__ = ("_chunks", "_current")
 
@@ -46,7 +46,7 @@ class Recorder:
         chunk.end = end + _SIZE
 
     def take(self) -> bytes:
-        """The records added since the last call, as the bytes of a RECORD array. For one reader only."""
+        """Return the records added since the last call, as the bytes of a RECORD array. Only one thread may read."""
         pieces = []
         while True:
             chunk = self._chunks[0]
@@ -59,29 +59,29 @@ class Recorder:
 
 
 class RecorderSet:
-    """The recorders of several writers, read as one. Writers never wait for the reader."""
+    """The recorders of several threads, read together. Threads that add records never wait for the reader."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._recorders: list[Recorder] = []
         self._left: list[bytes] = []
-        self.own = self.add()  #: for the owner of this set
+        self.own = self.add()  #: the recorder for the engine that owns this set
 
     def add(self) -> Recorder:
-        """A recorder for one more writer."""
+        """Add and return a recorder for one more thread."""
         recorder = Recorder()
         with self._lock:
             self._recorders.append(recorder)
         return recorder
 
     def retire(self, recorder: Recorder) -> None:
-        """Remove the recorder of a writer that has ended; its records are kept until ``take``."""
+        """Remove the recorder of a thread that has ended. The next ``take`` still returns its records."""
         with self._lock:
             self._recorders.remove(recorder)
             self._left.append(recorder.take())
 
     def take(self) -> Records:
-        """The records of all writers since the last call, writer by writer."""
+        """Return the records of all threads since the last call, one thread after the other."""
         with self._lock:
             left, self._left = self._left, []
             data = bytearray().join([*left, *(recorder.take() for recorder in self._recorders)])

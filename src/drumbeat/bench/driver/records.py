@@ -1,4 +1,4 @@
-"""The record of one operation: fixed size, the same for every engine."""
+"""The record of one operation, as a numpy dtype of fixed size. Every engine writes such records."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ RECORD = np.dtype(
         ("rows", "i4"),
         ("kind", "i2"),
         ("outcome", "u1"),
-        ("epoch", "u1"),  # the phase it started in
+        ("epoch", "u1"),  # the number of the phase in which it started
         ("sqlstate", "S8"),
     ],
     align=True,

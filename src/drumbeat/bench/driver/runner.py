@@ -1,4 +1,4 @@
-"""Runs one worker's load: phases, ramps, intervals, and the client's own cost."""
+"""Runs one worker's load: changes phases and connections, and counts operations and the client's CPU cost."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ TICK = timedelta(milliseconds=100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """A linear change of a number over time."""
+    """A number of connections that changes linearly from ``begin`` to ``end``."""
 
     begin: int = 0
     end: int = 0
@@ -39,7 +39,7 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterval:
-    """What happened since the previous interval."""
+    """Operations, client cost and connections in the time since the previous interval."""
 
     seconds: float
     phase: str | None
@@ -52,7 +52,7 @@ class DriverInterval:
 
 @dataclass(slots=True)
 class _Phases:
-    """Maps epochs to phases. An operation belongs to the phase in which it began."""
+    """Numbers the phases. An operation's epoch is the number of the phase in which it began."""
 
     current: int = 0
     names: dict[int, str | None] = field(default_factory=lambda: {0: None})
@@ -67,17 +67,17 @@ class _Phases:
         return self.names[self.current]
 
     def is_measured(self, phase: str | None) -> bool:
-        """Whether the phase's operations count. Before MEASUREMENT is first entered, operations without a phase count."""
+        """Whether operations of this phase are measured: those of MEASUREMENT, or without a phase before the first one."""
         return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
 
     @property
     def measured(self) -> list[int]:
-        """The epochs whose operations count."""
+        """The numbers of the phases whose operations are measured."""
         return [epoch for epoch, name in self.names.items() if self.is_measured(name) and epoch]
 
 
 class LoadRunner:
-    """Drives an engine and counts its operations. Call ``tick`` often, or keep ``run`` running."""
+    """Controls an engine and counts its operations. Keep ``run`` running, or call ``tick`` often."""
 
     def __init__(
         self, engine: Engine, load: Load, clock: Clock, executions: ExecutionWriter | None = None, *, is_paced: bool = False
@@ -90,9 +90,9 @@ class LoadRunner:
         self._phases = _Phases()
         self._ramp = Ramp()
         self._rate: float | None = None
-        self._pace = 1.0  #: the last rate above 0
+        self._pace = 1.0  #: the last rate above 0, in operations per second
         self._interval = LoadTally(load)
-        self.measured = LoadTally(load)  #: operations begun in MEASUREMENT, or since the start if no phase was set
+        self.measured = LoadTally(load)  #: operations that began in MEASUREMENT; without phases, all operations
         self.drained = LoadTally(load)  #: operations that ended while draining
         self._draining = False
         self._measuring_since: timedelta | None = None
@@ -101,7 +101,7 @@ class LoadRunner:
         self._cpu = CpuMeter()
         self._lag = timedelta()
         self._little = LittlesLawCheck()
-        self.unsent = 0  #: operations that were due while measuring but were not sent before its end
+        self.unsent = 0  #: operations that were due but unsent when measuring ended
 
     async def open(self) -> None:
         await self.engine.open()
@@ -112,7 +112,7 @@ class LoadRunner:
         self.engine.accept(True)
 
     def set_phase(self, phase: str | None) -> None:
-        """Let operations that begin from now on belong to this phase. Totals restart when MEASUREMENT is first entered."""
+        """Enter a phase: operations that begin from now on belong to it. Entering MEASUREMENT first resets the totals."""
         if self._phases.name == phase and self._phases.current:
             return
         self._absorb(self.engine.take())
@@ -138,7 +138,7 @@ class LoadRunner:
             self._note_unsent(self.engine.backlog)
 
     def _note_unsent(self, count: int) -> None:
-        """Count operations that are due but unsent. They were the last to fall due, one per interval of the rate."""
+        """Count operations that are due but unsent, with the time each has waited: the last 0, the one before 1/rate …"""
         self.unsent += count
         if count:
             self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))
@@ -158,7 +158,7 @@ class LoadRunner:
         self.engine.set_rate(per_second)
 
     def forgive(self, most: float) -> None:
-        """Drop overdue operations if there are more than ``most``. Never drops operations while measuring."""
+        """Drop the overdue operations if there are more than ``most``. Does nothing while measuring."""
         if not self.is_measuring and self.engine.backlog > most:
             self.engine.forgive()
 
@@ -168,12 +168,12 @@ class LoadRunner:
 
     @property
     def measured_seconds(self) -> float:
-        """How long operations have been measured."""
+        """For how many seconds operations have been measured."""
         current = self._clock.elapsed() - self._measuring_since if self._measuring_since is not None else timedelta()
         return (self._measured_for + current).total_seconds()
 
     async def run(self) -> None:
-        """Tick until cancelled. Raises the error that stopped the engine."""
+        """Call ``tick`` ten times a second until cancelled. Raises the error that stopped the engine, if any."""
         while True:
             due = self._clock.elapsed() + TICK
             await self._clock.sleep(TICK)
@@ -183,7 +183,7 @@ class LoadRunner:
                 raise self.engine.failure
 
     def tick(self) -> None:
-        """Follow the ramp and take new records."""
+        """Set the number of connections that the ramp requires now, and count new records."""
         target = self.target
         self.engine.set_target(target)
         if self._measuring_since is not None:
@@ -208,7 +208,7 @@ class LoadRunner:
             self._executions.keep(records[~is_measured], warmup=True)
 
     def interval(self) -> DriverInterval:
-        """What happened since the last call."""
+        """Return the operations, client cost and connections since the last call."""
         self._absorb(self.engine.take())
         now = self._clock.elapsed()
         seconds = (now - self._interval_began).total_seconds()
@@ -235,14 +235,14 @@ class LoadRunner:
         )
 
     def begin_drain(self) -> None:
-        """End measuring and stop new operations."""
+        """End the measurement and stop new operations. Operations that end from now on also count as drained."""
         self._note_measuring(False)
         self.engine.accept(False)
         self._absorb(self.engine.take())
         self._draining = True
 
     async def drain(self, within: timedelta) -> int:
-        """Let running operations finish, counted separately from now on. Returns how many were given up at the limit."""
+        """Wait until the running operations end. Returns how many still ran after ``within`` and were given up."""
         if not self._draining:
             self.begin_drain()
         abandoned = await self.engine.drain(within)
@@ -261,16 +261,16 @@ class LoadRunner:
         return self._rate is None and not self._load.think
 
     def little(self) -> Mapping[str, float] | None:
-        """The result of the check by Little's law; None unless this is a closed loop without think time."""
+        """Return the figures of the Little's law check; None unless this is a closed loop without think time."""
         return self._little.check(self.measured_seconds) if self._is_closed else None
 
     @property
     def files(self) -> Sequence[ClosedFile]:
-        """The finished files of execution records."""
+        """The finished Parquet files with a row for each operation."""
         return self._executions.files if self._executions is not None else []
 
     def kept(self) -> Mapping[str, float | str]:
-        """How many execution records were written and how many were lost."""
+        """Return how many rows were written to Parquet files, how many were lost, and why; empty if none are written."""
         if self._executions is None:
             return {}
         files, loss = self._executions.files, self._executions.loss
@@ -278,7 +278,7 @@ class LoadRunner:
         return {"files": len(files), "rows": rows, "lost": loss.rows, "why": "; ".join(loss.reasons)}
 
     def cpu_us_per_operation(self) -> float | None:
-        """This process's CPU time per measured operation."""
+        """Return this process's CPU time per measured operation, in microseconds."""
         operations = self.measured.operations
         return self._cpu.since_mark() * 1e6 / operations if operations else None
 

@@ -1,4 +1,4 @@
-"""Samples of failed operations: the first few of each error class, with SQL but never with parameters."""
+"""Keeps samples of failed operations: the first few of each error class, with SQL but without parameter values."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load
 
 _EACH = 10
-_ABOUT_VALUES = ("22", "P0")  #: SQLSTATE classes: data exceptions, and errors raised by PL/pgSQL
+_ABOUT_VALUES = ("22", "P0")  #: first letters of SQLSTATEs: data exceptions, and errors raised by PL/pgSQL
 _QUOTED = re.compile(r'"[^"]*("|$)')
 
 Classify = Callable[[int, str], ErrorClass | None]
 
 
 class ErrorSamples:
-    """Keeps ten samples of each error class. Any thread may add."""
+    """Keeps the first ten failed operations of each error class. Any thread may add one."""
 
     def __init__(self, load: Load, classify: Classify) -> None:
         self._operations = load.used
@@ -31,13 +31,13 @@ class ErrorSamples:
             return [sample for samples in self._samples.values() for sample in samples]
 
     def add(self, kind: int, failure: OperationFailure, values: Values) -> None:
-        """Add a failed operation."""
+        """Add a failed operation, without the values of its parameters."""
         operation = self._operations[kind]
         sql = operation.statements[failure.statement].sql
         self._keep(operation.kind, failure, without_values(str(failure), values), sql)
 
     def add_connect(self, failure: OperationFailure) -> None:
-        """Add a failed connect."""
+        """Add a failed attempt to connect."""
         self._keep("", failure, str(failure), "")
 
     def _keep(self, kind: str, failure: OperationFailure, message: str, sql: str) -> None:
@@ -51,7 +51,7 @@ class ErrorSamples:
 
 
 class RecordSamples:
-    """Keeps ten samples of each error class and SQLSTATE, made from records. Only one thread may add."""
+    """Keeps the first ten failed operations of each error class and SQLSTATE. Only one thread may add records."""
 
     def __init__(self, load: Load, sql: Sequence[str], classify: Classify) -> None:
         self._kinds = [operation.kind for operation in load.used]
@@ -64,7 +64,7 @@ class RecordSamples:
         return [sample for samples in list(self._samples.values()) for sample in samples]
 
     def add(self, records: Records, message_of: Callable[[str], str]) -> None:
-        """Add failed operations; ``message_of`` returns the server's message for an SQLSTATE."""
+        """Add the failed operations among these records; ``message_of`` returns the server's message for an SQLSTATE."""
         for record in records[records["outcome"] != OK][:_EACH]:
             sqlstate = bytes(record["sqlstate"]).decode()
             self._keep(int(record["kind"]), int(record["outcome"]), sqlstate, unquoted(sqlstate, message_of(sqlstate)))
@@ -84,12 +84,12 @@ class RecordSamples:
 
 
 def unquoted(sqlstate: str, message: str) -> str:
-    """Hide quoted text in errors about data and from PL/pgSQL functions: there it may be a value, not a name."""
+    """Replace quoted text by ? if the error is about data or from PL/pgSQL, because there it may be a parameter value."""
     return _QUOTED.sub("?", message) if sqlstate.startswith(_ABOUT_VALUES) else message
 
 
 def without_values(message: str, values: Values) -> str:
-    """Replace parameter values that the database repeats in its message by question marks."""
+    """Replace parameter values in a database's error message by ? so that no sample contains data."""
     given = {str(value) for statement in values for value in statement} - {""}
     for text in sorted(given, key=len, reverse=True):
         message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "?", message)

@@ -23,7 +23,7 @@ _REFUSED_LOGIN = ("28", "3D")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresAddress:
-    """The address of a PostgreSQL server and the login. Its ``repr`` never shows the password."""
+    """A PostgreSQL server's address, user, password and TLS settings. ``repr`` never shows the password."""
 
     host: str
     port: int
@@ -44,12 +44,12 @@ class PostgresAddress:
 
 
 def address_of(url: str, environment: Mapping[str, str] = os.environ) -> PostgresAddress:
-    """Read a postgresql:// URL. Raises InvalidSettings."""
+    """Read a postgresql:// URL; environment variables supply a missing user or password. Raises InvalidSettings."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     tls = query.pop("sslmode", "prefer")
     if tls not in _TLS_MODES:
-        raise InvalidSettings(f"expected sslmode to be one of {', '.join(_TLS_MODES)}, got {tls!r}")
+        raise InvalidSettings(f"expected the option sslmode to be one of {', '.join(_TLS_MODES)}, got {tls!r}")
     user = unquote(parts.username or query.pop("user", "") or environment.get("PGUSER", "postgres"))
     password = parts.password or environment.get(PASSWORD_VARIABLE) or environment.get("PGPASSWORD", "")
     return PostgresAddress(
@@ -66,12 +66,11 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Postgre
 
 @dataclass(slots=True)
 class PostgresSession:
-    """A connection that is ready for queries."""
+    """An open connection to PostgreSQL with its statements prepared, and the key to cancel its operation."""
 
     socket: socket.socket
     server_pid: int = 0
     server_key: int = 0
-    server_version: str = ""
 
     def close(self) -> None:
         try:
@@ -103,9 +102,9 @@ def open_session(address: PostgresAddress, load: Load, limit: timedelta) -> Post
 
 
 def cancel(address: PostgresAddress, session: PostgresSession, limit: timedelta) -> None:
-    """Ask the server to cancel a session's operation; blocks until it has taken the request. Raises OSError on failure.
+    """Ask the server to cancel the operation that a session runs. Blocks until the server has the request.
 
-    Does nothing if the server gave the session no cancel key.
+    Does nothing if the server gave the session no cancel key. Raises OSError if the server cannot be reached.
     """
     if not session.server_pid:
         return
@@ -115,7 +114,7 @@ def cancel(address: PostgresAddress, session: PostgresSession, limit: timedelta)
 
 
 class _MessageSocket:
-    """Sends and receives messages on a blocking socket."""
+    """Sends and receives PostgreSQL protocol messages on a blocking socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -129,13 +128,13 @@ class _MessageSocket:
         while not self._messages:
             data = self._socket.recv(65536)
             if not data:
-                raise ConnectionResetError("the server closed the connection")
+                raise ConnectionResetError("the PostgreSQL server closed the connection before it was ready")
             self._buffer += data
             self._messages = list(pgwire.split(self._buffer))
         return self._messages.pop(0)
 
     def until_ready(self) -> Iterator[Message]:
-        """Every message up to ReadyForQuery. Raises ServerSaid afterwards if one was an error."""
+        """Yield messages until the server is ready for queries. If one is an error, raises ServerSaid at the end."""
         error: ServerSaid | None = None
         while (message := self.receive()).type != b"Z":
             if message.type == b"E":
@@ -165,7 +164,7 @@ def _connect(address: PostgresAddress, limit: timedelta) -> socket.socket:
 
 
 def _encrypted(connection: socket.socket, address: PostgresAddress) -> socket.socket:
-    """Switch to TLS if the server supports it. Raises InvalidSettings if TLS is required but missing or not trusted."""
+    """Switch to TLS if the server supports it. Raises InvalidSettings if sslmode requires TLS but it fails."""
     connection.sendall(pgwire.SSL_REQUEST)
     if connection.recv(1) != b"S":
         if address.tls == "prefer":
@@ -186,7 +185,7 @@ def not_trusted(address: PostgresAddress, exc: ssl.SSLCertVerificationError) -> 
 
 
 def tls_context(address: PostgresAddress) -> ssl.SSLContext:
-    """How the server's certificate is checked, by sslmode and sslrootcert. Raises InvalidSettings if the file is missing."""
+    """Return a TLS context that checks the certificate as sslmode says. Raises InvalidSettings if sslrootcert is missing."""
     try:
         context = ssl.create_default_context(cafile=address.tls_root)
     except OSError as exc:
@@ -207,9 +206,6 @@ def _log_in(messages: _MessageSocket, address: PostgresAddress, session: Postgre
                 _authenticate(messages, message.body, address, scram)
             elif message.type == b"K":
                 session.server_pid, session.server_key = struct.unpack("!ii", message.body[:8])
-            elif message.type == b"S":
-                name, value = message.body.split(b"\0")[:2]
-                session.server_version = value.decode() if name == b"server_version" else session.server_version
     except ServerSaid as exc:
         if exc.sqlstate[:2] in _REFUSED_LOGIN:
             raise InvalidSettings(f"{address.location} refused user {address.user!r}: {exc}") from exc
@@ -238,7 +234,7 @@ def _authenticate(messages: _MessageSocket, body: bytes, address: PostgresAddres
 
 
 def _prepare_all(messages: _MessageSocket, load: Load) -> None:
-    """Prepare every statement with the types of its values. Raises InvalidInput that names a statement that fails."""
+    """Prepare every statement with the types of its values. Raises InvalidInput, which names the invalid statement."""
     for number, operation in enumerate(load.used):
         for n, statement in enumerate(operation.statements):
             name = statement_name(number, n)
@@ -247,7 +243,7 @@ def _prepare_all(messages: _MessageSocket, load: Load) -> None:
                 for _ in messages.until_ready():
                     pass
             except ServerSaid as exc:
-                raise InvalidInput(f"{operation.kind}: {exc}; its SQL is: {one_line(statement.sql)}") from exc
+                raise InvalidInput(f"operation {operation.kind}: {exc} in the SQL: {one_line(statement.sql)}") from exc
 
 
 def one_line(sql: str, longest: int = 200) -> str:

@@ -1,4 +1,4 @@
-"""What a database provides for the generic engine: blocking or async sessions that run one operation at a time."""
+"""The sessions that a database must provide for the generic engine: blocking or async, one operation at a time."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from typing import Any, Protocol
 
 from drumbeat.bench.driver.records import LOST
 
-Values = Sequence[Sequence[Any]]  #: for each statement of an operation, its values for $1, $2 …
+Values = Sequence[Sequence[Any]]  #: the values for $1, $2 … of each statement of an operation
 
 
 class OperationFailure(Exception):
-    """A failed operation, described in the same way for every target."""
+    """An operation or connect has failed: outcome, the database's error code and message."""
 
     def __init__(self, outcome: int, code: str, message: str, *, statement: int = 0, lost: bool | None = None) -> None:
         super().__init__(message)
         self.outcome = outcome
         self.code = code
-        self.statement = statement  #: which of the operation's statements
+        self.statement = statement  #: the index of the failed statement in the operation
         self.lost = outcome == LOST if lost is None else lost  #: whether the session can no longer be used
 
 
 class BlockingSession(Protocol):
-    """A connection used by one thread."""
+    """A connection that one thread uses and that blocks this thread."""
 
     def execute(self, operation: int, values: Values) -> int:
         """Run an operation, in a transaction if it has several statements; returns the number of rows read or changed.
@@ -38,10 +38,10 @@ class BlockingSession(Protocol):
 
 
 class AsyncSession(Protocol):
-    """A connection that shares the event loop's thread with others."""
+    """A connection with an async driver; many share the event loop's thread."""
 
     async def execute(self, operation: int, values: Values) -> int:
-        """Like ``BlockingSession.execute``."""
+        """Run an operation in the same way as ``BlockingSession.execute``."""
         ...
 
     def interrupt(self) -> None:
@@ -53,7 +53,7 @@ class AsyncSession(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockingSessions:
-    """Opens sessions, each in its own thread. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
+    """Opens blocking sessions. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
 
     connect: Callable[[], BlockingSession]
     keeps_limit: bool = False  #: whether the database enforces the timeout of operations itself
@@ -61,7 +61,7 @@ class BlockingSessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncSessions:
-    """Opens sessions in the event loop. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
+    """Opens async sessions. ``connect`` raises OperationFailure, or InvalidInput if a retry cannot help."""
 
     connect: Callable[[], Awaitable[AsyncSession]]
     keeps_limit: bool = False

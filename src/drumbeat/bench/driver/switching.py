@@ -1,19 +1,19 @@
-"""Shortens Python's thread switch interval while an engine runs."""
+"""Shortens Python's thread switch interval while an engine runs, so that operations are sent on time."""
 
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_INTERVAL = 0.0001  #: seconds; a driving thread must not wait long for the GIL
+_INTERVAL = 0.0001  #: seconds; short, because a driving thread that waits for the GIL sends operations late
 
 _lock = threading.Lock()
-_originals: list[float] = []  #: the original interval, once for each running engine
+_originals: list[float] = []  #: the original interval, repeated for each running engine
 
 
 @contextmanager
 def quick_switching() -> Iterator[None]:
-    """Shorten the interval for the whole process; the last of several engines to leave restores it."""
+    """Shorten the thread switch interval of this process. When the last engine leaves the block, the old one is restored."""
     with _lock:
         _originals.append(_originals[0] if _originals else sys.getswitchinterval())
         _set(min(_originals[0], _INTERVAL))

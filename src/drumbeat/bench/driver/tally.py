@@ -1,4 +1,4 @@
-"""Counts recorded operations by kind, with exact totals and mergeable latency histograms."""
+"""Counts operations by kind, from their records: exact totals, and latency histograms that can be merged."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ _LONGEST = (1 << 42) - 1
 
 
 def buckets_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """core.histogram.bucket_of for many durations at once."""
+    """Return each duration's histogram bucket, as core.histogram.bucket_of does for one duration."""
     clipped = np.clip(nanoseconds, 0, _LONGEST)
     shift = np.maximum(np.frexp(clipped.astype(np.float64))[1] - (_SUB_BITS + 1), 0).astype(np.int64)
     return np.where(clipped < _EXACT, clipped, (shift << _SUB_BITS) + (clipped >> shift))
 
 
 def count_into(histogram: Histogram, nanoseconds: NDArray[np.int64]) -> None:
-    """Add many durations to a histogram."""
+    """Add many durations, in nanoseconds, to a histogram."""
     if not len(nanoseconds):
         return
     durations = np.maximum(nanoseconds, 0)
@@ -37,16 +37,16 @@ def count_into(histogram: Histogram, nanoseconds: NDArray[np.int64]) -> None:
 
 @dataclass(slots=True)
 class KindTally:
-    """Totals for one kind of operation."""
+    """The totals and latencies of one kind of operation."""
 
     operations: int = 0
     errors: int = 0
     rows: int = 0
-    response: Histogram = field(default_factory=Histogram)  #: from due to answered: how long a user would have waited
-    service: Histogram = field(default_factory=Histogram)  #: from sent to answered: how long the database took
+    response: Histogram = field(default_factory=Histogram)  #: from due time to answer: how long a user would have waited
+    service: Histogram = field(default_factory=Histogram)  #: from sending to answer: how long the database took
 
     def absorb(self, records: Records) -> None:
-        """Count records. Failed operations count as operations, but only successful ones have latencies."""
+        """Count records. Failed operations are counted, but only successful ones enter the latency histograms."""
         succeeded = records[records["outcome"] == OK]
         self.operations += len(records)
         self.errors += len(records) - len(succeeded)
@@ -63,7 +63,7 @@ class KindTally:
 
 
 class LoadTally:
-    """Totals for all kinds of operation in a load."""
+    """The totals and latencies of a load: of each kind of operation, and of all together."""
 
     def __init__(self, load: Load) -> None:
         self.names = [operation.kind for operation in load.used]
@@ -81,9 +81,9 @@ class LoadTally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Add the waits of operations that were due but never sent: they count in response times, not as operations.
+        """Add operations that were due but never sent, with the time each waited: to response times, not to the count.
 
-        Each counts as at least as slow as the fastest operation that was sent.
+        A response time is at least that of the fastest operation of the same kind that was sent.
         """
         kinds = np.resize(self._order, len(waits))
         for number, tally in enumerate(self.kinds):
@@ -121,7 +121,7 @@ class LoadTally:
 
 
 def figures(histogram: Histogram, percents: Sequence[float] = (50, 90, 95, 99, 99.9)) -> dict[str, Any]:
-    """A histogram's percentiles, mean, minimum and maximum in milliseconds."""
+    """Return a histogram's percentiles, mean, minimum and maximum, in milliseconds."""
     named = {f"p{percent:g}_ms": value for percent, value in zip(percents, histogram.percentiles_ns(percents), strict=True)}
     count = histogram.count
     named |= {

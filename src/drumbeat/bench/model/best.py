@@ -1,4 +1,4 @@
-"""The best level of a find-max run, from its result and its steps."""
+"""Finds the best level of a find-max run: the highest number of connections at which the database was stable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ STABLE = "STABLE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The highest stable level and its throughput."""
+    """The highest stable number of connections of a find-max run, and its throughput."""
 
     connections: float
     qps: float | None = None
-    step: Step | None = None  #: the last stable step at that level
+    step: Step | None = None  #: the last stable step with that many connections
 
 
 def best_of(record: RunRecord) -> Best | None:
-    """The best level in the result, else the highest stable step; None if no level was stable."""
+    """Return the best level from the run's result, else from its highest stable step; None if no level was stable."""
     result = record.find_max_result
     stable = [step for step in find_max_steps(record) if step.outcome == STABLE]
     highest = max((step.to_target for step in stable), default=None)
@@ -33,7 +33,7 @@ def best_of(record: RunRecord) -> Best | None:
 
 
 def measured_at_best(record: RunRecord) -> Mapping[str, Measured]:
-    """The measurements of the last stable step at the best level, by kind; empty if no level was stable."""
+    """Return what the last stable step at the best level measured, by kind of operation; empty if no level was stable."""
     best = best_of(record)
     if best is None or best.step is None:
         return {}
@@ -60,7 +60,7 @@ def find_max_steps(record: RunRecord) -> list[Step]:
 
 
 def knee_of(record: RunRecord) -> float | None:
-    """The connections at which throughput peaks, by the fitted Universal Scalability Law."""
+    """Return at how many connections throughput peaks, according to the fitted Universal Scalability Law."""
     usl = record.find_max_result.get("usl") or {}
     return _number(usl.get("peak_connections"))
 

@@ -1,4 +1,4 @@
-"""How many connections one worker may hold, by the capacity of its host."""
+"""How many connections one worker may hold, depending on the CPU and memory of its host."""
 
 from dataclasses import dataclass
 from math import floor
@@ -6,7 +6,7 @@ from math import floor
 from drumbeat.core.errors import InvalidInput
 
 CONNECTIONS_PER_CORE = 200
-MEMORY_PER_CONNECTION_GB = 0.001  #: 25 times the measured use of the client; the rest is for the host
+MEMORY_PER_CONNECTION_GB = 0.001  #: 25 times what a connection was measured to use; the rest is left to the host
 MAX_PER_WORKER = 1000
 
 
@@ -19,7 +19,7 @@ class HostCapacity:
 
     def __post_init__(self) -> None:
         if self.cpu_cores < 0 or self.memory_gb < 0:
-            raise InvalidInput(f"expected cores and memory of 0 or more, got {self.cpu_cores} and {self.memory_gb} GB")
+            raise InvalidInput(f"expected cpu_cores and memory_gb of 0 or more, got {self.cpu_cores} and {self.memory_gb}")
 
 
 def per_worker_cap(
@@ -28,7 +28,7 @@ def per_worker_cap(
     memory_per_connection_gb: float = MEMORY_PER_CONNECTION_GB,
     max_per_worker: int = MAX_PER_WORKER,
 ) -> int:
-    """The lowest of the limits by CPU, by memory and ``max_per_worker``; at least one."""
+    """Return how many connections a worker may hold: the lowest limit of CPU, memory and ``max_per_worker``; at least one."""
     if memory_per_connection_gb <= 0:
         raise InvalidInput(f"expected memory_per_connection_gb above 0, got {memory_per_connection_gb}")
     by_cpu = floor(host.cpu_cores * connections_per_core)

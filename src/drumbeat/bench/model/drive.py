@@ -1,4 +1,4 @@
-"""Load from a single process (``bench drive``): request, progress and outcome."""
+"""Request, progress and outcome of ``bench drive``, which generates load from a single process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveRequest:
-    """The load of one process: workload, connections, rate and duration."""
+    """What ``bench drive`` is asked to do: workload, connections, rate and duration."""
 
     workload: str = "mixed"
     scale: float = 1
@@ -23,7 +23,7 @@ class DriveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveProgress:
-    """The current figures, once a second."""
+    """The figures of the last second, reported once a second while ``bench drive`` runs."""
 
     phase: str | None
     operations_per_second: float
@@ -36,7 +36,7 @@ class DriveProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveOutcome:
-    """The final figures by name, as ``--json`` prints them, with warnings about them."""
+    """The final figures of ``bench drive`` by name, as ``--json`` prints them, and warnings for the reader."""
 
     figures: Mapping[str, Any]
     warnings: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Input, state and decisions of guardrails. The state is stored in the run's row, so that any orchestrator can resume."""
+"""Data of guardrails, which limit the CPU and memory use of workers' hosts: input, stored state, and decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from drumbeat.core.worker import WorkerId
 
 
 class GuardrailState(StrEnum):
-    """The guardrail state of a run."""
+    """Whether workers of a run are above a CPU or memory threshold, and what that means for the run."""
 
     NORMAL = "normal"  #: no worker is above a threshold
-    WARNING = "warning"  #: some workers are above a threshold and are being relieved
+    WARNING = "warning"  #: some workers are above a threshold, so their load is reduced
     CRITICAL = "critical"  #: so many workers are above a threshold that the run fails if this continues
     DEGRADED = "degraded"  #: the run continues with less load than requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedWorker:
-    """One running worker and the usage of its host."""
+    """One running worker, its assigned connections, and the CPU and memory use of its host."""
 
     worker_id: WorkerId
     slot: int
-    target: int  #: connections that it is assigned
+    target: int  #: how many connections it is assigned
     cpu_percent: float | None = None
     memory_percent: float | None = None
     fresh: bool = True  #: whether the figures are recent; old figures are ignored
@@ -33,19 +33,19 @@ class GuardedWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardView:
-    """The input for a guardrail decision."""
+    """The input of a guardrail decision: limits, workers, and how many workers there may be."""
 
     now: datetime
     guardrails: Guardrails
     scaling: Scaling
     workers: tuple[GuardedWorker, ...]
     most_workers: int | None = None
-    coming: int = 0  #: workers that are being started
+    coming: int = 0  #: how many workers are being started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
-    """The workers with recent figures, and those of them that are above a threshold."""
+    """Which workers have recent figures (``fresh``), and which of them are above the CPU or memory threshold."""
 
     fresh: tuple[GuardedWorker, ...]
     over_cpu: tuple[GuardedWorker, ...]
@@ -63,19 +63,19 @@ class Overload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGuard:
-    """The guardrail state of one worker. ``over`` and ``calm`` count consecutive checks."""
+    """The guardrail state of one worker. ``over`` and ``calm`` count consecutive checks above and below the thresholds."""
 
     over: int = 0
     calm: int = 0
-    ceiling: int | None = None  #: max connections; None: its normal cap
-    before: int | None = None  #: its connections before the first back-off
-    backed_off: int = 0  #: number of back-offs
-    since: int = 0  #: checks since the last back-off
+    ceiling: int | None = None  #: its reduced maximum of connections; None: not reduced
+    before: int | None = None  #: its connections before the first reduction
+    backed_off: int = 0  #: how often its connections were reduced
+    since: int = 0  #: checks since the last reduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardAction:
-    """One entry of ``actions_taken``."""
+    """One action of the guardrails, for the list ``actions_taken``: which worker's connections changed, and how."""
 
     timestamp: datetime
     action: str  #: back_off, restore, scale_out
@@ -86,13 +86,13 @@ class GuardAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardState:
-    """The state of guardrails between beats."""
+    """The state of guardrails between two control beats, stored in the run's row, so that any orchestrator can resume."""
 
     state: GuardrailState = GuardrailState.NORMAL
     workers_over_cpu: tuple[WorkerId, ...] = ()
     workers_over_memory: tuple[WorkerId, ...] = ()
-    over_threshold_intervals: int = 0  #: consecutive checks with any worker above a threshold
-    failing_intervals: int = 0  #: consecutive checks with enough workers above it for the run to fail
+    over_threshold_intervals: int = 0  #: consecutive checks in which any worker was above a threshold
+    failing_intervals: int = 0  #: consecutive checks in which so many were above it that the run may fail
     actions_taken: tuple[GuardAction, ...] = ()
     looked_at: datetime | None = None
     workers: Mapping[str, WorkerGuard] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class GuardState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFailure:
-    """Why guardrails end the run."""
+    """Says that guardrails end the run as failed, and why."""
 
     completion_reason: str  #: RESOURCE_EXHAUSTION, or GUARDRAIL in hard mode
     reason: str
@@ -111,12 +111,12 @@ class GuardFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailDecision:
-    """What guardrails demand from now on."""
+    """What guardrails demand from now on: lower connection limits, extra workers, or the end of the run."""
 
     state: GuardState
-    ceilings: Mapping[WorkerId, int] = field(default_factory=dict)  #: max connections of workers that must stay below their cap
-    extra_workers: int = 0  #: in addition to what the load mode needs
+    ceilings: Mapping[WorkerId, int] = field(default_factory=dict)  #: max connections of workers with reduced load
+    extra_workers: int = 0  #: workers to add to those that the load mode needs
     failure: GuardFailure | None = None
     facts: tuple[NewEvent, ...] = ()  #: SCALE_DOWN and GUARDRAIL_WARNING events
     banner: str | None = None  #: one line for the user interface; None: no problem
-    reason: str | None = None  #: what was done in this beat, and why
+    reason: str | None = None  #: what the guardrails did in this beat, and why

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 
 from drumbeat.bench.model.words import told_apart
 
-_MOST_OFF = 0.02  #: tolerated deviation
+_MOST_OFF = 0.02  #: a deviation of up to 2 % is tolerated
 
 
 def off_because(little: Mapping[str, float] | None) -> str | None:
-    """Why throughput × latency differs from the connections; None if it does not, within 2 %."""
+    """Explain why throughput × latency differs from the number of connections; None if it differs by at most 2 %."""
     if little is None or max(little["off_by"], little["unexplained"]) <= _MOST_OFF:
         return None
     if little["unexplained"] > _MOST_OFF:
-        share = f"{little['unexplained']:.1%} of their time is unaccounted for"
+        share = f"{little['unexplained']:.1%} of the connections' time is unexplained"
         return f"{_difference(little)}: {share}, so these figures are not reliable"
-    waited = f"between operations they waited for the client, {little['client_share']:.1%} of the time"
+    waited = f"between operations connections waited for the client, {little['client_share']:.1%} of the time"
     return f"{_difference(little)}: {waited}; latencies do not include that, throughput does"
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """What differs from the connections: throughput × latency, or that plus the pauses between operations."""
+    """Compare in words throughput × latency, or its sum with the client's pauses, with the number of connections."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = told_apart(found, held)

@@ -1,4 +1,4 @@
-"""A load: operations, their statements and the sources of their values. Data classes, validated on creation."""
+"""A load: the operations that workers repeat, their SQL, and the sources of their values. Validated on creation."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ class Kind(StrEnum):
     DELETE = "DELETE"
 
 
-_LONGEST_TEXT = 65_536  #: thousands of operations are generated in advance; longer texts would take gigabytes
+_LONGEST_TEXT = 65_536  #: workers generate thousands of operations in advance; longer texts would take gigabytes
 _MOST_DIGITS = 18
 READS = frozenset({Kind.POINT_LOOKUP, Kind.RANGE_SCAN})
 
 
 class ErrorClass(StrEnum):
-    """The class of an operation's error, the same for every target."""
+    """The class of an operation's error, with the same names for every database product."""
 
     CONNECTION = "CONNECTION"  #: the connection was lost or could not be opened
     QUERY_TIMEOUT = "QUERY_TIMEOUT"
@@ -37,7 +37,7 @@ class ErrorClass(StrEnum):
 class ValueType(StrEnum):
     """The SQL type of a value."""
 
-    INT = "int"  #: 4 bytes
+    INT = "int"  #: a whole number of 4 bytes
     BIGINT = "bigint"
     FLOAT = "float"
     TEXT = "text"
@@ -45,21 +45,21 @@ class ValueType(StrEnum):
 
 
 class Distribution(StrEnum):
-    """How keys are chosen."""
+    """How the existing keys that operations use are chosen."""
 
     UNIFORM = "uniform"
     ZIPFIAN = "zipfian"  #: few keys get most of the load; they are scattered over the key range
-    HOTSPOT = "hotspot"  #: a share of the keys gets a share of the load
+    HOTSPOT = "hotspot"  #: ``hot_share`` of the keys get ``hot_load`` of the load
     SEQUENTIAL = "sequential"  #: one after the other; each worker has its own keys
     LATEST = "latest"  #: prefers the newest keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A new key; each worker has its own range, by its slot."""
+    """A value source of new keys for inserts. Each worker has its own range of keys, chosen by its slot number."""
 
-    first: int  #: must be above all existing keys
-    span: int = 1_000_000_000  #: how many keys one slot may use
+    first: int  #: the first new key; must be above all existing keys
+    span: int = 1_000_000_000  #: how many keys one worker may use
     table: str = ""  #: the table that gets the keys; ``first`` is moved above its existing keys when a run begins
     column: str = ""  #: the column that gets the keys
     type: ValueType = ValueType.BIGINT
@@ -71,12 +71,12 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
-    """A key between two bounds, chosen by a distribution."""
+    """A value source of existing keys from ``low`` to ``high``, chosen by a distribution."""
 
     low: int = 1
     high: int = 1
     distribution: Distribution = Distribution.UNIFORM
-    theta: float = 0.99  #: zipfian, latest: the skew
+    theta: float = 0.99  #: zipfian and latest: the skew; closer to 1, fewer keys get most of the load
     hot_share: float = 0.2  #: hotspot: the share of the keys that are hot
     hot_load: float = 0.8  #: hotspot: the share of the load on the hot keys
     inserted: NewKey | None = None  #: latest: the source of this worker's inserted keys, which are newer than ``high``
@@ -95,7 +95,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolValue:
-    """A value from a list sampled before the run; no two workers use the same position."""
+    """A value source that goes through a list of sampled values; no two workers use the same position of it."""
 
     values: Sequence[object]
     type: ValueType = ValueType.TEXT
@@ -106,7 +106,7 @@ class PoolValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomNumber:
-    """A random number between two bounds, uniformly distributed."""
+    """A value source of uniformly distributed random numbers from ``low`` to ``high``."""
 
     low: int = 0
     high: int = 1_000_000
@@ -120,14 +120,14 @@ class RandomNumber:
         if not 0 <= self.scale <= _MOST_DIGITS:
             raise InvalidInput(f"expected scale from 0 to {_MOST_DIGITS}, got {self.scale}")
         if self.scale and self.type is not ValueType.FLOAT:
-            raise InvalidInput(f"expected a number of scale {self.scale} to be a float, got {self.type}")
+            raise InvalidInput(f"expected type float for a number with scale {self.scale} (decimal places), got {self.type}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonUniform:
-    """TPC-C's NURand: a non-uniformly distributed random number between two bounds."""
+    """A value source of TPC-C's NURand: non-uniformly distributed random numbers from ``low`` to ``high``."""
 
-    a: int  #: a power of two minus one
+    a: int  #: TPC-C's constant A: a power of two minus one
     low: int
     high: int
     c: int = 0
@@ -139,7 +139,7 @@ class NonUniform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomText:
-    """Random letters and digits of a fixed length."""
+    """A value source of random texts of a fixed length (letters and digits)."""
 
     length: int = 16
     type: ValueType = ValueType.TEXT
@@ -153,21 +153,21 @@ class RandomText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomUuid:
-    """A random UUID (version 4), as text."""
+    """A value source of random UUIDs (version 4), as text."""
 
     type: ValueType = ValueType.TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """The time when the operation was generated."""
+    """A value source that gives the time when the operation was generated."""
 
     type: ValueType = ValueType.TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameAs:
-    """An earlier value of the same operation (counted from 0 over all its statements), plus a number."""
+    """Repeats an earlier value of the same operation (``index`` counts from 0 over all its statements), plus a number."""
 
     index: int
     plus: int = 0
@@ -176,11 +176,11 @@ class SameAs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Either:
-    """One of two values, chosen at random for each operation."""
+    """Chooses one of two value sources at random for each operation."""
 
     usual: "Value"
     other: "Value"
-    share: float  #: of the operations that use ``usual``
+    share: float  #: how often ``usual`` is chosen, from 0 to 1
     type: ValueType = ValueType.INT
 
     def __post_init__(self) -> None:
@@ -190,7 +190,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A value from a list, at the index given by another value. Workers may pick the same."""
+    """Picks a value from a list, at the index that another value source gives. Workers may pick the same value."""
 
     values: Sequence[object]
     by: "Value"
@@ -206,7 +206,7 @@ LARGEST: Mapping[ValueType, int] = {ValueType.INT: 2**31 - 1, ValueType.BIGINT: 
 
 
 def parts(value: Value) -> tuple[Value, ...]:
-    """The value itself and the values nested in it."""
+    """Return the value source itself and all value sources nested in it."""
     match value:
         case Either(usual=usual, other=other):
             return (value, *parts(usual), *parts(other))
@@ -226,17 +226,17 @@ def _check_fits(name: str, number: int, kind: ValueType) -> None:
     if number > largest:
         raise InvalidInput(f"expected {name} to be at most {largest}, the largest {kind}, got {number}; use another type")
     if kind in LARGEST and number < -largest - 1:
-        raise InvalidInput(f"expected {name} to be at least {-largest - 1}, the least {kind}, got {number}; use another type")
+        raise InvalidInput(f"expected {name} to be at least {-largest - 1}, the lowest {kind}, got {number}; use another type")
 
 
 def _check_not_empty(values: Sequence[object]) -> None:
     if not len(values):
-        raise InvalidInput("expected at least one value, got an empty list")
+        raise InvalidInput("expected a list of at least one value, got an empty list")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """SQL with placeholders $1, $2 …; targets translate them for their drivers."""
+    """SQL with placeholders $1, $2 …, and a value source for each. Database adapters translate placeholders for drivers."""
 
     sql: str
     values: tuple[Value, ...] = ()
@@ -244,7 +244,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One unit of load: a statement, or several in a transaction."""
+    """One kind of operation, measured as a unit: one SQL statement, or several in a transaction."""
 
     kind: str
     weight: int
@@ -263,7 +263,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The operations that a worker repeats."""
+    """The operations that a worker repeats, each as often as its weight says (in percent)."""
 
     name: str
     operations: tuple[Operation, ...]
@@ -273,14 +273,14 @@ class Load:
         total = sum(operation.weight for operation in self.operations)
         if total != 100:
             given = ", ".join(f"{operation.kind} {operation.weight}" for operation in self.operations)
-            raise InvalidInput(f"expected weights that total 100, got {total} ({given})")
+            raise InvalidInput(f"expected weights that total 100, got {total} ({given}); change the weights")
         kinds = [operation.kind for operation in self.operations]
         if len(set(kinds)) != len(kinds):
-            raise InvalidInput(f"expected each kind once, got {', '.join(kinds)}")
+            raise InvalidInput(f"expected each kind of operation once, got {', '.join(kinds)}; rename one")
 
     @property
     def used(self) -> tuple[Operation, ...]:
-        """The operations with a weight above 0, in order."""
+        """Return the operations with a weight above 0."""
         return tuple(operation for operation in self.operations if operation.weight)
 
 
@@ -289,38 +289,37 @@ def check_placeholders(kind: str, statement: Statement) -> None:
     numbers = {int(found) for found in _placeholders(statement.sql)}
     expected = set(range(1, len(statement.values) + 1))
     if missing := numbers - expected:
-        raise InvalidInput(f"{kind}: ${min(missing)} has no value, got only {len(statement.values)} values")
+        raise InvalidInput(f"{kind}: the placeholder ${min(missing)} has no value, got only {len(statement.values)} values")
     if unused := expected - numbers:
         raise InvalidInput(f"{kind}: value {min(unused)} has no placeholder ${min(unused)} in: {statement.sql}")
 
 
 def check_references(kind: str, values: Sequence[Value]) -> None:
-    """Raise InvalidInput if a value refers to a value that is not before it."""
+    """Raise InvalidInput if a ``SameAs`` value refers to a value that does not come before it."""
     for number, value in enumerate(values):
         for each in parts(value):
             if isinstance(each, SameAs) and not 0 <= each.index < number:
-                raise InvalidInput(f"{kind}: value {number + 1} refers to value {each.index + 1}; expected an earlier value")
+                raise InvalidInput(f"{kind}: value {number + 1} refers to value {each.index + 1}, expected an earlier one")
 
 
 def _placeholders(sql: str) -> list[str]:
-    """The placeholder numbers in SQL, without those inside quotes."""
+    """Return the numbers of the placeholders in SQL, except inside quotes."""
     return [found for found in re.findall(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\$(\d+)", sql) if found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSignals:
-    """The client sessions of a database, without the one that asks.
+    """The client sessions of a database at one moment, without the session that reads them.
 
-    ``waiting`` is the server's queue: sessions whose operation is blocked by other sessions (row and table locks; on
-    PostgreSQL also internal locks and pinned buffers, on MariaDB the states that begin with "Waiting for"). It does not count
-    idle sessions, open transactions that wait for their client, and sessions that read from disk or sleep: those are only
-    in ``wait_events``.
+    ``waiting`` counts sessions that other sessions block (row and table locks; on PostgreSQL also internal locks and pinned
+    buffers, on MariaDB the states that begin with "Waiting for"). Idle sessions, transactions that wait for their client,
+    and sessions that read from disk or sleep are not counted there, only in ``wait_events``.
     """
 
-    at: timedelta  #: since the driver's start
+    at: timedelta  #: time since the driver (the load generator) started
     sessions: int | None = None
-    active: int | None = None  #: sessions with an operation, including the waiting ones
+    active: int | None = None  #: sessions that run an operation, including the waiting ones
     waiting: int | None = None
-    lock_waits: int | None = None  #: of the waiting ones, those that wait for another transaction's lock
-    wait_events: Mapping[str, int] = field(default_factory=dict)  #: number of sessions by wait event, as the server names it
+    lock_waits: int | None = None  #: waiting sessions that wait for another transaction's lock
+    wait_events: Mapping[str, int] = field(default_factory=dict)  #: number of sessions by the server's name of the wait event
     counters: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The plan of a run: load mode, scaling, guardrails, objectives. It is stored in the run's row."""
+"""The plan of a run, stored in the run's row: load mode, scaling, guardrails and objectives."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from enum import StrEnum
 
 
 class LoadMode(StrEnum):
-    """The goal of the load."""
+    """What the load of a run aims at: a number of connections, a throughput, or the highest stable load."""
 
     CONCURRENCY = "CONCURRENCY"  #: a fixed number of connections
     QPS = "QPS"  #: a target throughput, with as few connections as possible
-    FIND_MAX_CONCURRENCY = "FIND_MAX_CONCURRENCY"  #: the highest number of connections that is stable
+    FIND_MAX_CONCURRENCY = "FIND_MAX_CONCURRENCY"  #: searches for the highest stable number of connections
 
 
 class ScalingMode(StrEnum):
-    """How the numbers of workers and connections are limited."""
+    """Whether the numbers of workers and connections are chosen freely, chosen within limits, or set exactly."""
 
     AUTO = "AUTO"
     BOUNDED = "BOUNDED"
@@ -25,20 +25,20 @@ class ScalingMode(StrEnum):
 class Allocation(StrEnum):
     """How connections are divided among workers."""
 
-    SPREAD = "spread"  #: evenly, the remainder to the lowest slots
-    PACK = "pack"  #: fill each worker up to its cap before the next
+    SPREAD = "spread"  #: evenly; workers with the lowest slot numbers get the remainder
+    PACK = "pack"  #: each worker is filled up to its maximum before the next gets any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """Limits for workers and for connections per worker."""
+    """Limits on the number of workers and on the connections of each worker."""
 
     mode: ScalingMode = ScalingMode.AUTO
     min_workers: int = 1
     max_workers: int | None = None  #: None: no limit
     min_connections: int = 1  #: per worker
     max_connections: int | None = None  #: per worker, as set by the user
-    cap: int = 200  #: effective maximum per worker: the user's limit, or the capacity of its host
+    cap: int = 200  #: the maximum per worker that counts: the user's limit, or the capacity of its host
     allocation: Allocation = Allocation.SPREAD
 
     @property
@@ -48,57 +48,57 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QpsPlan:
-    """How a target throughput is reached and kept."""
+    """Settings of load mode QPS, in which a controller adjusts the connections to reach a target throughput."""
 
     target_qps: float = 100.0
-    interval: timedelta = timedelta(seconds=5)  #: between two decisions
+    interval: timedelta = timedelta(seconds=5)  #: time between two decisions of the controller
     starting_connections: int | None = None
-    max_increase: int = 15  #: connections per interval; the feed-forward step may add more
+    max_increase: int = 15  #: connections added per interval; the first, computed step may add more
     bounds_patience_intervals: int = 3
 
     @property
     def tolerance(self) -> float:
-        """The tolerated deviation from the target: 5 %, at least 2 operations per second."""
+        """Return the tolerated deviation from the target in operations per second: 5 %, at least 2."""
         return max(2.0, 0.05 * self.target_qps)
 
 
 class Queueing(StrEnum):
-    """Which waiting sessions in the server make a level unstable."""
+    """Which waiting database sessions make a number of connections count as unstable in find-max."""
 
-    AUTO = "auto"  #: as LOCKS; also waits for internal locks (latches, group commit) once throughput stops growing
+    AUTO = "auto"  #: like LOCKS, plus waits for internal locks (latches, group commit) once throughput stops growing
     LOCKS = "locks"  #: only sessions that wait for another transaction's lock
     ALL = "all"  #: all sessions that wait for other sessions, even while throughput grows
-    OFF = "off"  #: none
+    OFF = "off"  #: no sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindMaxPlan:
-    """How find-max searches for the highest stable number of connections."""
+    """Settings of find-max, which searches step by step for the highest stable number of connections."""
 
     start_connections: int = 5
     connections_increment: int = 10
     step_duration: timedelta = timedelta(seconds=30)
-    settle: timedelta = timedelta(seconds=2)  #: the start of a step, which is not measured
+    settle: timedelta = timedelta(seconds=2)  #: how long the start of each step is not measured
     qps_stability_pct: float = 5.0
     latency_stability_pct: float = 20.0
     max_error_rate_pct: float = 1.0
     queueing: Queueing = Queueing.AUTO
-    max_waiting_pct: float = 10.0  #: of the connections, on average over a step; a single waiting session is always allowed
-    bisect: bool = True  #: search for the knee between the last stable and the first unstable level
+    max_waiting_pct: float = 10.0  #: most connections that may wait in the database, on average; one always may
+    bisect: bool = True  #: whether to search between the last stable and the first unstable number of connections
     min_operations: int = 20  #: a step with fewer operations is repeated once
-    most_looks: int = 5  #: max measurements of one level; if results vary little, one or two are enough
+    most_looks: int = 5  #: most measurements of one number of connections; only if results vary
 
 
 class GuardrailMode(StrEnum):
-    """What happens when a threshold is exceeded."""
+    """What happens when a worker's host exceeds a CPU or memory threshold."""
 
-    SOFT = "soft"  #: back off, scale out, degrade; fail only as a last resort
-    HARD = "hard"  #: any worker above it fails the run
+    SOFT = "soft"  #: reduce the load, add workers; fail the run only as a last resort
+    HARD = "hard"  #: the run fails when any worker is above a threshold
     WARN = "warn"  #: warn and continue (the default in FIXED mode)
 
 
 class FailThreshold(StrEnum):
-    """How many workers must be above a threshold before the run fails."""
+    """How many workers must be above a CPU or memory threshold before the run fails."""
 
     ALL = "all"
     MAJORITY = "majority"
@@ -107,7 +107,7 @@ class FailThreshold(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """Resource limits of the workers' hosts."""
+    """CPU and memory limits of the workers' hosts, and what happens when one is exceeded."""
 
     enabled: bool = True
     max_cpu_percent: float = 80.0
@@ -117,30 +117,30 @@ class Guardrails:
     act_patience: int = 2  #: intervals above a limit before a worker's connections are reduced
     patience_intervals: int = 3  #: intervals above a limit before the run fails
     fail_threshold: FailThreshold = FailThreshold.ALL
-    interval: timedelta = timedelta(seconds=5)  #: between two checks
+    interval: timedelta = timedelta(seconds=5)  #: time between two checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A service level for one kind of operation or for all together. None: no limit."""
+    """A service level objective for one kind of operation or for all kinds together. None: no limit."""
 
     p95_ms: float | None = None
     p99_ms: float | None = None
     max_error_pct: float | None = None
-    min_availability_pct: float | None = None  #: share of seconds with a successful operation; only for all kinds
+    min_availability_pct: float | None = None  #: share of seconds in which an operation succeeded; only for all kinds together
 
 
 class OnWorkerLost(StrEnum):
-    """What a lost worker means for its run."""
+    """What happens to a run when one of its workers is lost."""
 
     FAIL = "fail"
-    TOLERATE = "tolerate"  #: up to ``tolerated`` workers
+    TOLERATE = "tolerate"  #: the run goes on until more than ``LostPolicy.tolerated`` workers are lost
     REPLACE = "replace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPolicy:
-    """``fail``, ``tolerate:n`` or ``replace``."""
+    """What happens when workers are lost: ``fail``, ``replace``, or ``tolerate:n`` (up to n lost workers)."""
 
     action: OnWorkerLost = OnWorkerLost.FAIL
     tolerated: int = 0
@@ -148,14 +148,14 @@ class LostPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices per hour, in the user's currency."""
+    """Prices per hour of a worker and of the database under test, in the user's currency."""
 
     worker_hour: float | None = None
     target_hour: float | None = None
     currency: str = "USD"
 
 
-ALL_KINDS = ""  #: the key of the objective for all kinds together
+ALL_KINDS = ""  #: stands for all kinds of operation together, where data is keyed by kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +163,15 @@ class RunPlan:
     """All settings of a run that the orchestrator uses."""
 
     load_mode: LoadMode = LoadMode.CONCURRENCY
-    connections: int | None = 10  #: CONCURRENCY: the total; otherwise the maximum per worker; None: not set
+    connections: int | None = 10  #: the total in load mode CONCURRENCY, else the maximum per worker; None: not set
     warmup: timedelta = timedelta(seconds=30)
-    duration: timedelta = timedelta(seconds=300)  #: of the measurement; find-max ends by itself
-    ramp: timedelta = timedelta()  #: duration over which a change of connections is spread
+    duration: timedelta = timedelta(seconds=300)  #: how long the measurement takes; find-max ends by itself
+    ramp: timedelta = timedelta()  #: time over which a change of a worker's connections is spread
     scaling: Scaling = field(default_factory=Scaling)
     qps: QpsPlan = field(default_factory=QpsPlan)
     find_max: FindMaxPlan = field(default_factory=FindMaxPlan)
     guardrails: Guardrails = field(default_factory=Guardrails)
-    objectives: Mapping[str, Objective] = field(default_factory=dict)  #: by kind; ALL_KINDS for all together
+    objectives: Mapping[str, Objective] = field(default_factory=dict)  #: by kind of operation, or ALL_KINDS
     on_worker_lost: LostPolicy = field(default_factory=LostPolicy)
-    partitions: int = 1  #: of sharded keys; a worker's partition is its slot modulo this
+    partitions: int = 1  #: into how many parts keys are divided; a worker uses part (slot modulo this)
     prices: Prices = field(default_factory=Prices)

@@ -1,4 +1,4 @@
-"""The record of a run, read back from the store: measurements, decisions, result. The input of reports and comparisons."""
+"""The record of a run, read from the store for reports and comparisons: measurements, decisions and result."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """The figures of a histogram in milliseconds. None: no data."""
+    """The latency figures of a histogram, in milliseconds. None: no data."""
 
     count: int = 0
     mean_ms: float | None = None
@@ -58,15 +58,15 @@ def _spread(histogram: Histogram, count: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Totals of some operations. ``operations`` includes failed ones; latencies are only of successful ones."""
+    """Totals of a group of operations. ``operations`` includes failed ones; latencies are only of successful ones."""
 
     operations: int = 0
     errors: int = 0
     reads: int = 0
     seconds: float = 0.0
     latency: Latency = field(default_factory=Latency)
-    histogram: bytes = b""  #: the merged histogram, by Histogram.to_bytes; empty: none
-    failed_connects: int = 0  #: for all kinds together
+    histogram: bytes = b""  #: the merged latency histogram, as bytes; empty: no data
+    failed_connects: int = 0  #: only counted for all kinds together
 
     @property
     def qps(self) -> float:
@@ -74,14 +74,14 @@ class Measured:
 
     @property
     def error_rate(self) -> float:
-        """Errors as a share of operations; a failed connect counts as a failed operation."""
+        """Return the share of operations that failed, from 0 to 1; a failed connect counts as a failed operation."""
         tried = self.operations + self.failed_connects
         return (self.errors + self.failed_connects) / tried if tried else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Second:
-    """One second of a run, over all workers. An interval that overlaps two seconds counts in both, in proportion."""
+    """The measurements of one second of a run, over all workers. A sample that overlaps two seconds is split between them."""
 
     offset: int  #: seconds since the record's origin
     phase: str | None = None
@@ -91,17 +91,17 @@ class Second:
     p50_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
-    histogram: bytes = b""  #: of the intervals whose midpoint is in this second
-    held: float = 0.0  #: connections
+    histogram: bytes = b""  #: latencies of the samples with their middle in this second
+    held: float = 0.0  #: open connections
     target: float = 0.0
-    cpu_percent: float | None = None  #: of the workers' hosts, on average
+    cpu_percent: float | None = None  #: average CPU use of the workers' hosts
     memory_percent: float | None = None
     workers: int = 0
-    covered: float = 1.0  #: share of the second for which workers have data
+    covered: float = 1.0  #: share of this second for which the workers reported data
     failed_connects: int = 0
-    client_limited: bool = False  #: whether a client limited the load
+    client_limited: bool = False  #: whether a worker, and not the database, limited the load
     errors_by_kind: Mapping[str, int] = field(default_factory=dict)
-    errors_by_class: Mapping[str, int] = field(default_factory=dict)  #: CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …
+    errors_by_class: Mapping[str, int] = field(default_factory=dict)  #: by ErrorClass: CONNECTION, QUERY_TIMEOUT …
 
     @property
     def qps(self) -> float:
@@ -110,9 +110,9 @@ class Second:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSecond:
-    """One interval of one worker."""
+    """The measurements of one worker in one interval of about a second."""
 
-    offset: float  #: of the interval's end
+    offset: float  #: end of the interval, in seconds since the run's start
     qps: float = 0.0
     p95_ms: float | None = None
     held: int = 0
@@ -123,7 +123,7 @@ class WorkerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """One worker: identity, totals and time series."""
+    """What is recorded about one worker of a run: identity, totals and time series."""
 
     worker_id: WorkerId
     slot: int = 0
@@ -136,24 +136,24 @@ class WorkerRecord:
     series: tuple[WorkerSecond, ...] = ()
     client_limited_seconds: int = 0
     late_seconds: int = 0  #: intervals in which operations were sent late or waited for a connection
-    meta: Mapping[str, Any] = field(default_factory=dict)  #: of the worker's row
+    meta: Mapping[str, Any] = field(default_factory=dict)  #: details from the worker's row in the store
     extra: Mapping[str, Any] = field(default_factory=dict)  #: the custom metrics of the worker's result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision or event: when, what and why."""
+    """A decision of the orchestrator, or an event: when, what and why."""
 
     at: datetime
     offset: float
     what: str
     reason: str
-    error: str | None = None  #: why it was not carried out
-    times: int = 1  #: how often in a row; ``at`` is the first time
+    error: str | None = None  #: why the decision could not be carried out
+    times: int = 1  #: how often it was repeated in a row; ``at`` is the first time
 
 
 def without_repeats(decisions: Iterable[Decided]) -> tuple[Decided, ...]:
-    """Decisions in order, with consecutive repeats merged into one whose reason says how often."""
+    """Merge equal consecutive decisions into one; its reason then says how often they were repeated."""
     merged = collapsed(decisions, lambda each: (each.what, each.reason, each.error), lambda each: each.at)
     return tuple(_counted(each) for each in merged)
 
@@ -168,7 +168,7 @@ def _counted(found: Repeated[Decided]) -> Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSecond:
-    """The database's sessions at one moment."""
+    """How many sessions the database had at one moment, and what they waited for."""
 
     offset: float
     sessions: int | None = None
@@ -180,10 +180,10 @@ class ServerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
-    """One phase. MEASUREMENT has exact totals; other phases sum up the intervals that ended in them."""
+    """The measurements of one phase of a run: exact for MEASUREMENT, for other phases the sum of samples that ended there."""
 
     name: str
-    began: float  #: offset; ``ended`` too
+    began: float  #: seconds since the run's start, like ``ended``
     ended: float
     whole: Measured = field(default_factory=Measured)
     kinds: Mapping[str, Measured] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class PhaseRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureExample:
-    """One failed operation as an example of its class."""
+    """One failed operation, as an example of an error class."""
 
     kind: str
     error_class: str
@@ -205,9 +205,9 @@ class FailureExample:
 class RunErrors:
     """The errors of a run: counts by kind, class and second, and examples."""
 
-    operations: int = 0  #: of MEASUREMENT, like ``errors``
+    operations: int = 0  #: only in phase MEASUREMENT, like ``errors``
     errors: int = 0
-    by_kind: Mapping[str, int] = field(default_factory=dict)  #: of all phases, like the fields below
+    by_kind: Mapping[str, int] = field(default_factory=dict)  #: errors of all phases, like in the fields below
     by_class: Mapping[str, int] = field(default_factory=dict)
     by_second: Mapping[int, int] = field(default_factory=dict)
     examples: tuple[FailureExample, ...] = ()
@@ -219,14 +219,14 @@ class RunErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything about one run."""
+    """Everything that reports show about one run: plan, results, time series, workers, decisions and failures."""
 
     run: Run
     plan: RunPlan
-    origin: datetime | None = None  #: the time of offset 0; None: the run never began
-    ended: datetime | None = None  #: the run's end, or when it was read
+    origin: datetime | None = None  #: the time from which offsets count; None: the run never began
+    ended: datetime | None = None  #: the end of the run; if it has not ended, when it was read
     results: tuple[Result, ...] = ()
-    totals: Mapping[str, Measured] = field(default_factory=dict)  #: of MEASUREMENT, by kind; ALL_KINDS: all kinds together
+    totals: Mapping[str, Measured] = field(default_factory=dict)  #: phase MEASUREMENT, by kind of operation or ALL_KINDS
     steps: tuple[Step, ...] = ()
     timeline: tuple[Second, ...] = ()
     workers: tuple[WorkerRecord, ...] = ()
@@ -246,7 +246,7 @@ class RunRecord:
 
     @property
     def result(self) -> Result | None:
-        """The result row of the whole run."""
+        """Return the result row that covers all workers and all kinds of operation; None if there is none."""
         return next((row for row in self.results if row.worker_id is None and row.kind is None), None)
 
     @property
@@ -255,6 +255,6 @@ class RunRecord:
 
     @property
     def client_limited(self) -> bool:
-        """Whether clients limited the load in more than a tenth of the measured seconds."""
+        """Whether the workers, not the database, limited the load in more than a tenth of the measured seconds."""
         measured = [second for second in self.timeline if second.phase == "MEASUREMENT"]
         return sum(second.client_limited for second in measured) > 0.1 * len(measured) if measured else False

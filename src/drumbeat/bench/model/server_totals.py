@@ -1,29 +1,29 @@
-"""The running totals of a database's statistics, and their increase even if the server resets them. Pure.
+"""Computes how much a database's statistics (running totals) increased, even if the server has reset them. No I/O.
 
-After a crash or a reset of its statistics, a server counts from zero reset. A total that was reset counts as increased by its
-new value; what was counted between the last reading and the reset is lost. ``RESETS`` says how often that happened.
+After a crash or a reset, a server counts from zero again. A total that was reset counts as increased by its new value; what
+was counted between the last reading and the reset is lost. ``RESETS`` says how often that happened.
 """
 
 from collections.abc import Mapping
 
-RESETS = "server.resets"  #: how often totals were reset
+RESETS = "server.resets"  #: the name of the total that says how often the server reset its totals
 UPTIME = "Uptime"  #: seconds since the server started, for servers that do not report reset times
-SINCE = "since"  #: ``GROUP.since``: when a group of totals was last reset, in seconds of any clock; not a total
+SINCE = "since"  #: ``GROUP.since`` is no total, but when a group of totals was last reset, in seconds of any clock
 
 Totals = Mapping[str, float]
 
 
 class RunningTotals:
-    """Converts totals that the server may reset to totals that only increase."""
+    """Converts the totals of a server, which may be reset, to totals that only increase."""
 
     def __init__(self) -> None:
         self._last: Totals = {}
         self._marks: Totals = {}  #: the reset times of the first reading
-        self._before_resets: dict[str, float] = {}  #: what was counted before resets
+        self._before_resets: dict[str, float] = {}  #: by total: what was counted before it was reset
         self._resets = 0
 
     def update(self, found: Totals) -> Totals:
-        """The totals of this reading as if they had never been reset; empty if the server reported none."""
+        """Add a reading, and return its totals as if they had never been reset; empty if the server reported none."""
         if not found:
             return {}
         reset = [name for name in found if not is_mark(name) and was_begun_again(name, self._last, found)]
@@ -37,7 +37,7 @@ class RunningTotals:
 
 
 def rise(before: Totals, after: Totals) -> dict[str, float]:
-    """The increase of each total between two readings, never below 0."""
+    """Return the increase of each total between two readings, never below 0."""
     names = [name for name in after if name in before and not is_mark(name)]
     return {name: _increase(name, before, after) for name in names}
 
@@ -47,12 +47,12 @@ def _increase(name: str, before: Totals, after: Totals) -> float:
 
 
 def is_mark(name: str) -> bool:
-    """Whether this is the reset time of a group and not a total."""
+    """Whether this name stands for the reset time of a group of totals, that is, not for a total."""
     return name.rpartition(".")[2] == SINCE
 
 
 def was_begun_again(name: str, before: Totals, after: Totals) -> bool:
-    """Whether a total was reset: by uptime, reset time, or a drop below half. A small drop (evicted statements) is no reset."""
+    """Whether a total was reset: the uptime fell, the reset time changed, or it fell below half (small drops are normal)."""
     if name not in before:
         return False
     if UPTIME in before and UPTIME in after and after[UPTIME] < before[UPTIME]:

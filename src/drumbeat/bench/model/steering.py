@@ -1,4 +1,4 @@
-"""Input, state and decisions of load modes. The state is stored in the run's row, so that any orchestrator can resume."""
+"""Data of load modes, which decide how much load a run makes: input, decisions, and state, stored in the run's row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from drumbeat.bench.model.figures import Figures, KindFigures
 from drumbeat.bench.model.plan import RunPlan
 from drumbeat.core.run import RunId, Step
 
-SAMPLES_ARRIVE_WITHIN = timedelta(milliseconds=1500)  #: after a window's end; before that, its last samples may be missing
+SAMPLES_ARRIVE_WITHIN = timedelta(milliseconds=1500)  #: how long after a window's end its last samples may arrive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A time window that a load mode wants measured. Its figures are in the first beat after its end."""
+    """A time window that a load mode wants measured. Its figures are available in the first control beat after its end."""
 
     since: datetime
     until: datetime
@@ -31,94 +31,94 @@ class StepFigures:
     p99_ms: float | None
     stable: bool
     is_probe: bool = False
-    kinds: Mapping[str, KindFigures] = field(default_factory=dict)  #: kinds with their own objective
+    kinds: Mapping[str, KindFigures] = field(default_factory=dict)  #: figures of the kinds that have their own objective
 
 
 class FindMaxStatus(StrEnum):
-    """The stage of a find-max search."""
+    """The stage of a find-max search (for the highest stable number of connections, called the level)."""
 
-    STEPPING = "STEPPING"  #: goes up by one increment per step
-    VERIFYING = "VERIFYING"  #: measures the best level again after the first failure
-    BISECTING = "BISECTING"  #: searches between the best level and the lowest failed one
+    STEPPING = "STEPPING"  #: each step adds one increment of connections
+    VERIFYING = "VERIFYING"  #: measures the best level again, after the first unstable level
+    BISECTING = "BISECTING"  #: searches between the best level and the lowest unstable one
     COMPLETED = "COMPLETED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindMaxState:
-    """The state of a find-max search between beats."""
+    """The state of a find-max search between two control beats. A level is a number of connections that is measured."""
 
     status: FindMaxStatus = FindMaxStatus.STEPPING
     step: int = 0  #: the current step's number, from 1
-    connections: int = 0  #: the current step's level
-    previous: int | None = None  #: the previous step's level
-    began: datetime | None = None  #: when its target was set
-    window: Window | None = None  #: None until every worker holds its target
+    connections: int = 0  #: total connections of the current step
+    previous: int | None = None  #: total connections of the previous step
+    began: datetime | None = None  #: when the current step set its connections
+    window: Window | None = None  #: what is measured; None until every worker has opened its connections
     repeated: bool = False  #: whether the current level has been repeated already
     baseline: StepFigures | None = None  #: the first stable step
     best: StepFigures | None = None  #: the highest stable level so far
     failed: StepFigures | None = None  #: the lowest unstable level
     failed_outcome: str | None = None
-    failed_reason: str | None = None  #: of the first failure, which ended the search
+    failed_reason: str | None = None  #: why the first unstable level, which ended the stepping, was unstable
     history: tuple[StepFigures, ...] = ()
-    next_connections: int | None = None  #: the level after a stable step, for display
+    next_connections: int | None = None  #: the next level if this step is stable, for display
     ceiling_reached: bool = False
-    trial: int = 0  #: the level to be judged; ``connections`` differs while the baseline is measured again
+    trial: int = 0  #: the level that is tested; ``connections`` differs while the baseline is measured again
     rounds: int = 0  #: how many best levels failed verification
     short: str | None = None  #: why the window began before all connections were open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QpsState:
-    """The state of the QPS controller between beats."""
+    """The state of load mode QPS (adjusts connections to reach a throughput) between two control beats."""
 
-    connections: int = 0  #: in total
+    connections: int = 0  #: total connections
     workers: int = 1
     window: Window | None = None
-    looks: int = 0  #: number of evaluated windows
-    step: int = 0  #: number of changes
-    under: int = 0  #: consecutive windows below the target
+    looks: int = 0  #: how many time windows were evaluated
+    step: int = 0  #: how often the connections were changed
+    under: int = 0  #: consecutive windows with throughput below the target
     at_ceiling: int = 0  #: consecutive windows below the target with all limits reached
     slack: int = 0  #: consecutive windows with more connections than needed
     last_change: datetime | None = None
-    last_error_pct: float | None = None  #: signed
-    ready: int = 0  #: working workers in the last window
-    unsettled_since: datetime | None = None  #: since when workers have not held their assigned connections; None: they do
-    peak_service_ms: float | None = None  #: the highest in the windows with slack
+    last_error_pct: float | None = None  #: deviation of throughput from the target, with sign
+    ready: int = 0  #: how many workers were running in the last window
+    unsettled_since: datetime | None = None  #: since when workers lack some of their assigned connections; None: they have all
+    peak_service_ms: float | None = None  #: highest service time in the windows counted by ``slack``
     scaled_out_at_qps: float | None = None  #: throughput when workers were last added
     scaled_out_from: int | None = None  #: connections when workers were last added
-    settled: bool = False  #: whether nothing needs to change: on target, or no more can be reached
-    futile: int = 0  #: windows since workers were added without effect; 0: the last ones had an effect
+    settled: bool = False  #: whether nothing needs to change: the target, or the most that is possible, is reached
+    futile: int = 0  #: windows since added workers brought no more throughput; 0: they did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeView:
-    """The input for a decision of a load mode."""
+    """The input of a load mode's decision: the plan, the phase, and what the workers do now."""
 
     run_id: RunId
     now: datetime
     plan: RunPlan
     phase: str  #: WARMUP or MEASUREMENT
     phase_began: datetime
-    connections: int  #: the total assigned to workers now
-    held: int  #: the total that workers report
-    ready: int  #: working workers
-    coming: int  #: workers that are being started
-    most_workers: int | None  #: by the plan's limits; None: no limit
-    figures: Figures | None = None  #: of the requested window; None before its end, or without a window
+    connections: int  #: total connections that are assigned to workers now
+    held: int  #: total open connections that workers report
+    ready: int  #: how many workers are running
+    coming: int  #: how many workers are being started
+    most_workers: int | None  #: how many workers the plan allows; None: no limit
+    figures: Figures | None = None  #: what was measured in the requested window; None before its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The load mode is finished."""
+    """Says that the load mode has reached its end, why, and with which result."""
 
-    completion_reason: str  #: DURATION, MAX_FOUND, BOUNDS_LIMIT_REACHED
+    completion_reason: str  #: one of DURATION, MAX_FOUND, BOUNDS_LIMIT_REACHED
     reason: str
     result: Mapping[str, Any] = field(default_factory=dict)  #: find_max_result, or which limits were reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steer:
-    """What a load mode wants from now on. ``qps`` is the total rate of all workers; None: as fast as possible."""
+    """The decision of a load mode: connections, workers and rate. ``qps`` is the rate of all workers; None: no limit."""
 
     connections: int
     workers: int

@@ -1,4 +1,4 @@
-"""The verdict on a run, its exit code, and how it is stored in the run's row. ``run_verdict`` decides it."""
+"""The verdict on a run (passed, missed, failed …), its exit code, and how both are stored in the run's row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Any
 
 from drumbeat.core.run import RUN_ENDED, Run, RunStatus
 
-KEPT_UNDER = "verdict"  #: in the custom metrics of a run's row
+KEPT_UNDER = "verdict"  #: the key of the verdict in the custom metrics of a run's row
 
 
 class ExitStatus(IntEnum):
     """Exit codes of ``bench run``, ``--exit-status`` and ``bench regress``, for CI gates."""
 
-    PASSED = 0  #: completed, and no objective was missed
-    RUN_FAILED = 3  #: not completed, or without a usable result
+    PASSED = 0  #: the run completed, and no objective was missed
+    RUN_FAILED = 3  #: the run did not complete, or has no usable result
     OBJECTIVES_MISSED = 4  #: an objective or the target throughput was missed, or was not measured
     REGRESSED = 5
-    INCONCLUSIVE = 6  #: no baseline, not comparable, or the run has not ended
+    INCONCLUSIVE = 6  #: there is no baseline, the runs are not comparable, or the run has not ended
 
 
 class RunVerdict(StrEnum):
-    """The verdict on a run."""
+    """Whether a run met its objectives, or why that cannot be said."""
 
-    PASSED = "PASSED"  #: completed, and all objectives and targets were met
-    NO_OBJECTIVE = "NO_OBJECTIVE"  #: completed, without any objective or target
+    PASSED = "PASSED"  #: the run completed, and all objectives and targets were met
+    NO_OBJECTIVE = "NO_OBJECTIVE"  #: the run completed, and had no objective or target
     MISSED = "MISSED"  #: an objective or the target throughput was missed
-    NOT_MEASURED = "NOT_MEASURED"  #: nothing was measured, or not the figure of an objective
+    NOT_MEASURED = "NOT_MEASURED"  #: nothing was measured, or a figure for which an objective is set was not
     FAILED = "FAILED"  #: the run failed, every operation failed, or find-max found no stable level
     CANCELLED = "CANCELLED"
     PENDING = "PENDING"  #: the run has not ended
@@ -43,7 +43,7 @@ class RunJudgement:
 
     @property
     def headline(self) -> str:
-        """The verdict with its reason, as text."""
+        """Return the verdict with its reason, as one line of text."""
         match self.verdict:
             case RunVerdict.PASSED:
                 return "PASSED"
@@ -54,7 +54,7 @@ class RunJudgement:
 
     @property
     def passed(self) -> bool | None:
-        """True only if an objective was set and met; None if none was set or the run has not ended."""
+        """True if all objectives were met, False if not; None if the run has no objective or has not ended."""
         undecided = (RunVerdict.NO_OBJECTIVE, RunVerdict.PENDING)
         return None if self.verdict in undecided else self.verdict is RunVerdict.PASSED
 
@@ -65,12 +65,12 @@ class RunJudgement:
 
     @property
     def is_success(self) -> bool:
-        """Whether the exit code is 0."""
+        """Whether the exit code for the run is 0."""
         return self.gate is ExitStatus.PASSED
 
 
 def judgement_by_status(run: Run) -> RunJudgement | None:
-    """The verdict on a run that did not complete, from its status; None if it completed."""
+    """Return the verdict on a run that did not complete, from its status; None if it completed."""
     match run.status:
         case RunStatus.COMPLETED:
             return None
@@ -87,12 +87,12 @@ def _reason(run: Run, default: str) -> str:
 
 
 def judgement_document(judgement: RunJudgement) -> dict[str, Any]:
-    """A judgement as stored in the run's row."""
+    """Convert a judgement to plain data for the run's row."""
     return {"verdict": judgement.verdict, "reason": judgement.reason, "exit_code": int(judgement.gate)}
 
 
 def kept_judgement(run: Run) -> RunJudgement | None:
-    """The judgement stored in a run's row; None if the run completed without one, so that its results must be read."""
+    """Return the judgement stored in a run's row; None if a completed run has none, so that its results must be read."""
     unfinished = judgement_by_status(run)
     if unfinished is not None and run.status not in RUN_ENDED:
         return unfinished

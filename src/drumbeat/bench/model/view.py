@@ -1,4 +1,4 @@
-"""Input, state and actions of a run's orchestrator; all are immutable."""
+"""Input, stored state and actions of the orchestrator, which controls a run in beats (one decision at a time)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from drumbeat.core.worker import Worker, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbe:
-    """Statistics of the database under test. None: not reported."""
+    """One reading of the sessions and statistics of the database under test. None: not reported."""
 
     look: int = 0  #: the number of this reading, from 1
     sessions: int | None = None
@@ -26,13 +26,13 @@ class ServerProbe:
     waiting: int | None = None
     lock_waits: int | None = None
     wait_events: Mapping[str, int] = field(default_factory=dict)
-    counters: Mapping[str, float] = field(default_factory=dict)  #: running totals
+    counters: Mapping[str, float] = field(default_factory=dict)  #: the server's running totals by name
     error: str | None = None  #: why the statistics could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedTarget:
-    """The target that was last assigned to a worker."""
+    """The connections and the rate that were last assigned to a worker."""
 
     connections: int
     qps: float | None = None
@@ -40,7 +40,7 @@ class AssignedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnding:
-    """How a run ends once its workers have left."""
+    """How a run will end once its workers have left: status, reason and result."""
 
     status: RunStatus
     completion_reason: str
@@ -50,31 +50,31 @@ class RunEnding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """The orchestrator's state between beats. It is stored in the run's row, so that the next leader can resume."""
+    """The orchestrator's state between two beats, stored in the run's row, so that another orchestrator can resume."""
 
-    connections: int = 0  #: wanted in total
-    workers: int = 0  #: wanted
+    connections: int = 0  #: total connections wanted
+    workers: int = 0  #: number of workers wanted
     pace: float | None = None  #: total operations per second; None: as fast as possible
-    told: Mapping[WorkerId, AssignedTarget] = field(default_factory=dict)
+    told: Mapping[WorkerId, AssignedTarget] = field(default_factory=dict)  #: what each worker was last assigned
     find_max: FindMaxState | None = None
     qps: QpsState | None = None
     guard: GuardState | None = None
-    snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: the server's totals, by the name of a moment
-    left_at_look: int | None = None  #: the number of the reading when the last worker left
-    looks_waited: int = 0  #: beats since then spent waiting for the server's final totals
+    snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: server totals by moment (before_warmup …)
+    left_at_look: int | None = None  #: the number of the server reading at which the last worker left
+    looks_waited: int = 0  #: how many beats have waited since then for the server's final totals
     ending: RunEnding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """A consistent snapshot of a run, with the time by the store's clock."""
+    """A consistent snapshot of a run, the input of the orchestrator's decision; ``now`` is the time of the store's clock."""
 
     run_id: RunId
     now: datetime
-    looking_since: datetime  #: when the controller began to watch; earlier silence of workers does not count
+    looking_since: datetime  #: when this orchestrator began to watch; earlier missing heartbeats do not count
     status: RunStatus
     phase: str | None
-    started_at: datetime | None  #: when the run was told to start
+    started_at: datetime | None  #: when START was sent to the workers
     warmup_started_at: datetime | None
     warmup_ended_at: datetime | None
     completion_reason: str | None
@@ -83,8 +83,8 @@ class RunView:
     thresholds: Thresholds
     workers: tuple[Worker, ...]
     instances: tuple[ListedInstance, ...]
-    recent: Figures  #: of the last few seconds
-    figures: Figures | None = None  #: of the window that the load mode requested, once it has ended
+    recent: Figures  #: measurements of the last few seconds
+    figures: Figures | None = None  #: measurements of the window that the load mode requested, once it has ended
     probe: ServerProbe | None = None
 
     @property
@@ -100,21 +100,21 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnBenchWorker:
-    """Start a worker. Its id is chosen here, so that repeating the action does not start a second one."""
+    """Action: start a worker. It already has an id, so that a repeated action does not start a second worker."""
 
     TYPE: ClassVar[str] = "Spawn"
 
     worker_id: WorkerId
     slot: int
     group_count: int
-    connections: int  #: initial connections
+    connections: int  #: how many connections it opens at first
     reason: str
-    is_new: bool = True  #: False: its row exists, but its instance does not
+    is_new: bool = True  #: False: the worker has a row in the store, but no running process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTargets:
-    """Assign connections and rates to workers."""
+    """Action: assign connections and rates to workers."""
 
     targets: Mapping[WorkerId, AssignedTarget]
     ramp: timedelta
@@ -123,7 +123,7 @@ class SetTargets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskWorkersToDrain:
-    """Ask workers to finish and leave."""
+    """Action: ask workers to finish their operations and leave."""
 
     TYPE: ClassVar[str] = "AskToDrain"
 
@@ -134,7 +134,7 @@ class AskWorkersToDrain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """All workers are ready: set RUNNING, enter the first phase and send START, in one transaction."""
+    """Action, once all workers are ready: set RUNNING, enter the first phase and send START, in one transaction."""
 
     phase: str
     workers: int
@@ -143,7 +143,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterPhase:
-    """Enter a phase and notify the workers."""
+    """Action: enter a phase of the run and notify the workers."""
 
     phase: str
     reason: str
@@ -151,7 +151,7 @@ class EnterPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopLoad:
-    """Tell every worker to leave, and store how the run ends."""
+    """Action: tell every worker to leave, and store how the run will end."""
 
     state: ControllerState
     completion_reason: str
@@ -161,7 +161,7 @@ class StopLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveStep:
-    """Store a finished step."""
+    """Action: store a finished step of the load mode."""
 
     step: Step
     reason: str
@@ -169,7 +169,7 @@ class SaveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFact:
-    """Store an event."""
+    """Action: store an event of the run."""
 
     event: NewEvent
     reason: str
@@ -177,7 +177,7 @@ class NoteFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """Store the state and figures in the run's row. It is the last action: a beat interrupted before it is decided again."""
+    """Action: store state and figures in the run's row. Always the last one, so that an interrupted beat is decided again."""
 
     state: ControllerState
     operations: int
@@ -189,7 +189,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclude:
-    """All workers have left: merge their measurements and end the run."""
+    """Action, once all workers have left: merge their measurements and end the run."""
 
     ending: RunEnding
     reason: str

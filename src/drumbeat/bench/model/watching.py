@@ -8,16 +8,15 @@ from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.plan import RunPlan
 from drumbeat.bench.model.record import Decided, FailureExample
 from drumbeat.bench.model.verdict import RunJudgement
+from drumbeat.core.downsample import Point as Point
 from drumbeat.core.log import Log
 from drumbeat.core.run import Result, Run, Step
 from drumbeat.core.worker import Health, Worker
 
-Point = tuple[float, float | None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A phase or an outage, as offsets from the run's start."""
+    """A phase or an outage of a run, in seconds since the run's start."""
 
     name: str
     began: float
@@ -26,11 +25,11 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """A run's time series, reduced for charts: the minimum and maximum of each time slice are kept."""
+    """A run's time series for charts, reduced to the minimum and maximum of each time slice."""
 
-    seconds: float = 0.0  #: length
+    seconds: float = 0.0  #: how long the time series are
     phases: tuple[Stretch, ...] = ()
-    outages: tuple[Stretch, ...] = ()  #: periods without a successful operation
+    outages: tuple[Stretch, ...] = ()  #: periods in which no operation succeeded
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
 
 
@@ -39,9 +38,9 @@ class WorkerSnapshot:
     """One worker, its health, and the figures of its last interval."""
 
     worker: Worker
-    health: Health  #: LOST also for a worker that failed
+    health: Health  #: LOST also if the worker has failed
     silence: timedelta
-    qps: float | None = None  #: None: no recent measurements
+    qps: float | None = None  #: operations per second; None: no recent measurements
     p50_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
@@ -51,18 +50,18 @@ class WorkerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveStatus:
-    """One objective and its current status."""
+    """One service level objective, the measured value, and whether it is met now."""
 
-    kind: str  #: ALL_KINDS: all kinds together
-    measure: str  #: p95_ms, p99_ms, error_pct, availability_pct
+    kind: str  #: kind of operation, or ALL_KINDS
+    measure: str  #: what is limited: p95_ms, p99_ms, error_pct or availability_pct
     limit: float
     found: float | None
-    standing: str  #: ok, near, over, under, not measured
+    standing: str  #: ok, near (the limit), over, under or not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSnapshot:
-    """The sessions of the database under test over time, and their wait events."""
+    """How many sessions the database under test had over time, and for which events they waited."""
 
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     waits: Mapping[str, int] = field(default_factory=dict)  #: how often a session waited for each event; most frequent first
@@ -70,30 +69,30 @@ class ServerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A snapshot of a run for the live view. ``logs`` are new since the last snapshot."""
+    """A snapshot of a run for the live view. ``logs`` holds only entries since the previous snapshot."""
 
     run: Run
     plan: RunPlan
-    now: datetime  #: by the store's clock
+    now: datetime  #: the time of the store's clock
     workers: tuple[WorkerSnapshot, ...] = ()
-    figures: Figures | None = None  #: of the last few seconds; None once the run has ended
-    reads: int | None = None  #: so far; None while older samples are being loaded
+    figures: Figures | None = None  #: measurements of the last few seconds; None once the run has ended
+    reads: int | None = None  #: read operations so far; None while older samples are being loaded
     writes: int | None = None
-    by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations per second
+    by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations per second of each kind
     steps: tuple[Step, ...] = ()
     objectives: tuple[ObjectiveStatus, ...] = ()
     judgement: RunJudgement = field(default_factory=RunJudgement)
-    results: tuple[Result, ...] = ()  #: once the run has ended
-    decisions: tuple[Decided, ...] = ()  #: the newest last
+    results: tuple[Result, ...] = ()  #: only once the run has ended
+    decisions: tuple[Decided, ...] = ()  #: in order of time
     logs: tuple[Log, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeries:
-    """The parts of a run that take long to read, as far as they are loaded."""
+    """The parts of a run that take long to read (time series, decisions, failures), as far as they are loaded yet."""
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSnapshot = field(default_factory=ServerSnapshot)
-    decisions: tuple[Decided, ...] = ()  #: the newest last
+    decisions: tuple[Decided, ...] = ()  #: in order of time
     failures: tuple[FailureExample, ...] = ()
     complete: bool = False  #: whether everything up to now is loaded

@@ -1,4 +1,4 @@
-"""Formats numbers in the same way on the terminal, in reports and in reasons."""
+"""Formats numbers in the same way on the terminal, in reports and in the reasons of decisions."""
 
 from math import floor, log10
 
@@ -6,7 +6,7 @@ NOTHING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with this many significant digits, but never fewer than its integer part; with thousands separators."""
+    """Format a number with ``digits`` significant digits and thousands separators; the integer part is never shortened."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -21,6 +21,6 @@ def ms(value: float | None) -> str:
 
 
 def told_apart(one: float, other: float, digits: int = 3) -> tuple[str, str]:
-    """Two numbers with enough significant digits to show that they differ."""
+    """Format two numbers with so many significant digits that the texts differ, if possible."""
     candidates = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
     return next((texts for texts in candidates if texts[0] != texts[1]), (number(one, digits), number(other, digits)))

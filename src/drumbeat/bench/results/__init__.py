@@ -1,1 +1,1 @@
-"""Results of benchmark runs: merged, judged, compared and reported."""
+"""Merges, judges, compares and reports the results of benchmark runs."""

@@ -1,13 +1,13 @@
-"""Availability of the database during a measurement, and latencies corrected for coordinated omission. Pure.
+"""Computes the availability of the database during a measurement, and latencies corrected for coordinated omission. Pure.
 
-A second is without service when there was load on the database and no operation succeeded in it. If operations are so rare or
-so slow that a second without one is normal, only seconds that show a failure count. Seconds without a running worker are left
-out, and so are the first and the last second if they were measured only in part.
+A second is without service if workers sent load and no operation succeeded in it. If operations are so rare or so slow that a
+second without one is normal, only seconds with a failure count. Seconds without a running worker are not counted, nor are the
+first and the last second if they were measured only in part.
 
-A connection of a closed loop sends nothing while it waits, so an outage leaves one long latency, or none, where an open stream
-of users would have had thousands (coordinated omission). The corrected percentiles add them again: for each operation that took
-longer than the usual interval between two operations of a connection, the operations the connection would have sent meanwhile;
-and for each second without service in which connections failed, as many operations as a usual second has.
+In a closed loop a connection sends nothing while it waits, so an outage leaves one long latency, or none, where independent
+users would have sent thousands of operations (coordinated omission). The correction adds these: for each operation slower than
+the usual interval between two operations of a connection, those the connection would have sent meanwhile; and for each second
+without service in which connections failed, as many operations as a usual second has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,19 +23,19 @@ from drumbeat.bench.model.record import Latency, Measured, RunRecord, Second
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Phase
 
-_USUAL = 10.0  #: operations a second from which on a second without any is an outage, not chance
-_SOME = 0.02  #: share of the usual throughput; less is only the edge of a sampling interval that spans two seconds
+_OUTAGE_MIN_QPS = 10.0  #: from this many operations per second on, a second without any is an outage, not chance
+_MIN_SERVED_SHARE = 0.02  #: fewer successes than this share of the usual are the edge of a sampling interval, not service
 _WHOLE = 0.9  #: share of a second that must be measured for it to count as a full second
-_MOST_ADDED = 2000  #: most values added for one long latency; their weights make up for the rest
+_MOST_ADDED = 2000  #: most values added for one long latency; each stands for several if more are needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """The seconds of a measurement, and those in which nothing succeeded."""
+    """How many seconds were measured, and in how many of them no operation succeeded."""
 
     seconds: int
     without_service: int
-    stretches: tuple[tuple[int, int], ...] = ()  #: outages: offsets of the first second and of the one after the last
+    stretches: tuple[tuple[int, int], ...] = ()  #: outages: offset of the first second, and of the second after the last
     failed_connects: int = 0
 
     @property
@@ -44,14 +44,14 @@ class Availability:
 
     @property
     def words(self) -> str:
-        """When the database did not serve, as a text for people."""
+        """The outages as text: how many seconds were without service, and when."""
         shown = ", ".join(f"{_clock(began)}–{_clock(ended)}" for began, ended in self.stretches[:5])
         more = f" and {len(self.stretches) - 5} more" if len(self.stretches) > 5 else ""
         return f"no operation succeeded in {self.without_service} of {self.seconds} s ({shown}{more})"
 
 
 def availability_of(record: RunRecord) -> Availability | None:
-    """Computed from a record's seconds; from its result when the record has no seconds. None: not known."""
+    """Return the availability during a run, computed from its seconds or else read from its result; None if not known."""
     measured = _measured(record.timeline)
     if measured:
         return _counted(measured)
@@ -67,12 +67,12 @@ def availability_of(record: RunRecord) -> Availability | None:
 
 
 def as_metrics(found: Availability | None) -> dict[str, Any] | None:
-    """As it is stored in a result."""
+    """Return the availability in the form stored in a run's result."""
     return asdict(found) | {"percent": found.percent} if found else None
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Stretches without service. The run may still go on: an empty last stretch counts only if it shows failures."""
+    """Return the outages as (first second, second after the last). An outage at the end of the run needs a failure to count."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
@@ -85,7 +85,7 @@ def _shows_failures(measured: Sequence[Second], began: int, ended: int) -> bool:
 
 
 def _measured(timeline: Sequence[Second]) -> list[Second]:
-    """Every second from the first to the last of MEASUREMENT in which a worker ran; seconds in between may have no phase."""
+    """Return the seconds from the first to the last of MEASUREMENT in which a worker ran, without partial ones at the ends."""
     inside = [n for n, second in enumerate(timeline) if second.phase == Phase.MEASUREMENT]
     if not inside:
         return []
@@ -110,7 +110,7 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """The offsets of the seconds without service. A stretch no longer than one usual operation may be normal."""
+    """Return the offsets of seconds without service. A gap no longer than a typical operation counts only with a failure."""
     usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [
@@ -122,21 +122,21 @@ def missing_seconds(measured: Sequence[Second]) -> list[int]:
 
 
 def _usual(measured: Sequence[Second]) -> float:
-    """How many operations usually succeed in a second with service."""
+    """Return how many operations succeed in a typical second with service (the median)."""
     served = [good for second in measured if (good := second.operations - second.errors) > 0]
     return median(served) if served else 0.0
 
 
 def _usual_seconds(measured: Sequence[Second]) -> float:
-    """How many seconds an operation usually takes."""
+    """Return how many seconds a typical operation takes (the median of each second's p50)."""
     known = [second.p50_ms for second in measured if second.p50_ms is not None]
     return median(known) / 1000 if known else 0.0
 
 
 def _is_empty(second: Second, usual: float) -> bool:
-    if second.operations - second.errors > _SOME * usual:
+    if second.operations - second.errors > _MIN_SERVED_SHARE * usual:
         return False
-    return usual >= _USUAL or not usual or second.errors > 0 or second.failed_connects > 0
+    return usual >= _OUTAGE_MIN_QPS or not usual or second.errors > 0 or second.failed_connects > 0
 
 
 def _stretches(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -150,8 +150,8 @@ def _clock(offset: int) -> str:
 
 
 def corrected(record: RunRecord) -> Latency | None:
-    """The latencies of a closed loop, corrected for coordinated omission. None for other modes: an open loop measures from when
-    an operation was due, and a search goes through many levels."""
+    """Return the latencies of a CONCURRENCY run, corrected for coordinated omission. None for other modes: QPS latencies
+    include the delay before sending, and a search measures many levels."""
     whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
@@ -168,7 +168,7 @@ def corrected(record: RunRecord) -> Latency | None:
 
 @dataclass(frozen=True, slots=True)
 class _Weighted:
-    """Latencies in nanoseconds and how many there are of each."""
+    """Latencies in nanoseconds, and how many operations had each."""
 
     values: np.ndarray[Any, np.dtype[np.float64]]
     counts: np.ndarray[Any, np.dtype[np.float64]]
@@ -183,7 +183,7 @@ def _counts(histogram: Histogram) -> _Weighted:
 
 
 def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
-    """Adds, for each latency above the usual interval, the latencies of the operations that should have begun meanwhile."""
+    """Add, for each latency above the usual interval, the latencies of the operations that should have begun meanwhile."""
     whole = found
     for value, count in zip(found.values, found.counts, strict=True):
         missed = int((value - interval) // interval) if value > interval else 0
@@ -194,7 +194,7 @@ def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
 
 
 def _unsent(measured: Sequence[Second], usual: float) -> _Weighted:
-    """The operations that would have been sent while connections failed: each waits until the outage is over."""
+    """Return the latencies of operations that could not be sent while connections failed: each lasts until the outage ends."""
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):
@@ -219,6 +219,6 @@ def _latency(found: _Weighted) -> Latency:
 
 
 def counted_connects(totals: Mapping[str, Measured], failed: int) -> Mapping[str, Measured]:
-    """Totals in which failed connection attempts are added to the errors of all kinds together."""
+    """Return the totals with failed connection attempts added to the errors of all kinds together."""
     whole = totals.get(ALL_KINDS)
     return {**totals, ALL_KINDS: replace(whole, failed_connects=failed)} if whole and failed else totals

@@ -1,4 +1,4 @@
-"""Caveats of a run's figures, from what its workers recorded about themselves."""
+"""Lists caveats: reasons to doubt the figures of a run, such as lost workers, outages or operations sent late."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _MOST_NAMED = 5
 
 
 def caveats(record: RunRecord) -> list[str]:
-    """One sentence for each sort of caveat, over all workers together."""
+    """Return the reasons to doubt a run's figures: one sentence for each sort, for all workers together."""
     checks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
     return [*_limited(record), *_outage(record), *(caveat for check in checks for caveat in check(record.workers))]
 

@@ -1,4 +1,4 @@
-"""The result of a whole run: its workers' results merged exactly, with verdicts, caveats and cost. Pure."""
+"""Computes the result of a whole run: its workers' results merged exactly, with verdicts, caveats and cost. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from drumbeat.core.run import Phase, Result, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
 
-#: actions and events that end a measurement; the second set is that of a cancelled run
+#: actions and events that end a measurement; those of the second set only in a cancelled run
 _STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))
 _PHASE_CHANGE_SECONDS = 1.0  #: how long workers may take to follow a change of phase
 COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
@@ -29,13 +29,13 @@ COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
 
 @dataclass(slots=True)
 class _Sum:
-    """Accumulates the result rows of one kind of operation."""
+    """Adds up the result rows of all workers for one kind of operation."""
 
     operations: int = 0
     reads: int = 0
     writes: int = 0
     errors: int = 0
-    seconds: float = 0.0  #: the longest measurement among the rows
+    seconds: float = 0.0  #: how long the longest measurement of a worker took
     latency: Histogram = field(default_factory=Histogram)
 
     def add(self, row: Result) -> None:
@@ -48,13 +48,13 @@ class _Sum:
 
 
 def unfinished(results: Sequence[Result], workers: Iterable[WorkerId]) -> list[WorkerId]:
-    """Workers that left no final result, because they were killed or timed out."""
+    """Return the workers without a final result, because they were killed or timed out."""
     finished = {row.worker_id for row in results if row.kind is None and row.status is RunStatus.COMPLETED}
     return [worker_id for worker_id in workers if worker_id not in finished]
 
 
 def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSample]) -> list[Result]:
-    """The results of a worker that left none, summed from its samples of MEASUREMENT."""
+    """Compute the results of a worker that stored none, from its samples of the MEASUREMENT phase."""
     measured = [sample for sample in samples if sample.phase == Phase.MEASUREMENT]
     if not measured:
         return []
@@ -85,7 +85,7 @@ def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histo
 
 
 def measured_span(record: RunRecord) -> float | None:
-    """Seconds from the start of MEASUREMENT to the decision that stopped the load; None: not known."""
+    """Return the seconds from the start of MEASUREMENT to the decision that stopped the load; None if not known."""
     began = record.run.warmup_ended_at
     stopped = [each.at for actions in _STOPPED for each in record.decisions if each.what in actions]
     return (stopped[0] - began).total_seconds() if began is not None and stopped else None
@@ -94,9 +94,9 @@ def measured_span(record: RunRecord) -> float | None:
 def whole_run(
     run_id: RunId, rows: Sequence[Result], ending: RunEnding, now: datetime, span: float | None = None
 ) -> list[Result]:
-    """The whole run's rows; the first is of all kinds. Counts are sums; the merged histogram is exact, as if of one worker.
+    """Merge the workers' results into the rows of the whole run: first all kinds of operations, then one row for each kind.
 
-    Rates are over the longest measurement of a worker; over ``span`` when no worker measured all the time.
+    Rates are computed over the longest measurement of a worker, or over ``span`` if no worker measured all the time.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
@@ -127,7 +127,7 @@ def _time(longest: float, span: float | None) -> float:
 
 
 def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
-    """The whole run's rows; the first one completed with the target, the search result, caveats, verdicts and cost."""
+    """Return the whole run's rows with connections, search result, caveats, verdicts and cost added to the first row."""
     whole, *kinds = rows
     status, error, server = enrichment(state)
     described_whole = replace(
@@ -164,13 +164,13 @@ def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) ->
 
 
 def _examples(record: RunRecord) -> list[dict[str, Any]]:
-    """One failed operation of each sort, so that pages can show examples without reading every sample."""
+    """Return one failed operation for each kind, error class and SQLSTATE, as examples for pages."""
     sorts = {(each.kind, each.error_class, each.sqlstate): each for each in record.failures}
     return [asdict(each) for each in sorts.values()]
 
 
 def slowest_worker(record: RunRecord) -> dict[str, Any]:
-    """The greatest p95 and p99 of any worker."""
+    """Return the highest p95 and the highest p99 of any worker."""
     p95 = [worker.measured.latency.p95_ms for worker in record.workers if worker.measured.latency.p95_ms is not None]
     p99 = [worker.measured.latency.p99_ms for worker in record.workers if worker.measured.latency.p99_ms is not None]
     return {"p95_ms": max(p95, default=None), "p99_ms": max(p99, default=None)}
@@ -217,7 +217,7 @@ def _cost(record: RunRecord) -> dict[str, Any] | None:
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:
-    """The enrichment status, its error, and the increase of the server's own totals. It never changes how a run ended."""
+    """Return the status and error of the enrichment (adding server statistics to a result), and how much each counter rose."""
     before, warm, after = (state.snapshots.get(name) for name in ("before_warmup", "after_warmup", "after_measurement"))
     if not state.snapshots:
         return SKIPPED, "the database offers no server statistics, or they could not be read", {}

@@ -1,4 +1,4 @@
-"""The cost of a run: worker-hours and target-hours by their prices, also per operation and per throughput. Pure."""
+"""Computes the cost of a run: hours of workers and of the database times their prices, also per operation. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,15 +11,15 @@ _HOUR = timedelta(hours=1)
 
 
 class Method(StrEnum):
-    """How a cost was computed."""
+    """How the cost of a run was computed."""
 
-    ACTUAL = "actual"  #: hours used, times the prices given
+    ACTUAL = "actual"  #: the hours used times the prices given
     UNAVAILABLE = "unavailable"  #: no price was given, or nothing ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Amounts in the currency of the prices. A part without a price is None and not in the total."""
+    """The cost of a run, in the currency of its prices. A part without a price is None and not in the total."""
 
     method: Method
     currency: str = "USD"
@@ -28,15 +28,15 @@ class Cost:
     workers: float | None = None
     target: float | None = None
     total: float | None = None
-    per_hour: float | None = None  #: of the run
-    per_operation: float | None = None  #: the whole run's cost over its measured operations
+    per_hour: float | None = None  #: cost of an hour of this run
+    per_operation: float | None = None  #: the cost of the whole run divided by its measured operations
     per_1000_operations: float | None = None
-    qps_per_money: float | None = None  #: operations per second, for one unit of money per hour
-    per_1000_qps: float | None = None  #: per hour
+    qps_per_money: float | None = None  #: operations per second for an hourly cost of 1
+    per_1000_qps: float | None = None  #: hourly cost of 1,000 operations per second
 
 
 def cost_of(record: RunRecord) -> Cost:
-    """What a run cost."""
+    """Compute the cost of a run from its prices and the hours used."""
     return cost(
         record.plan.prices,
         worker_hours=sum(_lifetime(worker, record.ended) for worker in record.workers),

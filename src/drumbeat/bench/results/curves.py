@@ -1,4 +1,4 @@
-"""A run's time series for charts: at most a few hundred points however long the run, with every peak kept. Pure."""
+"""Makes time series for charts: at most a few hundred points for a run of any length, with all peaks. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -9,6 +9,7 @@ import msgspec
 from drumbeat.bench.model.record import Second, WorkerSecond
 from drumbeat.bench.model.watching import Curves, Point, Stretch
 from drumbeat.bench.results.availability import outages
+from drumbeat.core.downsample import downsample
 
 MOST_POINTS = 600
 OUTAGE = "no service"
@@ -37,7 +38,7 @@ _OF_A_WORKER: Mapping[str, Callable[[WorkerSecond], float | None]] = {
 
 
 def curves_of(seconds: Sequence[Second], most: int = MOST_POINTS) -> Curves:
-    """The whole run's lines."""
+    """Return the chart lines of a whole run: throughput, errors, latencies, connections, CPU, memory."""
     return Curves(
         seconds=seconds[-1].offset + 1 if seconds else 0.0,
         phases=tuple(_stretches(seconds)),
@@ -47,7 +48,7 @@ def curves_of(seconds: Sequence[Second], most: int = MOST_POINTS) -> Curves:
 
 
 def worker_curves(series: Sequence[WorkerSecond], most: int = MOST_POINTS) -> Curves:
-    """One worker's lines."""
+    """Return the chart lines of one worker: throughput, p95, connections, CPU, memory."""
     return Curves(
         seconds=series[-1].offset if series else 0.0,
         series={name: _line([(each.offset, of(each)) for each in series], most) for name, of in _OF_A_WORKER.items()},
@@ -62,42 +63,21 @@ def _stretches(seconds: Sequence[Second]) -> Iterable[Stretch]:
 
 
 def _line(points: Sequence[Point], most: int) -> tuple[Point, ...]:
-    return tuple((round(x, 1), _short(y)) for x, y in thinned(points, most))
+    return tuple((round(x, 1), _short(y)) for x, y in downsample(points, most))
 
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{_DIGITS}g}")
 
 
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """At most ``most`` points: the least and the greatest of each stretch, in order; one point for a stretch without values.
-
-    Stretches are 4, 8, 16 … points wide, so that the points of a growing line stay the same until the width doubles.
-    """
-    if len(points) <= most:
-        return points
-    wide = 4
-    while 2 * -(-len(points) // wide) > most:
-        wide *= 2
-    return [point for begin in range(0, len(points), wide) for point in _extremes(points[begin : begin + wide])]
-
-
-def _extremes(stretch: Sequence[Point]) -> Sequence[Point]:
-    known = [(y, place) for place, (_, y) in enumerate(stretch) if y is not None]
-    if not known:
-        return stretch[:1]
-    least, greatest = min(known)[1], max(known)[1]
-    return [stretch[place] for place in sorted({least, greatest})]
-
-
 def written(curves: Curves) -> dict[str, Any]:
-    """Curves as they are stored in a result."""
+    """Return curves in the form stored in a run's result."""
     plain: dict[str, Any] = msgspec.to_builtins(curves)
     return plain
 
 
 def read(stored: Any) -> Curves | None:
-    """Curves from a result; None: it has none, or they are invalid."""
+    """Read the curves stored in a run's result; None if there are none or they are invalid."""
     if stored is None:
         return None
     try:

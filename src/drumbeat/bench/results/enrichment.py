@@ -1,10 +1,10 @@
-"""Adds the database's own totals to the result of a run. It never changes how the run ended."""
+"""Enriches the result of a run with the database's own counters. This never changes how the run ended."""
 
 from dataclasses import replace
 
 from drumbeat.bench.model import ControllerState
 from drumbeat.bench.results.conclusion import FAILED, enrichment
-from drumbeat.bench.run_state import stored_state
+from drumbeat.bench.run_state import stored_state, whole_row
 from drumbeat.bench.targets.server_watch import Open
 from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.run import Result, RunId
@@ -12,15 +12,15 @@ from drumbeat.store.interface import Store
 
 
 async def enrich(store: Store, run_id: RunId, open_target: Open) -> Result:
-    """Try again to compute by how much the server's totals rose. Raises NotFound while the run has no result.
+    """Try again to add how much the server's counters rose during the run. Raises NotFound while the run has no result.
 
-    If the totals after the measurement are missing, they are read now. They are right only if nothing else has used the
-    database since, so the result carries a note about it.
+    If the counters after the measurement are missing, they are read now. They also include any later use of the database, so
+    the result gets a note that says so.
     """
     run = await store.runs.get(run_id)
-    whole = next((row for row in await store.results.list(run_id) if row.worker_id is None and row.kind is None), None)
+    whole = whole_row(await store.results.list(run_id))
     if whole is None:
-        raise NotFound(f"run {run_id} has no result to enrich yet; it is {run.status}")
+        raise NotFound(f"run {run_id} has no result to enrich: its status is {run.status}; try again when it has ended")
     state = stored_state(run)
     note = None
     if "after_measurement" not in state.snapshots and state.snapshots:

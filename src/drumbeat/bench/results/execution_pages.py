@@ -1,4 +1,4 @@
-"""A run's single operations, page by page: from the store if they were loaded, else from the workers' files on this host."""
+"""Reads a run's recorded operations page by page: from the store if they were loaded, else from files on this host."""
 
 import asyncio
 import heapq
@@ -21,7 +21,7 @@ _DEEPEST = 100_000  #: the largest offset when paging through files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionQuery:
-    """Which operations, in which order, and which page of them."""
+    """The filters, order and page of a query for recorded operations."""
 
     kind: str | None = None
     ok: bool | None = None
@@ -38,7 +38,7 @@ class ExecutionQuery:
 
 
 async def read_executions(store: Store, run_id: RunId, query: ExecutionQuery) -> Sequence[Execution]:
-    """One page, earliest or longest operations first. Files on other hosts are skipped."""
+    """Return one page of a run's recorded operations, earliest or longest first. Files on other hosts are skipped."""
     if await store.executions.count(run_id):
         return await store.executions.list(
             run_id,
@@ -63,7 +63,7 @@ _Found = tuple[ExecutionFile, int, dict[str, Any]]
 
 
 def _page(files: Sequence[ExecutionFile], query: ExecutionQuery, classify: Classify) -> list[_Found]:
-    """Each file gives its own first rows; the page is merged from them."""
+    """Merge the first rows of each file into one page."""
     mine = [each for each in numbered(files) if query.worker_id in (None, each[0].worker_id)]
     found = [row for file, first in mine for row in _first_rows(file, first, query, classify)]
     return heapq.nsmallest(query.reach, found, key=lambda each: _rank(each[2], query))[query.offset :]
@@ -90,7 +90,7 @@ def _chosen(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Ta
 
 
 def _failed(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Table:
-    """Rows with the error that the query asks for. There are few distinct errors, so each is classified once."""
+    """Return the rows with the error that the query asks for. Each distinct error is classified once, as there are few."""
     table = table.filter(pc.invert(table["ok"]))
     codes = pc.fill_null(table["sqlstate"].cast(pa.string()), "")
     errors = pc.binary_join_element_wise(table["outcome"].cast(pa.string()), codes, " ")

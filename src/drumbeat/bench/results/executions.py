@@ -1,4 +1,4 @@
-"""Loads a run's single operations from the Parquet files of its workers into the store's ``executions`` table, on request."""
+"""Copies a run's recorded operations from its workers' Parquet files into the store's ``executions`` table, on request."""
 
 import logging
 import socket
@@ -17,14 +17,14 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.run import Execution, ExecutionFile, Run, RunId
 from drumbeat.store.interface import Store
 
-_BATCH = 50_000  #: rows
+_BATCH = 50_000  #: rows read from a file at a time
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """How much was copied, and which files could not be read."""
+    """How many files and rows were copied, and which files could not be read."""
 
     files: int
     rows: int  #: rows that were not in the store before
@@ -32,7 +32,7 @@ class Loaded:
 
 
 async def load_executions(store: Store, run_id: RunId) -> Loaded:
-    """Copy every execution whose file is on this host. Safe to repeat: rows already in the store are skipped."""
+    """Copy the recorded operations of all files on this host. Safe to repeat: rows already in the store are skipped."""
     run = await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
     here = [file for file in files if is_here(file)]
@@ -49,28 +49,28 @@ def is_here(file: ExecutionFile) -> bool:
 
 
 def statements_of(run: Run) -> dict[str, str]:
-    """The SQL of each kind of operation, without parameter values."""
+    """Return the SQL of each kind of operation, without parameter values; empty if the workload is invalid."""
     block = run.config.get("workload")
     if not isinstance(block, dict):
         return {}
     try:
         return {str(each.kind): "; ".join(statement.sql for statement in each.statements) for each in load_of(block).used}
     except InvalidInput as exc:
-        log.info("run %s: showing executions without SQL, its workload is no longer valid: %s", run.run_id, exc)
+        log.info("showing the operations of run %s without SQL, as its workload is no longer valid: %s", run.run_id, exc)
         return {}
 
 
 def classify_of(run: Run) -> Classify:
-    """The error classifier of a run's database, as its workers used it; by outcome only if the target cannot be opened here."""
+    """Return a function that names the class of an error, the same as the workers used; a simpler one without the target."""
     try:
         return open_target(str((run.config.get("target") or {}).get("url") or "")).classify
     except DrumbeatError as exc:
-        log.info("run %s: classifying failed operations by outcome only, its target cannot be opened: %s", run.run_id, exc)
+        log.info("ignoring SQLSTATE in the error classes of run %s, as its target cannot be opened: %s", run.run_id, exc)
         return lambda outcome, _: CLASSES[outcome]
 
 
 def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
-    """Each file with the number of its first row. The numbers of a worker's rows run on from one file to the next."""
+    """Yield each file with the number of its first row. Row numbers of a worker continue from one file to the next."""
     counted: dict[str, int] = {}
     for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
         yield file, counted.get(file.worker_id, 0)
@@ -90,7 +90,7 @@ def _executions(
 def execution_of(
     run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str], classify: Classify
 ) -> Execution:
-    """One row of a file as an execution."""
+    """Convert one row of a file to an Execution (one recorded operation)."""
     failed = classify(row["outcome"], row["sqlstate"] or "")
     return Execution(
         run_id=run_id,

@@ -1,4 +1,4 @@
-"""A run's verdict for lists, pages and the API: from its lease while it is under way, from its results once it has ended."""
+"""Reads the verdict on a run: from its results if it has ended, else whether it still has an orchestrator."""
 
 from drumbeat.bench.model.verdict import RunJudgement, judgement_by_status
 from drumbeat.bench.results.record import judgement_of_ended
@@ -9,20 +9,20 @@ NO_LEADER = "no orchestrator leads this run; take it over with: drumbeat bench o
 
 
 async def read_judgement(store: Store, run: Run) -> RunJudgement:
-    """A run's verdict; while the run is under way, whether an orchestrator leads it."""
+    """Return the verdict on a run; for a run under way, whether it has lost its orchestrator."""
     if run.status in RUN_ENDED:
         return await judgement_of_ended(store, run)
     return under_way(run, await led_by(store, run))
 
 
 async def led_by(store: Store, run: Run) -> str | None:
-    """The orchestrator that holds a run's lease; None: it is free or expired."""
+    """Return the orchestrator that holds the run's lease; None if the lease is free or expired."""
     lease = await store.leases.find(run.run_id)
     return lease.owner if lease is not None and lease.expires_at > await store.now() else None
 
 
 def under_way(run: Run, leader: str | None) -> RunJudgement:
-    """The verdict on a run that has not ended."""
+    """Return the verdict on a run that has not ended: pending, or without an orchestrator if ``leader`` is None."""
     if leader is None and run.status is not RunStatus.PREPARED:
         return RunJudgement(is_orphan=True, reason=NO_LEADER)
     return judgement_by_status(run) or RunJudgement()

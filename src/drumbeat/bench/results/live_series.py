@@ -1,4 +1,4 @@
-"""Time series of a run while it runs: takes samples and beats in any order, gives curves and decisions at any time."""
+"""Builds the time series of a run while it runs, from samples and beats that arrive in any order."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +9,11 @@ from typing import Any
 
 from drumbeat.bench.model.record import Decided, FailureExample, Second, ServerSecond, without_repeats
 from drumbeat.bench.model.watching import Curves, Point, RunSeries, ServerSnapshot
-from drumbeat.bench.results.curves import MOST_POINTS, curves_of, thinned
+from drumbeat.bench.results.curves import MOST_POINTS, curves_of
 from drumbeat.bench.results.record import decisions_of, signals_of
 from drumbeat.bench.results.timeline import Timeline
 from drumbeat.core.beat import Beat
+from drumbeat.core.downsample import downsample
 from drumbeat.core.sample import StoredSample
 
 MOST_DECISIONS = 500
@@ -21,10 +22,10 @@ _SIGNALS = ("sessions", "active", "waiting", "lock_waits")
 
 
 class LiveSeries:
-    """The time series, decisions and server statistics read so far of one run."""
+    """The time series, decisions and server statistics of one run, as far as they have been read."""
 
     def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[FailureExample] = ()) -> None:
-        """``curves`` and ``failures`` are those stored in a result; with them no samples need to be added."""
+        """``curves`` and ``failures`` come from the result of an ended run; with them no samples need to be added."""
         self.origin = origin
         self._timeline = Timeline(origin)
         self._seconds: dict[int, Second] = {}
@@ -34,7 +35,7 @@ class LiveSeries:
         self._waits: Counter[str] = Counter()
         self._decisions: list[Decided] = []
         self._drawn: Curves | None = curves
-        self._drawn_of = (0, False)  #: for how many seconds the curves were drawn, and whether the run had ended
+        self._drawn_of = (0, False)  #: seconds known when the curves were computed, and whether the run had ended
         self.reads = 0
         self.writes = 0
 
@@ -71,7 +72,7 @@ class LiveSeries:
         self._server.sort(key=lambda each: each.offset)
 
     def course(self, *, complete: bool, ended: bool = False) -> RunSeries:
-        """Everything read so far, for charts."""
+        """Return all curves, server statistics, decisions and failures read so far, for charts."""
         failures = self._failures if self._stored_curves else self._timeline.failures
         return RunSeries(
             curves=self._curves(ended=ended),
@@ -82,7 +83,7 @@ class LiveSeries:
         )
 
     def _curves(self, *, ended: bool) -> Curves:
-        """Redrawn once there are enough new seconds for a point; without the last seconds, whose samples may be missing."""
+        """Return the curves without the last seconds (samples may be missing). Recomputed when enough seconds are new."""
         if self._stored_curves is not None:
             return self._stored_curves
         drawn = self._range(0 if ended else _MAX_SAMPLE_DELAY)
@@ -107,11 +108,11 @@ class LiveSeries:
 
     def _signal(self, name: str) -> tuple[Point, ...]:
         points: list[Point] = [(round(each.offset, 1), getattr(each, name)) for each in self._server]
-        return tuple(thinned(points))
+        return tuple(downsample(points, MOST_POINTS))
 
 
 def light(sample: StoredSample) -> StoredSample:
-    """A sample without the histograms of single kinds, as curves show all kinds together."""
+    """Return a sample without the histograms of each kind of operation, as curves show all kinds together."""
     kinds = sample.extra.get("kinds")
     if not isinstance(kinds, Mapping):
         return sample

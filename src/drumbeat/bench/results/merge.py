@@ -1,4 +1,4 @@
-"""Merges what all workers measured in a time window into one set of figures. Histograms are merged, never averaged. Pure."""
+"""Merges the samples of all workers in a time window into one set of figures. Merges histograms, never averages them. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Share:
-    """One worker's part of the window."""
+    """What one worker measured in the time window."""
 
     seconds: float = 0.0
     operations: int = 0
     errors: int = 0
-    held: float = 0.0  #: connections × seconds
-    limited: float = 0.0  #: seconds in which the client was the limit
+    held: float = 0.0  #: open connections × seconds
+    limited: float = 0.0  #: seconds in which the worker, not the database, limited throughput
     began: datetime | None = None
     ended: datetime | None = None
     latency: Histogram = field(default_factory=Histogram)
@@ -58,7 +58,7 @@ class _Share:
 
 
 class Gathering:
-    """Accumulates the samples of one time window."""
+    """Collects the samples of one time window and computes their figures."""
 
     def __init__(self, since: datetime, until: datetime, *, by_kind: bool = True) -> None:
         self._since = since
@@ -69,7 +69,7 @@ class Gathering:
         self._seen: set[tuple[WorkerId, int]] = set()
 
     def add(self, samples: Iterable[StoredSample]) -> None:
-        """Count each sample whose interval lies mostly within the window, once."""
+        """Add samples. Each is counted once, if the middle of its interval lies within the window."""
         for sample in samples:
             middle = sample.at - sample.interval / 2
             name = (sample.worker_id, sample.n)
@@ -84,9 +84,9 @@ class Gathering:
                 self._kinds[kind].add(block)
 
     def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
-        """The figures of the window. Rates are per worker over the time it measured, so the window's edges do not distort them.
+        """Return the figures of the window. Each worker's rate is over its own measured time, so the edges do not distort it.
 
-        A worker that started after another had ended replaced it: both, and the time between them, count as one worker.
+        A worker that started after another had ended counts as its replacement: both, and the time between, are one worker.
         """
         shares = [share for share in self._shares.values() if share.seconds]
         slots = _slots(shares)
@@ -118,7 +118,7 @@ class Gathering:
 
 @dataclass(slots=True)
 class _Slot:
-    """One worker's share together with the shares of its replacements, one after the other."""
+    """What a worker and its replacements measured together in the time window."""
 
     ended: datetime
     seconds: float

@@ -1,4 +1,4 @@
-"""Reads single parts of a run from the store, without the rest of its record, yielding to the event loop often."""
+"""Reads only the seconds or only the errors of a run from the store, without blocking the event loop."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from drumbeat.core.run import Result, Run, RunId
 from drumbeat.core.sample import StoredSample
 from drumbeat.store.interface import Store
 
-_LONGEST = timedelta(seconds=10)  #: the longest sampling interval: a sample that covers a second may be dated so much later
+_LONGEST = timedelta(seconds=10)  #: longest interval of a sample: one that covers a second may be dated this much later
 
 
 async def read_seconds(
     store: Store, run_id: RunId, since: int = 0, until: int | None = None
 ) -> tuple[datetime | None, tuple[Second, ...]]:
-    """When a run began, and its seconds from offset ``since`` up to, but without, ``until``. Other samples are not read."""
+    """Return when a run began, and its seconds from offset ``since`` to before ``until``. Other samples are not read."""
     run, now = await store.runs.get(run_id), await store.now()
     origin = began(run)
     if origin is None:
@@ -36,8 +36,8 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """The errors of a run. Only samples in which an operation failed are read, so while a run is under way its examples do
-    not include failed connection attempts. Raises NotFound."""
+    """Count the errors of a run. Only samples with a failed operation are read, so the examples of a run under way do not
+    include failed connection attempts. Raises NotFound."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)
@@ -49,7 +49,7 @@ async def read_errors(store: Store, run_id: RunId) -> RunErrors:
 
 
 class _Errors:
-    """Accumulates the errors of samples into a RunErrors."""
+    """Counts the errors of samples by kind, class and second, for a RunErrors."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class _Errors:
 
 
 def _measured(run: Run, results: Sequence[Result]) -> Measured:
-    """The totals of the results, or the counts in the run's row while these are higher."""
+    """Return the totals of the stored results, or the counts in the run's row while these are higher (run under way)."""
     totals = totals_of(results, ()).get(ALL_KINDS) or Measured()
     counted = Measured(operations=run.operations, errors=run.errors)
     return counted if counted.operations > totals.operations else totals

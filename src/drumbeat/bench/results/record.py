@@ -34,20 +34,20 @@ from drumbeat.store.interface import BATCH, Store
 
 _SLICE = timedelta(seconds=20)
 _SHORTEST = timedelta(microseconds=1)
-_PAGE = 200  #: beats
-_MOST_SAMPLES = 1_000  #: read at a time
+_PAGE = 200  #: beats read at a time
+_MOST_SAMPLES = 1_000  #: samples read at a time
 AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may be dated
 _SHOWN_EVENTS = frozenset(
     {EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING}
 )
-_HIDDEN_ACTIONS = frozenset({"Remember"})  #: actions of every beat
-#: actions, and the events that report the same
+_HIDDEN_ACTIONS = frozenset({"Remember"})  #: actions that occur in every beat, so they are not shown
+#: the event that each action causes; only one of the two is shown
 _EVENT_OF_ACTION = {"Begin": EventType.START, "EnterPhase": EventType.SET_PHASE, "StopLoad": EventType.STOP}
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 
 
 async def read_record(store: Store, run_id: RunId) -> RunRecord:
-    """Everything the store has about a run. Raises NotFound."""
+    """Read everything that the store has about a run. Raises NotFound."""
     run = await store.runs.get(run_id)
     now = await store.now()
     pool_id, origin = PoolId(run_id), began(run)
@@ -85,17 +85,17 @@ def _failed_connects(seconds: Iterable[Second]) -> int:
 
 
 def began(run: Run) -> datetime | None:
-    """The time from which a run's offsets are counted; None: the run never began."""
+    """Return when a run began, the time from which its seconds are counted; None if it never began."""
     return run.started_at or run.warmup_started_at
 
 
 def last_sample_at(run: Run, now: datetime) -> datetime:
-    """The time after which no sample of a run is dated."""
+    """Return the latest time that a sample of the run can have."""
     return run.ended_at + AFTERWARDS if run.ended_at else now
 
 
 async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], tuple[ServerSecond, ...]]:
-    """The decisions and events of a run, in order, and the database's own statistics. Reads only beats and events."""
+    """Read the decisions and events of a run, in order, and the statistics of the database. Reads only beats and events."""
     pool_id, origin = PoolId(run.run_id), began(run)
     decisions, server = await _beats(store, pool_id, origin)
     reported = {_EVENT_OF_ACTION.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
@@ -105,7 +105,7 @@ async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], t
 
 
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
-    """The newest completed runs that ``run`` might be compared with, and whether each met its objectives."""
+    """List the newest completed runs that ``run`` might be compared with, and whether each met its objectives."""
     since = run.created_at - within if run.created_at else None
     found: list[Candidate] = []
     for other in await store.runs.list(
@@ -117,25 +117,25 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 
 async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
-    """The verdict on an ended run: the one stored in its row, else computed from its results."""
+    """Return the verdict on an ended run: read from its row, or else computed from its results."""
     return kept_judgement(run) or judge_run(await read_short_record(store, run))
 
 
 async def read_short_record(store: Store, run: Run) -> RunRecord:
-    """Reads the part of an ended run that its verdict needs: results and steps."""
+    """Read the parts of an ended run that its verdict needs: results and steps."""
     results, steps = await store.results.list(run.run_id), await store.steps.list(run.run_id)
     return record_of_results(run, plan_or_default(run)[0], results, steps)
 
 
 def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
-    """A run's record made from its results and steps only."""
+    """Make a run's record from its results and steps only."""
     short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
     found = availability_of(short)
     return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
-    """A run's record as it will be once the rows of its whole result and its ending are stored."""
+    """Return a run's record as it will be after its final status and its result rows ``whole`` are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
     totals = counted_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
     return replace(record, run=run, results=(*whole, *record.results), totals=totals)
@@ -150,7 +150,7 @@ async def samples_between(
     *,
     failed: bool = False,
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
-    """A pool's samples, or one worker's, in slices with their end, oldest first. A full slice is read again in halves."""
+    """Yield samples of a run or of one worker in time slices, each with its end, oldest first. Full slices are halved."""
     filters: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
     length = _SLICE
     while since < until:
@@ -176,7 +176,7 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
 
 
 def decisions_of(beat: Beat, origin: datetime | None) -> list[Decided]:
-    """The actions of a beat, without those of every beat."""
+    """Return the actions of a beat as decisions, without actions that occur in every beat."""
     return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _HIDDEN_ACTIONS]
 
 
@@ -195,7 +195,7 @@ def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | N
 
 
 def signals_of(beat: Beat, origin: datetime | None) -> Iterable[ServerSecond]:
-    """The statistics of the database under test at a beat."""
+    """Return the statistics of the database under test that were stored with a beat; empty if there are none."""
     probe = (beat.view or {}).get("probe")
     if isinstance(probe, Mapping) and origin is not None:
         yield ServerSecond(
@@ -216,7 +216,7 @@ async def _events(store: Store, pool_id: PoolId) -> list[Event]:
 
 
 def _is_shown(event: Event) -> bool:
-    """Whether an event is shown among the decisions: facts, phases, and workers that were lost or failed."""
+    """Whether an event is listed among the decisions: start, stop, phases, guardrails, and lost or failed workers."""
     return event.type in _SHOWN_EVENTS or (event.type == EventType.WORKER_MOVED and event.payload.get("to") in _BAD_ENDS)
 
 
@@ -233,7 +233,7 @@ def _event_decision(event: Event, origin: datetime | None) -> Decided:
 
 
 def _facts(event: Event) -> str:
-    """The payload of a fact as text, for events without a reason."""
+    """Return the payload of an event as text, shown if the event has no reason."""
     return ", ".join(f"{name} {value}" for name, value in event.payload.items()) if event.type in FACTS else ""
 
 
@@ -242,8 +242,8 @@ def _offset(at: datetime, origin: datetime | None) -> float:
 
 
 def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mapping[str, Measured]:
-    """The totals of the measurement, by kind: from the whole run's rows; else from the workers' rows or the samples, whichever
-    count more operations (a killed worker leaves samples but no result)."""
+    """Return the totals of the measurement by kind of operation: from the run's result, or else from the workers' results or
+    the samples, whichever count more operations (a killed worker leaves samples but no result)."""
     kinds = {row.kind for row in results if row.operations}
     totals = {kind or ALL_KINDS: _total(results, kind) for kind in sorted(kinds, key=lambda kind: kind or "")}
     sampled = next((phase for phase in phases if phase.name == Phase.MEASUREMENT), None)
@@ -254,8 +254,8 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
 
 
 def agreeing(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
-    """The phase, with MEASUREMENT replaced by the totals: samples also count operations that began before it or ended while
-    draining."""
+    """Return the phase; for MEASUREMENT with the figures of ``totals``, as samples also count operations that began before it
+    or ended after it."""
     if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
         return phase
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}

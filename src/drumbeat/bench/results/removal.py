@@ -18,10 +18,10 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """How many files of a removed run were deleted, and which are left."""
+    """How many files of a deleted run were deleted, and which files are left."""
 
-    files: int  #: deleted
-    left: tuple[str, ...]  #: files that could not be deleted, each with its host
+    files: int  #: number of deleted files
+    left: tuple[str, ...]  #: files that could not be deleted, as ``host:path``
 
 
 async def remove_run(store: Store, run_id: RunId) -> Removed:
@@ -34,18 +34,18 @@ async def remove_run(store: Store, run_id: RunId) -> Removed:
 
 
 def _delete_all(run_id: RunId, files: Sequence[ExecutionFile]) -> list[ExecutionFile]:
-    """The files that were deleted."""
+    """Delete the files that are on this host and return those that were deleted."""
     return [file for file in files if is_here(file) and _delete(run_id, Path(file.path))]
 
 
 def _delete(run_id: RunId, path: Path) -> bool:
-    """Whether the file was deleted. Only ``<run id>/<worker>/<file>.parquet``, the layout workers write, is touched."""
+    """Delete a file of a run and return whether that worked. Only ``<run id>/<worker>/<file>.parquet`` is ever deleted."""
     if path.suffix != _SUFFIX or len(path.parts) < 3 or path.parts[-3] != run_id:
         return False
     try:
         path.unlink()
     except OSError as exc:
-        log.warning("could not delete %s of run %s: %s; delete it by hand", path, run_id, exc.strerror)
+        log.warning("could not delete file %s of run %s: %s; delete it by hand", path, run_id, exc.strerror)
         return False
     with suppress(OSError):  # the folders go with their last file
         path.parent.rmdir()

@@ -1,6 +1,6 @@
-"""The verdict on a whole run, with its reason and exit code. Pure.
+"""Judges a whole run: its verdict, reason and exit code. Pure.
 
-``judge_run`` is the only place that decides it: the command line, reports, pages, the API and lists all show its verdict.
+The command line, reports, pages, the API and lists all show the verdict of ``judge_run``.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
 
 
 def judge_run(record: RunRecord) -> RunJudgement:
-    """The verdict on a run that was read from the store."""
+    """Judge a run: failed, missed an objective, passed and so on, with the reason and the exit code."""
     unfinished = judgement_by_status(record.run)
     if unfinished is not None:
         failure = record.result.failure_reason if record.result else None
@@ -52,14 +52,14 @@ def _all_met(objectives: int) -> str:
 
 
 def has_target(record: RunRecord) -> bool:
-    """Whether the run has a target throughput, which counts as an objective."""
+    """Whether the run has a target throughput (QPS mode), which counts as an objective."""
     return record.plan.load_mode is LoadMode.QPS
 
 
 def missed_target(record: RunRecord) -> str | None:
-    """How the target throughput was missed; None: it was reached (within the controller's tolerance), or none was set.
+    """Return by how much the run missed its target throughput; None if it was reached (within the tolerance) or not set.
 
-    Failed operations do not count.
+    Only successful operations count.
     """
     if not has_target(record):
         return None
@@ -78,14 +78,9 @@ def _successes_per_second(record: RunRecord) -> float:
 
 
 def _describe(verdict: SloVerdict) -> str:
-    """Describes an objective that was missed or not measured: metric, value and limit."""
+    """Describe an objective that was missed or not measured: metric, value and limit."""
     name, unit = _MEASURES[verdict.measure]
     if verdict.found is None:
         return f"{name} of {verdict.subject}: not measured, limit {number(verdict.limit, 4)} {unit}"
     found, limit = told_apart(verdict.found, verdict.limit, 4)
     return f"{name} of {verdict.subject}: {found} {unit}, limit {limit} {unit}"
-
-
-def gate_of(record: RunRecord) -> ExitStatus:
-    """The exit code of ``bench run`` and of ``--exit-status``."""
-    return judge_run(record).gate

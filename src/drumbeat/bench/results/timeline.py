@@ -1,4 +1,4 @@
-"""Merges the samples of many workers into seconds, phases and one series per worker. Takes samples oldest first."""
+"""Merges samples of many workers into figures of each second, each phase and each worker. Samples must come oldest first."""
 
 import base64
 import binascii
@@ -17,7 +17,7 @@ from drumbeat.core.run import Phase
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
 
-_OPEN = 30  #: seconds behind the newest sample after which a second's histogram is packed; a late sample unpacks it again
+_PACKED_AFTER = 30  #: a second's histogram is compressed when samples are this many seconds ahead; a late sample unpacks it
 _MOST_FAILURES = 100
 
 
@@ -47,11 +47,11 @@ class _Share:
 
 @dataclass(slots=True)
 class _Bin:
-    """Accumulates the samples of one second."""
+    """Adds up the samples of all workers in one second."""
 
     operations: float = 0.0
     errors: float = 0.0
-    phases: dict[str | None, float] = field(default_factory=dict)  #: seconds by phase; a draining worker is in none
+    phases: dict[str | None, float] = field(default_factory=dict)  #: worker seconds by phase; a draining worker has no phase
     in_phase: float = 0.0  #: seconds that workers spent in any phase
     shares: dict[WorkerId, _Share] = field(default_factory=dict)
     errors_by_kind: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Bin:
         self.shares.setdefault(sample.worker_id, _Share()).add(sample, seconds)
 
     def count(self, sample: StoredSample) -> None:
-        """Add what cannot be split between two seconds."""
+        """Add the parts of a sample that cannot be split between two seconds: histogram, errors by kind and class."""
         if self.histogram is None:
             self.histogram = Histogram.from_bytes(self.packed) if self.packed else Histogram()
         merge_into(self.histogram, sample.latency)
@@ -114,7 +114,7 @@ class _Bin:
 
 @dataclass(slots=True)
 class Counting:
-    """Accumulates operations into a Measured."""
+    """Adds up operations, errors, reads and latencies, and turns them into a Measured."""
 
     operations: int = 0
     errors: int = 0
@@ -162,7 +162,7 @@ class _PhaseCount:
 
 
 class Timeline:
-    """Takes a run's samples and gives its seconds, phases and workers' series."""
+    """Collects the samples of a run and returns figures for each second, each phase and each worker."""
 
     def __init__(self, origin: datetime) -> None:
         self._origin = origin
@@ -188,7 +188,7 @@ class Timeline:
             self.late[sample.worker_id] += was_late(sample)
         self._note_worker(sample, ended)
         note_failures(self.failures, sample)
-        self._pack(floor(began) - _OPEN)
+        self._pack(floor(began) - _PACKED_AFTER)
 
     def _bin(self, offset: int) -> _Bin:
         return self._bins.setdefault(offset, _Bin())
@@ -216,31 +216,31 @@ class Timeline:
         )
 
     def seconds(self) -> tuple[Second, ...]:
-        """Every second from the first to the last, including seconds without samples; none before the origin."""
+        """Return every second from the first to the last, including seconds without samples, but none before the run began."""
         return tuple(self.each_second())
 
     def each_second(self, since: int = 0, until: int | None = None) -> Iterator[Second]:
-        """The seconds from offset ``since`` up to, but without, ``until``, each computed when the iterator reaches it."""
+        """Yield the seconds from offset ``since`` to before ``until``, each computed when the iterator reaches it."""
         known = [offset for offset in self._bins if offset >= since and (until is None or offset < until)]
         return (self.second(offset) for offset in range(min(known), max(known) + 1)) if known else iter(())
 
     def second(self, offset: int) -> Second:
-        """One second, from the samples added so far."""
+        """Return the figures of one second, from the samples added so far."""
         return self._bins.get(offset, _Bin()).second(offset)
 
     def measured_by(self, worker_id: WorkerId) -> Measured:
-        """The totals of one worker's samples of MEASUREMENT, for a worker that left no result."""
+        """Return a worker's totals of the MEASUREMENT phase, from its samples. Used for a worker that stored no result."""
         counted = self._by_worker.get(worker_id)
         return counted.whole.measured(counted.ended - counted.began) if counted else Measured()
 
     def phases(self) -> tuple[PhaseRecord, ...]:
-        """The phases, in the order in which they began."""
+        """Return the figures of each phase, in the order in which the phases began."""
         records = [counted.record(name) for name, counted in self._phases.items()]
         return tuple(sorted(records, key=lambda record: record.began))
 
 
 def merge_into(whole: Histogram, part: Histogram) -> None:
-    """The same as ``whole.merge(part)`` but ten times faster: a long run of many workers has 100,000 histograms to merge."""
+    """Add ``part`` to ``whole``, ten times faster than ``whole.merge``: a long run has 100,000 histograms to merge."""
     if part.least is None or part.greatest is None:
         return
     used = slice(bucket_of(part.least), bucket_of(part.greatest) + 1)
@@ -249,7 +249,7 @@ def merge_into(whole: Histogram, part: Histogram) -> None:
 
 
 def held(sample: StoredSample) -> int:
-    """How many connections a worker had open; its target if the sample does not say."""
+    """Return how many connections a worker had open; its target if the sample does not contain that number."""
     return int(sample.extra.get("held", sample.target))
 
 
@@ -259,7 +259,7 @@ def was_the_limit(sample: StoredSample) -> bool:
 
 
 def was_late(sample: StoredSample) -> bool:
-    """Whether operations of a paced load were sent late in this interval."""
+    """Whether the worker sent operations later than scheduled in this interval."""
     client = sample.extra.get("client")
     return isinstance(client, Mapping) and client.get("kept_schedule") is False and not sample.extra.get("draining")
 
@@ -270,19 +270,19 @@ def kinds_of(sample: StoredSample) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def error_classes_of(sample: StoredSample) -> Mapping[str, int]:
-    """How many operations failed, by error class (CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …)."""
+    """Return how many operations of a sample failed, by error class (CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …)."""
     classes = sample.extra.get("error_classes")
     return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}
 
 
 def failed_connects_of(sample: StoredSample) -> int:
-    """How many attempts to connect failed in an interval."""
+    """Return how many attempts to connect failed in the interval of a sample."""
     failed = sample.extra.get("failed_connects")
     return failed if isinstance(failed, int) else 0
 
 
 def histogram_of(text: Any) -> Histogram:
-    """A histogram from its base64 text; an empty histogram if the text is missing or invalid."""
+    """Decode a histogram from base64 text; an empty histogram if the text is missing or invalid."""
     try:
         return Histogram.from_bytes(base64.b64decode(text)) if text else Histogram()
     except (ValueError, TypeError, binascii.Error):
@@ -308,7 +308,7 @@ def _failure(example: Mapping[str, Any], worker_id: WorkerId) -> FailureExample:
 
 
 def overlaps(began: float, ended: float) -> Iterator[tuple[int, float, float]]:
-    """The seconds that an interval overlaps: offset, overlap in seconds, and the overlap's share of the interval."""
+    """Yield each second that an interval overlaps: its offset, the overlap in seconds and as a share of the interval."""
     length = ended - began
     if length <= 0:
         yield floor(ended), 0.0, 1.0

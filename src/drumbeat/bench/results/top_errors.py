@@ -1,4 +1,4 @@
-"""The most frequent error of a run, with an example message of the database. Pure."""
+"""Finds the most frequent error of a run, with an example message of the database. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from drumbeat.core.run import Phase
 
 
 class Example(Protocol):
-    """One failed operation, as samples store it."""
+    """A failed operation that a sample stores as an example."""
 
     @property
     def error_class(self) -> str: ...
@@ -20,18 +20,18 @@ class Example(Protocol):
     def message(self) -> str: ...
 
 
-_Sort = tuple[str, str | None]  #: an error class, and a code if codes are counted too
+_ErrorKey = tuple[str, str | None]  #: an error class, with the SQLSTATE if errors are counted by SQLSTATE, else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopError:
-    """The most frequent error."""
+    """The most frequent error, with how often it occurred and an example."""
 
     error_class: str
-    sqlstate: str  #: of the example; empty: it has none
-    message: str  #: of the example; empty: no example was recorded
-    count: int  #: errors of its class, or of its class and code if codes are counted too
-    errors: int  #: of all classes together
+    sqlstate: str  #: of the example; empty if it has none
+    message: str  #: of the example; empty if no example was recorded
+    count: int  #: how often this error occurred
+    errors: int  #: number of errors of all classes together
 
     @property
     def words(self) -> str:
@@ -40,12 +40,12 @@ class TopError:
 
 
 def most_frequent(record: RunRecord) -> TopError | None:
-    """The most frequent error of a run's measurement; None: nothing failed, or error classes were not recorded."""
+    """Return the most frequent error of a run; None if no operation failed or error classes were not recorded."""
     return _first(Counter({(name, None): count for name, count in errors_by_class(record).items()}), record.failures)
 
 
 def errors_by_class(record: RunRecord) -> Mapping[str, int]:
-    """How many operations of the measurement failed, by class: from the workers' totals if complete, else from the seconds."""
+    """Count failed operations by error class: from the workers' totals if complete, else from the seconds of the run."""
     by_workers, by_seconds = Counter[str](), Counter[str]()
     for worker in record.workers:
         by_workers.update(worker.extra.get("error_classes") or {})
@@ -58,14 +58,14 @@ def errors_by_class(record: RunRecord) -> Mapping[str, int]:
 def most_frequent_state(
     states: Mapping[tuple[int, str], int], classify: Callable[[int, str], str | None], examples: Iterable[Example]
 ) -> TopError | None:
-    """The most frequent of errors counted by outcome and SQLSTATE; None: there are none."""
-    counted = Counter[_Sort]()
+    """Return the most frequent error, from errors counted by outcome and SQLSTATE; None without errors."""
+    counted = Counter[_ErrorKey]()
     for (outcome, sqlstate), count in states.items():
         counted[classify(outcome, sqlstate) or "FATAL", sqlstate] += count
     return _first(counted, examples)
 
 
-def _first(counted: Counter[_Sort], examples: Iterable[Example]) -> TopError | None:
+def _first(counted: Counter[_ErrorKey], examples: Iterable[Example]) -> TopError | None:
     if not counted.total():
         return None
     (name, code), count = counted.most_common(1)[0]

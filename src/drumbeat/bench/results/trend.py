@@ -1,4 +1,4 @@
-"""The trend over comparable runs: the figures of each run, their median, spread and direction."""
+"""Shows how the figures of comparable runs develop over time: values of each run, median, variation and trend."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 MOST_RUNS = 20
 WITHIN = timedelta(days=90)
-_READ_FACTOR = 10  #: how many times more runs are read than shown, as a template's other runs may not be comparable
+_READ_FACTOR = 10  #: reads this many times more runs than shown, as some may not be comparable
 _LEFT_OUT = frozenset({RunVerdict.FAILED, RunVerdict.CANCELLED, RunVerdict.PENDING})
 
 Figure = Callable[[RunRecord], float | None]
@@ -34,7 +34,7 @@ _FOUND: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPoint:
-    """One run of a trend."""
+    """One run in a trend, with its verdict and its figures."""
 
     run: Run
     judgement: RunJudgement
@@ -50,11 +50,11 @@ class Trend:
     """Comparable runs, oldest first, and the history of each figure over them."""
 
     points: tuple[TrendPoint, ...]
-    histories: Mapping[str, History]  #: by figure; only figures that at least one run has
+    histories: Mapping[str, History]  #: by name of the figure; only figures that at least one run has
 
 
 async def read_trend(store: Store, run_id: RunId, most: int = MOST_RUNS) -> Trend:
-    """The trend of a run and the earlier comparable runs that have figures. Raises NotFound."""
+    """Read the figures of a run and of earlier comparable runs, without failed runs. Raises NotFound."""
     run = await store.runs.get(run_id)
     points = [await _point(store, each) for each in await _comparable_runs(store, run, most)]
     shown = tuple(point for point in points if point.has_figures and point.judgement.verdict not in _LEFT_OUT)
@@ -62,7 +62,7 @@ async def read_trend(store: Store, run_id: RunId, most: int = MOST_RUNS) -> Tren
 
 
 async def _comparable_runs(store: Store, run: Run, most: int) -> list[Run]:
-    """The run itself and the completed comparable runs before it, oldest first."""
+    """List the completed comparable runs before ``run``, oldest first, then ``run`` itself."""
     since = run.created_at - WITHIN if run.created_at else None
     found = await store.runs.list(
         statuses=(RunStatus.COMPLETED,),
@@ -83,7 +83,7 @@ async def _point(store: Store, run: Run) -> TrendPoint:
 
 
 def histories_of(points: Sequence[TrendPoint]) -> dict[str, History]:
-    """The history of each figure over the runs. Pure."""
+    """Summarise each figure over the runs. Pure."""
     names = dict.fromkeys(name for point in points for name in point.figures)
     known = {name: [value for point in points if (value := point.figures.get(name)) is not None] for name in names}
     return {name: found for name, values in known.items() if (found := history(values)) is not None}

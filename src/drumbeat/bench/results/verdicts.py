@@ -1,4 +1,4 @@
-"""Verdicts on a run's objectives: p95, p99 and errors, of each kind and of all together, and availability. Pure."""
+"""Judges the objectives of a run: limits on p95, p99 and errors, by kind of operation or for all, and on availability. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from drumbeat.bench.model.record import Measured, RunRecord
 from drumbeat.bench.results.availability import availability_of
 from drumbeat.core.run import RunStatus
 
-NEAR = 0.9  #: share of a limit from which on a value counts as near it
+NEAR = 0.9  #: a value of at least this share of its limit counts as near the limit
 
 
 class LimitStanding(StrEnum):
@@ -24,7 +24,7 @@ class LimitStanding(StrEnum):
 
 
 class Measure(StrEnum):
-    """The measure that a limit is set for."""
+    """The figure that an objective limits."""
 
     P95 = "p95_ms"
     P99 = "p99_ms"
@@ -34,9 +34,9 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloVerdict:
-    """One limit and the measured value."""
+    """An objective: its limit and the measured value."""
 
-    kind: str  #: ALL_KINDS: all together
+    kind: str  #: kind of operation; ALL_KINDS means all together
     measure: Measure
     limit: float
     found: float | None
@@ -63,7 +63,7 @@ class SloVerdict:
 def verdicts(
     objectives: Mapping[str, Objective], totals: Mapping[str, Measured], available: float | None = None
 ) -> tuple[SloVerdict, ...]:
-    """A verdict for each limit that is set, all kinds together first. ``available``: the percentage of seconds with service."""
+    """Judge each limit that is set, those for all kinds first. ``available`` is the percentage of seconds with service."""
     kinds = sorted(objectives, key=lambda kind: (kind != ALL_KINDS, kind))
     found = [verdict for kind in kinds for verdict in _of_kind(kind, objectives[kind], totals.get(kind))]
     least = objectives[ALL_KINDS].min_availability_pct if ALL_KINDS in objectives else None
@@ -91,14 +91,14 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
 
 
 def verdicts_of(record: RunRecord) -> tuple[SloVerdict, ...]:
-    """The verdict on each objective. A search is judged at the level it found, as it goes beyond that level on purpose."""
+    """Judge each objective of a run. A search is judged at the level it found, as it overloads the database on purpose."""
     found = availability_of(record)
     totals = measured_at_best(record) if _is_search(record) else record.totals
     return verdicts(record.plan.objectives, totals, found.percent if found else None)
 
 
 def judged_at(record: RunRecord) -> str | None:
-    """The level at which a search is judged, as text; None: the whole measurement is judged."""
+    """Return, as text, the level at which a search is judged; None if the whole measurement is judged."""
     if not _is_search(record) or not record.plan.objectives:
         return None
     best = best_of(record)
@@ -106,7 +106,7 @@ def judged_at(record: RunRecord) -> str | None:
 
 
 def came_to_nothing(record: RunRecord) -> str | None:
-    """Why a completed run still counts as failed; None: it does not."""
+    """Return why a completed run still counts as failed (for example, every operation failed), or None."""
     if record.run.status is not RunStatus.COMPLETED:
         return None
     if not record.whole.operations:

@@ -1,4 +1,4 @@
-"""Follows a run live: each look reads only what is new; ``catch_up`` reads what happened before the first look, in slices."""
+"""Follows a run live: ``look`` reads only what is new; ``catch_up`` reads what happened before the first look."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -36,17 +36,17 @@ from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
 from drumbeat.store.interface import Store
 
-RECENT = timedelta(seconds=3)  #: the window of the current figures
+RECENT = timedelta(seconds=3)  #: the current figures cover this time
 _MOST_SAMPLES = 100_000
-MOST_LOGS = 500  #: log lines read by one look
+MOST_LOGS = 500  #: most log lines read by one look
 _LATE = timedelta(seconds=3)  #: by how much one worker's sample may arrive later than the others'
-_PAGE = 200  #: beats
-_SLICE = timedelta(seconds=10)  #: of samples, read at a time
+_PAGE = 200  #: beats read at a time
+_SLICE = timedelta(seconds=10)  #: ``catch_up`` reads samples of this time at once
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 
 
 class RunWatch:
-    """A live view of one run. It writes nothing."""
+    """A live, read-only view of one run."""
 
     def __init__(self, store: Store, run_id: RunId) -> None:
         self._store = store
@@ -55,23 +55,18 @@ class RunWatch:
         self._pool: PoolRow | None = None
         self._series: LiveSeries | None = None
         self._recent: dict[tuple[WorkerId, int], StoredSample] = {}
-        self._since: datetime | None = None  #: samples up to here were read, or are left to ``catch_up``
-        self._before: datetime | None = None  #: the start of the first look's samples
-        self._first_beat: int | None = None  #: beats up to this one are left to ``catch_up``
-        self._older_samples_to: datetime | None = None  #: how far ``catch_up`` has read
+        self._since: datetime | None = None  #: older samples were read, or are left to ``catch_up``
+        self._before: datetime | None = None  #: ``catch_up`` reads the samples before this time
+        self._first_beat: int | None = None  #: ``catch_up`` reads the beats up to this number
+        self._older_samples_to: datetime | None = None  #: ``catch_up`` has read samples up to this time
         self._older_beats_to = 0
         self._beats_to = 0
         self._logs_to: int | None = None
         self._caught_up = False
         self._has_ended = False
 
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether everything before the first look has been read."""
-        return self._caught_up
-
     async def look(self) -> Watched:
-        """The run as it is now. Raises NotFound."""
+        """Read what is new and return the current state of the run. Raises NotFound."""
         run = await self._store.runs.get(self._run_id)
         now = await self._store.now()
         self._pool = self._pool or await self._store.pools.get(self._pool_id)
@@ -113,14 +108,14 @@ class RunWatch:
             pass
 
     async def catch_up_a_little(self) -> bool:
-        """Read one slice, so that other tasks can run in between. Returns whether there is more."""
+        """Read one part of what happened before the first look. Returns whether there is more to read."""
         if self._series is None or self._caught_up:
             return False
         self._caught_up = not (await self._older_beats(self._series) or await self._older_samples(self._series))
         return not self._caught_up
 
     async def _older_samples(self, series: LiveSeries) -> bool:
-        """Read the next older samples; whether there were any."""
+        """Read the next samples from before the first look. Returns whether there were any left to read."""
         since = self._older_samples_to or series.origin
         if self._before is None or not series.needs_samples or since >= self._before:
             return False
@@ -131,7 +126,7 @@ class RunWatch:
         return True
 
     async def _older_beats(self, series: LiveSeries) -> bool:
-        """Read the next older beats; whether there were any."""
+        """Read the next beats from before the first look. Returns whether there were any left to read."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
             return False
@@ -141,7 +136,7 @@ class RunWatch:
         return True
 
     def course(self) -> RunSeries:
-        """The run's time series, as far as it has been read."""
+        """Return the run's time series, as far as it has been read."""
         return self._series.course(complete=self._caught_up, ended=self._has_ended) if self._series else RunSeries()
 
     def _begin(self, run: Run, results: Sequence[Result]) -> None:
@@ -151,7 +146,7 @@ class RunWatch:
             self._series = LiveSeries(run.started_at, curves.read(metrics.get("curves")), stored_failures(whole))
 
     async def _read_samples(self, run: Run, now: datetime) -> None:
-        """Read the samples since the last look, and the last seconds again, as some samples arrive late."""
+        """Read the samples since the last look, and the last seconds once more, as some samples arrive late."""
         if self._series is None or not self._series.needs_samples:
             return
         if self._since is None:
@@ -177,7 +172,7 @@ class RunWatch:
             self._beats_to = page[-1].n
 
     async def _new_logs(self) -> tuple[Log, ...]:
-        """The log lines since the last look; the first look gives the newest ``MOST_LOGS``."""
+        """Return the log lines since the last look; at the first look, the newest ``MOST_LOGS`` lines."""
         if self._logs_to is not None:
             found = await self._logs_page()
         else:
@@ -216,7 +211,7 @@ class RunWatch:
         return getattr(self._series, name) if self._series and self._caught_up else None
 
     def _by_kind(self) -> dict[str, float]:
-        """Operations per second by kind: the sum of each worker's rate last_sample_at the time it measured."""
+        """Return operations per second by kind: the sum of all workers' rates, each over the time the worker measured."""
         measured: dict[WorkerId, float] = {}
         for sample in self._recent.values():
             measured[sample.worker_id] = measured.get(sample.worker_id, 0.0) + sample.interval.total_seconds()
@@ -228,7 +223,7 @@ class RunWatch:
 
 
 async def read_worker_curves(store: Store, run_id: RunId, worker_id: WorkerId) -> Curves:
-    """One worker's curves, from all its samples. Reading yields often, so that it does not block the event loop."""
+    """Read all samples of a worker and return its curves. Yields often, so that it does not block the event loop."""
     run, now = await store.runs.get(run_id), await store.now()
     origin, until = run.started_at or now, last_sample_at(run, now)
     timeline = Timeline(origin)
@@ -243,7 +238,7 @@ def _ended_health(worker: Worker) -> Health:
 
 
 def _objectives(record: RunRecord, figures: Figures | None) -> tuple[ObjectiveStatus, ...]:
-    """The objectives, checked against the last seconds while the run goes on and against its result afterwards."""
+    """Check the objectives: against the last seconds of a run under way, or against the result of an ended run."""
     found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures), _available(figures))
     return tuple(
         ObjectiveStatus(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing)
@@ -252,7 +247,7 @@ def _objectives(record: RunRecord, figures: Figures | None) -> tuple[ObjectiveSt
 
 
 def _available(figures: Figures) -> float | None:
-    """Availability in the last seconds: 100 % if any operation succeeded, else 0 %; None without workers."""
+    """Return the availability in the last seconds: 100 % if any operation succeeded, else 0 %; None without workers."""
     return None if not figures.workers else 100.0 if figures.operations > figures.errors else 0.0
 
 

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-FEW = 20  #: items between two yields; 20 samples or seconds take a few milliseconds
+FEW = 20  #: items between two yields to the event loop; they take a few milliseconds
 
 
 async def in_turns(items: Iterable[T], few: int = FEW) -> AsyncIterator[T]:
-    """The same items, lazily; after every ``few`` of them other tasks of the event loop run."""
+    """Yield the items. After every ``few`` of them, other tasks of the event loop get a turn."""
     for n, item in enumerate(items, 1):
         yield item
         if n % few == 0:

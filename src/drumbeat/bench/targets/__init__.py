@@ -1,1 +1,1 @@
-"""Databases under test: how to connect to each, describe its tables, load rows and run operations."""
+"""Targets, that is, databases under test: how to connect, describe tables, insert rows and run operations."""

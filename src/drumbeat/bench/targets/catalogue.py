@@ -1,11 +1,9 @@
-"""Lists the tables of a database, with the query of each product."""
+"""Lists the tables of a database under test, with a separate query for each database product."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drumbeat.bench.targets.interface import Target
-
-MOST_TABLES = 1000
 
 _POSTGRES = """
 SELECT n.nspname, c.relname, c.reltuples::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -33,11 +31,11 @@ class TableName:
 
 
 async def tables_of(target: Target) -> Sequence[TableName]:
-    """The database's own tables, sorted by name; at most MOST_TABLES."""
+    """Return the user tables of a database, sorted by schema and name: at most 1000, and no system tables."""
     rows = await target.fetch(_TABLES[target.traits.name])
     return [TableName(schema=schema or None, name=name, rows=_estimate(count)) for schema, name, count in rows]
 
 
 def _estimate(count: int | None) -> int | None:
-    """PostgreSQL reports -1 for a table that was never analysed."""
+    """Return the estimated row count, or None if unknown: PostgreSQL reports -1 for a table that was never analysed."""
     return None if count is None or count < 0 else int(count)

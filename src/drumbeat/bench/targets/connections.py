@@ -1,4 +1,4 @@
-"""Stored connections, with encrypted passwords that are decrypted only in memory."""
+"""Named database connections in the store. Passwords are stored encrypted and decrypted only in memory."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """The result of a connection test."""
+    """The result of a connection test: whether it succeeded, where it connected to, or why it failed."""
 
     ok: bool
     location: str | None = None
@@ -36,14 +36,14 @@ class Tested:
 
 
 class ConnectionService:
-    """Stored connections by name. Results never contain a password."""
+    """Adds, changes, tests and opens stored connections by name. Results never contain a password."""
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store
         self._vault = vault
 
     async def add(self, name: str, url: str, password: str | None = None, description: str | None = None) -> StoredConnection:
-        """Store a connection. Raises InvalidInput, AlreadyExists, and InvalidSettings if there is no key for its password."""
+        """Store a connection. Raises InvalidInput, AlreadyExists, and InvalidSettings if no key can encrypt its password."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(
                 f"name: expected up to 100 letters, digits and _ . -, beginning with a letter or digit; got {name[:100]!r}"
@@ -57,18 +57,18 @@ class ConnectionService:
     async def change(
         self, name: str, url: str | None = None, password: str | None = None, description: str | None = None
     ) -> StoredConnection:
-        """Replace the given fields; an empty password removes it. A new URL needs the password again. Raises NotFound."""
+        """Replace the given fields; an empty password is removed. A new URL needs the password again. Raises NotFound."""
         stored = await self._store.connections.get(name)
         new_url = url or stored.url
         _check(new_url, password)
         if new_url != stored.url and stored.secret is not None and password is None:
-            raise InvalidInput("password: expected it again, because the URL changed and a password is stored for one URL")
+            raise InvalidInput("password: expected the password again, because it is stored for one URL and the URL changed")
         secret = stored.secret if password is None else self._sealed(name, new_url, password)
         text = stored.description if description is None else description or None
         return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Encrypt every password with the first key. Returns the names of the connections that used another key."""
+        """Encrypt again, with the first key, every password that used another key. Returns the changed connections' names."""
         resealed = []
         for stored in await self._store.connections.list():
             if stored.secret is not None and not self._vault.is_current(stored.secret):
@@ -78,7 +78,7 @@ class ConnectionService:
         return resealed
 
     async def test(self, name: str) -> Tested:
-        """Connect to the database and list its tables. Raises NotFound; any other error is in the result."""
+        """Test a connection: connect and list the tables. Raises NotFound; other errors are returned in the result."""
         stored = await self._store.connections.get(name)
         try:
             async with asyncio.timeout(TEST_TIMEOUT), open_target(self._opened(stored)) as target:
@@ -90,37 +90,37 @@ class ConnectionService:
             return Tested(ok=False, detail=str(exc))
 
     async def tables(self, name: str) -> Sequence[TableName]:
-        """The tables of a connection's database. Raises NotFound, InvalidInput."""
+        """List the tables of a stored connection's database. Raises NotFound, InvalidInput."""
         return await self.tables_at({"connection": name})
 
     async def tables_at(self, target: Mapping[str, Any]) -> Sequence[TableName]:
-        """The tables of the database in a template's ``target``. Raises NotFound, InvalidInput, InvalidSettings."""
+        """List the tables of the database in a template's ``target`` block. Raises NotFound, InvalidInput, InvalidSettings."""
         async with self.open(target) as opened:
             return await tables_of(opened)
 
     async def table(self, name: str, table: str) -> TableDescription:
-        """A table's columns. Raises NotFound, InvalidInput."""
+        """Describe a table of a stored connection's database. Raises NotFound, InvalidInput."""
         async with self.open({"connection": name}) as target:
             return await target.describe(table)
 
     async def url_of(self, name: str) -> str:
-        """The URL of a connection, without its password. Raises NotFound."""
+        """Return a stored connection's URL, which contains no password. Raises NotFound."""
         return (await self._store.connections.get(name)).url
 
     @asynccontextmanager
     async def open(self, target: Mapping[str, Any]) -> AsyncIterator[Target]:
-        """Open the ``target`` of a template or run. Raises InvalidInput if its connection now points to another database."""
+        """Open the database in a template's or run's ``target``. Raises InvalidInput if the connection's URL has changed."""
         async with open_target(await self._url(target)) as opened:
             yield opened
 
     async def _url(self, target: Mapping[str, Any]) -> str:
-        """The target's URL, including the password if there is one: only for database drivers."""
+        """Return the target's URL including its password. Pass the result only to a database driver, never to a user."""
         url, named = target.get("url") or "", target.get("connection")
         if not named:
             return str(url)
         stored = await self._store.connections.get(str(named))
         if url and url != stored.url:
-            raise InvalidInput(f"connection {named!r} points to another database than when this was created; create it again")
+            raise InvalidInput(f"the URL of connection {named!r} changed since this was created; create a new run or template")
         return self._opened(stored)
 
     def _opened(self, stored: StoredConnection) -> str:
@@ -133,7 +133,7 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """What a password is bound to, so that it cannot be decrypted for another connection or URL."""
+    """Return the text that encryption binds a password to, so that it cannot be decrypted for another name or URL."""
     return f"{name}\n{url}"
 
 
@@ -142,11 +142,11 @@ def _check(url: str, password: str | None) -> None:
     if len(url) > LONGEST_URL:
         raise InvalidInput(f"url: expected at most {LONGEST_URL} characters, got {len(url)}")
     if holds_password(url):
-        raise InvalidInput("url: holds a password; give it as the password instead, which is encrypted")
+        raise InvalidInput("url: holds a password; remove it from the URL and give it as password, which is encrypted")
     if not (url.isprintable() and url.isascii()):
         raise InvalidInput("url: expected printable ASCII; write other characters as %XX")
     open_target(url)
     if password and len(password) > LONGEST_PASSWORD:
         raise InvalidInput(f"password: expected at most {LONGEST_PASSWORD} characters, got {len(password)}")
     if password and "@" not in urlsplit(url).netloc:
-        raise InvalidInput("password: expected none for a file database or a URL without a user; write the URL with USER@HOST")
+        raise InvalidInput("password: expected none, because the URL names no user; write the URL with USER@HOST")

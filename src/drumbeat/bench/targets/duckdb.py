@@ -1,8 +1,7 @@
-"""DuckDB as a target: one file, one process, one thread per connection; suited to scans, not to point queries."""
+"""DuckDB as the database under test: one file, one process, one thread per connection. Suited to scans, not lookups."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +14,7 @@ from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.embedded import OwnConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, quoted, scripts
-from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
+from drumbeat.bench.targets.terms import CLASSES, no_table, timestamp
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
@@ -38,7 +37,7 @@ _CODES = (
     ("ConnectionException", "08003"),
     ("FatalException", "XX000"),
     ("InternalException", "XX000"),
-)  #: DuckDB has no SQLSTATEs; these are PostgreSQL's for the same errors
+)  #: DuckDB's exceptions have no SQLSTATE; each gets the one that PostgreSQL uses for such an error
 _GONE = frozenset({"58030", "08003", "XX000"})
 _TYPES = {
     "BIGINT": ValueType.BIGINT,
@@ -62,8 +61,8 @@ _CONFINED = {
     "allow_community_extensions": False,
     "python_enable_replacements": False,  # Python variables cannot be queried as tables
     "lock_configuration": True,  # no statement can undo these settings
-}  #: users write the tested statements, so they may access only their own database
-#: The path is NULL if DuckDB opened a file of another kind.
+}  #: users write the statements, so these settings limit them to the database under test
+#: Returns NULL if the opened file is not a DuckDB database but, for example, a CSV file.
 _DATABASE_PATH = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable FROM duckdb_columns()
@@ -186,7 +185,7 @@ class DuckdbTarget:
 
 
 class DuckdbSession:
-    """One connection of a load. Statements are parsed once; DuckDB plans them on every execution."""
+    """One connection that runs a load's operations. Statements are parsed once; DuckDB plans them on every execution."""
 
     def __init__(self, connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> None:
         self._connection = connection
@@ -233,7 +232,7 @@ class DuckdbSession:
         return rows
 
     def _roll_back(self) -> None:
-        """Roll back. After a failed commit there is no transaction left; DuckDB's error about that is ignored."""
+        """Roll back. Ignores DuckDB's error that no transaction is active, which it raises after a failed commit."""
         try:
             self._connection.rollback()
         except driver().TransactionException:
@@ -244,15 +243,15 @@ def driver() -> Any:
     try:
         import duckdb
     except ImportError as exc:
-        raise MissingExtra("DuckDB as a target", "duckdb") from exc
+        raise MissingExtra("a DuckDB database under test", "duckdb") from exc
     return duckdb
 
 
 def connect(path: Path) -> "DuckDBPyConnection":
-    """Open a connection whose statements can access only this database. Raises InvalidSettings if it is not a DuckDB file.
+    """Open a connection limited to the database in this file. Raises InvalidSettings if the file is no DuckDB database.
 
-    DuckDB also opens CSV, JSON and Parquet files, as views, and would show their content. The check asks DuckDB instead of
-    reading the file, because closing the file here would release DuckDB's lock against other processes.
+    DuckDB also opens CSV, JSON and Parquet files, and would show their content to the user. The check asks DuckDB and does
+    not read the file itself, because closing the file would release DuckDB's lock against other processes.
     """
     try:
         connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))
@@ -268,7 +267,7 @@ def connect(path: Path) -> "DuckDBPyConnection":
 
 
 def compiled(connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> list[list["Statement"]]:
-    """Parse and plan every statement without running it. Raises InvalidInput that names an invalid operation."""
+    """Parse and plan every statement, without running any. Raises InvalidInput, which names the invalid operation."""
     return [[_compiled(connection, script.kind, step) for step in script.steps] for script in made]
 
 
@@ -279,9 +278,9 @@ def _compiled(connection: "DuckDBPyConnection", kind: str, step: OperationStep) 
             connection.execute(f"PREPARE drumbeat_check AS {step.sql}")
             connection.execute("DEALLOCATE drumbeat_check")
     except driver().Error as exc:
-        raise InvalidInput(f"{kind}: {exc} in: {step.sql}") from exc
+        raise InvalidInput(f"operation {kind}: {exc} in the SQL: {step.sql}") from exc
     if len(statements) != 1:
-        raise InvalidInput(f"{kind}: expected one statement, got {len(statements)} in: {step.sql}")
+        raise InvalidInput(f"operation {kind}: expected one statement, got {len(statements)} in: {step.sql}")
     statement: Statement = statements[0]
     return statement
 
@@ -297,12 +296,8 @@ def code_of(error: Exception) -> str:
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """The error class for an outcome and one of the codes above."""
+    """Return the error class for an operation's outcome and a code from ``_CODES``; None if it succeeded."""
     return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate.startswith("42") else CLASSES[outcome]
-
-
-def timestamp(microseconds: int) -> datetime:
-    return EPOCH + timedelta(microseconds=microseconds)
 
 
 def _column(name: str, native: str, nullable: bool) -> Column:

@@ -1,4 +1,4 @@
-"""Shared code of the targets that are files: path checks, and a connection in its own thread."""
+"""Shared code for databases in a file (SQLite, DuckDB): path checks, and a connection in its own thread."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 class OwnConnection(Generic[C]):
-    """A target's own connection, opened on first use. Only calls with ``create`` may create the file."""
+    """A connection for setup and checks, apart from those of the load. Opened on first use; creates a file only if asked."""
 
     def __init__(self, path: Path, connect: Callable[[], C]) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class OwnConnection(Generic[C]):
             lane.end()
 
     async def run(self, work: Callable[[C], T], *, create: bool = False) -> T:
-        """Run this with the connection, in its thread. Raises InvalidSettings if there is no file and ``create`` is False."""
+        """Call ``work(connection)`` in its thread. Raises InvalidSettings if the file is missing and ``create`` is False."""
         if self._lane is None:
             raise InvalidSettings("this target is not open; use it as: async with open_target(url) as target")
         return await self._lane.run(lambda: work(self._opened(create)))

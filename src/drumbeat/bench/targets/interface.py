@@ -1,4 +1,4 @@
-"""The interface of every target. Only ``bench prepare`` changes the database, by ``define`` and ``load_rows``."""
+"""The interface of every database under test. Only ``define`` and ``load_rows``, used by ``bench prepare``, change it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.values.draw import Draw
 
-Statements = Mapping[str, Sequence[str]]  #: the SQL texts of each kind of operation
+Statements = Mapping[str, Sequence[str]]  #: maps each kind of operation to the SQL of its statements
 NO_STATEMENTS: Statements = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTraits:
-    """The properties in which targets differ."""
+    """What a database product can do, as far as the products differ."""
 
-    name: str  #: postgresql, mysql, sqlite, duckdb
+    name: str  #: postgresql, mysql, sqlite or duckdb
     networked: bool
     transactions: bool = True
-    processes: bool = True  #: whether several processes may use it at once; if not, a run has one worker
-    signals: bool = False  #: whether ``signals`` and ``counters`` return data
+    processes: bool = True  #: whether several processes may open the database at once; if not, a run has one worker
+    signals: bool = False  #: whether the server reports statistics, by ``signals`` and ``counters``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column, described in the same way for all targets."""
+    """A table column with its type, both as this package's ValueType and as the database names it."""
 
     name: str
     type: ValueType
@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDescription:
-    """What is needed of a table to generate statements for it."""
+    """A table's columns, key, key range and size: what is needed to generate statements for the table."""
 
     name: str
     columns: tuple[Column, ...]
@@ -44,26 +44,26 @@ class TableDescription:
     key_low: int | None = None
     key_high: int | None = None
     time_column: str | None = None
-    rows: int | None = None  #: an estimate
+    rows: int | None = None  #: estimated number of rows
 
 
 class Target(Protocol):
-    """One database under test. An async context manager, with its own connection besides those of the load."""
+    """One database under test. Use it with ``async with``; it has one connection of its own, apart from the load's."""
 
     @property
     def traits(self) -> TargetTraits: ...
 
     @property
     def location(self) -> str:
-        """The database's address, without secrets."""
+        """The database's URL without user and password, for messages."""
         ...
 
     async def check(self, load: Load) -> None:
-        """Prepare every statement without running it. Raises InvalidInput that names an invalid operation."""
+        """Prepare every statement of a load, without running any. Raises InvalidInput, which names the invalid operation."""
         ...
 
     async def describe(self, table: str) -> TableDescription:
-        """Describe a table. Raises InvalidInput if it does not exist."""
+        """Return a table's columns, key and size. Raises InvalidInput if the table does not exist."""
         ...
 
     async def define(self, statements: Sequence[str]) -> None:
@@ -71,31 +71,31 @@ class Target(Protocol):
         ...
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-        """Insert rows in bulk by the fastest method; all of them or none. Returns how many."""
+        """Insert all rows in bulk, or none on an error. Returns the number of rows inserted."""
         ...
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
-        """The rows of a query with $1, $2 … placeholders."""
+        """Run a query with $1, $2 … placeholders and return its rows."""
         ...
 
     async def signals(self) -> ServerSignals | None:
-        """The server's sessions and waits now; None if the server does not report them or cannot be reached."""
+        """Return how many sessions are open and waiting now; None if the server does not say or cannot be reached."""
         ...
 
     async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
-        """The server's running totals, to compare with later ones; empty if it has none or cannot be reached.
+        """Return the server's running totals, by name; empty if it has none or cannot be reached.
 
-        ``statements``: the SQL of each kind of operation; if the server counts by statement, the result also has the totals
-        of each kind as ``KIND.total``.
+        Subtract two results to see what happened in between. ``statements`` is the SQL of each kind of operation: a server
+        that counts by statement also returns totals for each kind, as ``KIND.NAME``.
         """
         ...
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
-        """The error class of a recorded operation; None if it succeeded."""
+        """Return the error class of a recorded operation; None if the operation succeeded."""
         ...
 
     def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
-        """The fastest engine for this target."""
+        """Return the fastest engine (see ``Engine``) that can run a load on this database."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -1,10 +1,10 @@
-"""MySQL and MariaDB as targets, through asyncmy: many connections in one thread, server-side prepared statements."""
+"""MySQL or MariaDB as the database under test, through asyncmy: many connections in one thread, prepared statements."""
 
 import asyncio
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,7 +26,7 @@ from drumbeat.bench.targets.mysql_session import (
     prepared,
 )
 from drumbeat.bench.targets.placeholders import OperationScript, insert_sql, positional, quoted, scripts
-from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
+from drumbeat.bench.targets.terms import CLASSES, no_table, timestamp
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
@@ -92,7 +92,7 @@ class MysqlTarget:
         try:
             await self._with_connection(_nothing)
         except OperationFailure as failure:
-            raise InvalidSettings(f"{failure}; is it running?") from failure
+            raise InvalidSettings(f"{failure}; is the database server running?") from failure
         return self
 
     async def __aexit__(
@@ -104,7 +104,7 @@ class MysqlTarget:
             await connection.ensure_closed()
 
     async def _with_connection(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Run this with the target's own connection, one call at a time; reopens a lost one. Raises OperationFailure."""
+        """Call ``work(connection)``, one call at a time. Reopens a lost connection. Raises OperationFailure."""
         if not self._is_open:
             raise InvalidSettings("this target is not open; use it as: async with open_target(url) as target")
         async with self._lock:
@@ -123,7 +123,7 @@ class MysqlTarget:
         try:
             await self._with_connection(lambda connection: _check(connection, made))
         except OperationFailure as failure:
-            raise InvalidSettings(f"{self.location}: {failure}") from failure
+            raise InvalidSettings(f"could not prepare the load's statements at {self.location}: {failure}") from failure
 
     async def describe(self, table: str) -> TableDescription:
         schema, _, name = table.rpartition(".")
@@ -206,7 +206,7 @@ class MysqlTarget:
 
 
 def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSignals:
-    """Signals from session counts by activity and state, plus row lock waits, which no session state shows."""
+    """Make signals from session counts by activity and state. Row lock waits are added, as no session state shows them."""
     states = {state: count for is_active, state, count in processes if is_active and state.startswith("Waiting for ")}
     return ServerSignals(
         at=timedelta(),
@@ -219,12 +219,8 @@ def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSign
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """The error class for an outcome and a MySQL error number."""
+    """Return the error class for an operation's outcome and MySQL error number; None if it succeeded."""
     return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate in _PERMANENT else CLASSES[outcome]
-
-
-def timestamp(microseconds: int) -> datetime:
-    return EPOCH + timedelta(microseconds=microseconds)
 
 
 _INDEXED = re.compile(r"\b(?:PRIMARY\s+KEY|UNIQUE|INDEX\s+\S+\s+ON\s+\S+)\s*\(([^)]*)\)", re.IGNORECASE)
@@ -232,7 +228,7 @@ _TEXT_COLUMN = re.compile(r"(?P<name>[\w`]+)\s+TEXT\b(?P<key>(?:\s+NOT\s+NULL)?\
 
 
 def in_mysql(statements: Sequence[str]) -> list[str]:
-    """Portable DDL with MySQL's types: TIMESTAMP becomes DATETIME, and an indexed TEXT becomes VARCHAR."""
+    """Rewrite portable DDL for MySQL: TIMESTAMP becomes DATETIME(6), and an indexed TEXT becomes VARCHAR(255)."""
     indexed = {
         name.strip().strip("`").lower()
         for statement in statements
@@ -278,7 +274,7 @@ async def _fetch(connection: Any, sql: str, arguments: Sequence[Any]) -> Sequenc
 
 
 async def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Insert rows in chunks, in one transaction."""
+    """Insert all rows in one transaction, many at a time. Returns how many."""
     await connection.begin()
     try:
         cursor, added = connection.cursor(), 0

@@ -10,26 +10,26 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
+from drumbeat.bench.driver.session import PASSWORD_VARIABLE
 from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.targets.placeholders import OperationScript, OperationStep
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
 log = logging.getLogger(__name__)
 
-PASSWORD_VARIABLE = "DRUMBEAT_TARGET_PASSWORD"  # noqa: S105  (the variable's name, not a password)
 TLS_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "unix-socket")
 _DENIED = 1045
-_REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: wrong user, password or database, or unsupported authentication
+_REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: wrong user, password or database; unsupported authentication
 _LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
-_TIMED_OUT = frozenset({1317, 1969, 3024})  #: interrupted, max_statement_time or max_execution_time exceeded
+_TIMED_OUT = frozenset({1317, 1969, 3024})  #: codes: interrupted, max_statement_time or max_execution_time exceeded
 _UNKNOWN_VARIABLE = 1193
 _FIRST_BUFFER = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MysqlAddress:
-    """The address of a server and the login. Its ``repr`` never shows the password."""
+    """A MySQL server's address, user, password and TLS settings. ``repr`` never shows the password."""
 
     host: str
     port: int
@@ -45,7 +45,7 @@ class MysqlAddress:
 
 
 def address_of(url: str, environment: Mapping[str, str] = os.environ) -> MysqlAddress:
-    """Read a mysql:// URL. Raises InvalidSettings."""
+    """Read a mysql:// URL; an environment variable supplies a missing password. Raises InvalidSettings."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     if unknown := set(options) - set(_OPTIONS):
@@ -67,7 +67,7 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> MysqlAd
 def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
     mode = options.get("ssl-mode", "VERIFY_CA" if "ssl-ca" in options else "DISABLED").upper()
     if mode not in TLS_MODES:
-        raise InvalidSettings(f"expected ssl-mode to be one of {', '.join(TLS_MODES)}, got {mode!r}")
+        raise InvalidSettings(f"expected the option ssl-mode to be one of {', '.join(TLS_MODES)}, got {mode!r}")
     if mode == "DISABLED":
         return None
     try:
@@ -85,7 +85,7 @@ def driver() -> Any:
     try:
         import asyncmy
     except ImportError as exc:
-        raise MissingExtra("MySQL or MariaDB as a target", "mysql") from exc
+        raise MissingExtra("a MySQL or MariaDB database under test", "mysql") from exc
     return asyncmy
 
 
@@ -120,7 +120,7 @@ async def connect(address: MysqlAddress, limit: timedelta) -> Any:
 
 
 class MysqlSession:
-    """One connection of a load. Statements are prepared, so values need no quoting."""
+    """One connection that runs a load's operations. Statements are prepared, so values need no quoting."""
 
     def __init__(self, connection: Any, scripts: Sequence[OperationScript], statements: Sequence[Sequence[Any]]) -> None:
         self._connection = connection
@@ -198,7 +198,7 @@ def _shrink(connection: Any) -> None:
 
 
 async def prepared(connection: Any, scripts: Sequence[OperationScript]) -> list[list[Any]]:
-    """Prepare every statement on the server. Raises InvalidInput that names an invalid operation."""
+    """Prepare every statement on the server. Raises InvalidInput, which names the invalid operation."""
     return [[await _prepared(connection, script.kind, step) for step in script.steps] for script in scripts]
 
 
@@ -209,9 +209,10 @@ async def _prepared(connection: Any, kind: str, step: OperationStep) -> Any:
         failure = failure_of(exc, step.index)
         if failure.lost:
             raise failure from exc
-        raise InvalidInput(f"{kind}: {message_of(exc)} in: {step.sql}") from exc
+        raise InvalidInput(f"operation {kind}: {message_of(exc)} in the SQL: {step.sql}") from exc
     if statement.parameter_count != len(step.order):
-        raise InvalidInput(f"{kind}: expected {len(step.order)} placeholders, got {statement.parameter_count} in: {step.sql}")
+        counts = f"expected {len(step.order)} placeholders, got {statement.parameter_count}"
+        raise InvalidInput(f"operation {kind}: {counts} in the SQL: {step.sql}")
     return statement
 
 
@@ -221,7 +222,7 @@ async def _set_limit(connection: Any, limit: timedelta) -> None:
     is_mariadb = "MariaDB" in connection.get_server_info()
     setting = f"max_statement_time = {seconds:.3f}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
     if not await _set_session(connection, setting):
-        log.info("the server does not support %s; only the client enforces the timeout", setting)
+        log.info("the server does not know the setting %s; only this client enforces the query timeout", setting)
 
 
 async def _bypass_cache(connection: Any) -> None:
@@ -247,7 +248,7 @@ def failure_of(error: Exception, index: int) -> OperationFailure:
 
 
 def code_of(error: Exception) -> int | None:
-    """The server's error number; None if the error has none."""
+    """Return the MySQL error number of an exception; None if it has none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 

@@ -1,4 +1,4 @@
-"""Opens the target for a URL. A database driver is imported only when it is needed."""
+"""Opens the database under test for a URL. Imports only the driver of that database product."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ _LAST_PORT = 65_535
 
 
 def open_target(url: str) -> Target:
-    """The target for a URL, for use with ``async with``. Raises InvalidSettings; its message never shows a password."""
+    """Return the target for a URL, for ``async with``. Raises InvalidSettings, with a message that never shows a password."""
     scheme = _SCHEME.match(url)
     opener = _OPENERS.get(scheme[1].lower()) if scheme else None
     if opener is None:
         given = repr(scheme[0]) if scheme else "a URL without a scheme"
-        raise InvalidSettings(f"no target for {given}; expected {_EXPECTED}")
+        raise InvalidSettings(f"expected {_EXPECTED} as the URL of the database under test, got {given}")
     try:
         parts = urlsplit(url, allow_fragments=False)
     except ValueError:
@@ -76,7 +76,7 @@ def _path(parts: SplitResult) -> Path:
 
 
 def _options(parts: SplitResult, *known: str) -> dict[str, str]:
-    """The options after the URL's question mark. Raises InvalidSettings for an unknown one."""
+    """Return the options after the URL's question mark. Raises InvalidSettings for an unknown option."""
     found = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := set(found) - set(known):
         expected = f"expected one of {', '.join(known)}" if known else "expected none"
@@ -85,7 +85,7 @@ def _options(parts: SplitResult, *known: str) -> dict[str, str]:
 
 
 def _check_host(parts: SplitResult) -> None:
-    """Raise InvalidSettings for an invalid host or port. It is not shown, because it may be part of a password."""
+    """Raise InvalidSettings for an invalid host or port. Never shows a wrong host: it may be part of a password."""
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     found = _HOST.fullmatch(parts.netloc.rpartition("@")[2])
     if split_wrongly or found is None:

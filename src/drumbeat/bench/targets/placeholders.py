@@ -15,12 +15,12 @@ _CONTROL = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END)(\s+(WORK|TRANS
 
 @dataclass(frozen=True, slots=True)
 class OperationStep:
-    """One statement of an operation."""
+    """One statement of an operation, with its SQL in the database driver's placeholder style."""
 
     index: int  #: the statement's position in the operation
     sql: str
-    order: tuple[int, ...]  #: the index of the value for each placeholder
-    in_order: bool  #: whether the placeholders take all values in order
+    order: tuple[int, ...]  #: for each placeholder, the index of its value in the statement's values
+    in_order: bool  #: whether ``order`` is 0, 1, 2 …, so that values need no reordering
 
     def arguments(self, values: Sequence[Any]) -> Sequence[Any]:
         return values if self.in_order else [values[index] for index in self.order]
@@ -28,7 +28,7 @@ class OperationStep:
 
 @dataclass(frozen=True, slots=True)
 class OperationScript:
-    """One operation: its statements, and whether they form a transaction."""
+    """One kind of operation: its statements, and whether the session must run them in a transaction."""
 
     kind: str
     reads: bool
@@ -37,7 +37,7 @@ class OperationScript:
 
 
 def positional(sql: str) -> tuple[str, tuple[int, ...]]:
-    """Replace $1, $2 … by question marks; returns the SQL and the value index of each. Skips quoted text and comments."""
+    """Replace $1, $2 … by ?, except in quotes and comments. Returns the SQL and, for each ?, the index of its value."""
     order: list[int] = []
 
     def replaced(found: re.Match[str]) -> str:
@@ -50,12 +50,12 @@ def positional(sql: str) -> tuple[str, tuple[int, ...]]:
 
 
 def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...]:
-    """The scripts of a load's operations. ``numbered``: keep $1, $2 … because the database accepts them."""
+    """Return the scripts of a load's operations. With ``numbered``, placeholders stay $1, $2 …; otherwise they become ?."""
     return tuple(_script(operation, numbered) for operation in load.used)
 
 
 def _script(operation: Operation, numbered: bool) -> OperationScript:
-    """Leave out explicit BEGIN and COMMIT statements: the session begins and commits transactions itself."""
+    """Make the script of one operation, without BEGIN and COMMIT: the session begins and commits transactions itself."""
     texts = [(index, each) for index, each in enumerate(operation.statements) if not _CONTROL.fullmatch(each.sql)]
     steps = tuple(_step(index, each.sql, len(each.values), numbered) for index, each in texts)
     return OperationScript(operation.kind, operation.reads, steps, len(operation.statements) > 1)
@@ -68,11 +68,11 @@ def _step(index: int, sql: str, values: int, numbered: bool) -> OperationStep:
 
 
 def quoted(name: str, mark: str = '"') -> str:
-    """A name in quotes; a schema and a name are quoted separately."""
+    """Quote a table or column name. In SCHEMA.TABLE, each part is quoted separately."""
     return ".".join(mark + part.replace(mark, mark * 2) + mark for part in name.split("."))
 
 
 def insert_sql(table: str, columns: Sequence[str], mark: str = '"', placeholder: str = "?") -> str:
-    """An INSERT of one row."""
+    """Return the SQL of an INSERT of one row, with a placeholder for each column."""
     names = ", ".join(quoted(column, mark) for column in columns)
     return f"INSERT INTO {quoted(table, mark)} ({names}) VALUES ({', '.join([placeholder] * len(columns))})"  # noqa: S608

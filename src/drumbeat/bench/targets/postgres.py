@@ -1,4 +1,4 @@
-"""PostgreSQL as a target, with its own fast engine and the server's statistics views."""
+"""PostgreSQL as the database under test: Drumbeat's own fast protocol engine, and the server's statistics views."""
 
 import asyncio
 import logging
@@ -17,6 +17,8 @@ from drumbeat.bench.driver.postgres_terms import classify
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE, PostgresAddress, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
+from drumbeat.bench.targets.placeholders import quoted as table_name
+from drumbeat.bench.targets.terms import no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
@@ -52,7 +54,7 @@ SELECT state = 'active' AS active, wait_event_type AS type, wait_event AS event,
 """
 _STATEMENT_TOTALS = ("calls", "exec_ms", "rows", "shared_blks_hit", "shared_blks_read", "wal_bytes")
 _CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
-_CONTENTION = frozenset({"Lock", "LWLock", "BufferPin"})  #: wait event types caused by other sessions
+_CONTENTION = frozenset({"Lock", "LWLock", "BufferPin"})  #: the types of wait events that other sessions cause
 
 # A crash resets every total at once; a clean restart resets none. So ``since`` is the earlier reset time of two views that
 # users rarely reset by hand.
@@ -78,11 +80,11 @@ SELECT s.query, s.calls, s.total_exec_time AS exec_ms, s.rows, s.shared_blks_hit
 
 _WRONG_PASSWORD = "28P01"  # noqa: S105  (a SQLSTATE)
 _CONNECT_LIMIT = timedelta(seconds=30)
-_STATISTICS_TIMEOUT = timedelta(seconds=5)  #: later answers would be out of date
+_STATISTICS_TIMEOUT = timedelta(seconds=5)  #: an answer that takes longer is out of date
 
 
 def _login_error(address: PostgresAddress, error: Exception) -> str:
-    """Why the login failed; says so if no password was given, instead of calling it wrong."""
+    """Return why the login failed. If no password was given, say that instead of the server's "wrong password"."""
     if getattr(error, "sqlstate", None) != _WRONG_PASSWORD or address.password:
         return str(error)
     return f"it asks for a password and none was given; set {PASSWORD_VARIABLE}"
@@ -155,7 +157,7 @@ class PostgresTarget:
         except _driver().PostgresError as exc:
             raise InvalidInput(f"{self.location} has no table {table!r}: {exc}") from exc
         if not rows:
-            raise InvalidInput(f"{self.location} has no table {table!r}; create it, or run: drumbeat bench prepare")
+            raise no_table(self.location, table)
         columns = tuple(_column(row) for row in rows)
         key = next((row["name"] for row in rows if row["is_key"]), None)
         low, high = await self._bounds(table, key, columns)
@@ -173,7 +175,7 @@ class PostgresTarget:
         numeric = {column.name for column in columns if column.type in (ValueType.INT, ValueType.BIGINT)}
         if key is None or key not in numeric:
             return None, None
-        row = await self._own.fetchrow(f"SELECT MIN({quoted(key)}) AS low, MAX({quoted(key)}) AS high FROM {named(table)}")  # noqa: S608
+        row = await self._own.fetchrow(f"SELECT MIN({quoted(key)}) AS low, MAX({quoted(key)}) AS high FROM {table_name(table)}")  # noqa: S608
         return (row["low"], row["high"]) if row else (None, None)
 
     async def define(self, statements: Sequence[str]) -> None:
@@ -218,14 +220,14 @@ class PostgresTarget:
         }
 
     async def _read_statistics(self, sql: str) -> "Sequence[asyncpg.Record] | None":
-        """Read the server's statistics; None if it does not answer. Reopens a lost connection."""
+        """Run a query on the server's statistics; None if the server does not answer. Reopens a lost connection."""
         driver = _driver()
         try:
             if self._own.is_closed():
                 self._connection = await self._connect()
             return await self._own.fetch(sql, timeout=_STATISTICS_TIMEOUT.total_seconds())
         except (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, InvalidSettings) as exc:
-            log.info("could not read the statistics of %s: %s", self.location, exc)
+            log.info("could not read the statistics of %s: %s; leaving them out", self.location, exc)
             return None
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
@@ -236,14 +238,14 @@ class PostgresTarget:
 
 
 def _tls(address: PostgresAddress) -> ssl.SSLContext | str | bool:
-    """The ``ssl`` argument for asyncpg; a context keeps asyncpg from searching for root certificates itself."""
+    """Return asyncpg's ``ssl`` argument. A context keeps asyncpg from looking for root certificates in the home folder."""
     if address.tls == "disable" or address.is_local:
         return False
     return "prefer" if address.tls == "prefer" and address.tls_root is None else tls_context(address)
 
 
 def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
-    """Signals from session counts by activity, wait event type and wait event."""
+    """Make signals from rows of (is active, wait event type, wait event, number of sessions)."""
     events: Counter[str] = Counter()
     for _, kind, event, count in activity:
         if kind is not None:
@@ -260,7 +262,7 @@ def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
 
 
 def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The totals of each kind, summed over rows of single statements; ``kinds`` maps normalized SQL to kinds."""
+    """Sum the rows of pg_stat_statements for each kind of operation; ``kinds`` maps normalized SQL to a kind."""
     found = {f"{kind}.{name}": 0.0 for kind in kinds.values() for name in _STATEMENT_TOTALS}
     for row in rows:
         if (kind := kinds.get(normalized(str(row["query"])))) is not None:
@@ -270,7 +272,7 @@ def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) 
 
 
 def kinds_by_text(statements: Statements) -> dict[str, str]:
-    """The kind of each normalized SQL text. Kinds that share a text are left out, since their totals cannot be separated."""
+    """Map normalized SQL to its kind of operation. Kinds with a statement in common are left out: their totals would mix."""
     owners: dict[str, set[str]] = {}
     for kind, texts in statements.items():
         for sql in texts:
@@ -280,18 +282,13 @@ def kinds_by_text(statements: Statements) -> dict[str, str]:
 
 
 def normalized(sql: str) -> str:
-    """A statement without its constants, as pg_stat_statements groups statements."""
+    """Replace the constants in a statement by ? as pg_stat_statements does, to find the statement there."""
     return " ".join(_CONSTANT.sub("?", sql).split()).rstrip("; ").lower()
 
 
 def quoted(identifier: str) -> str:
-    """An identifier in quotes."""
+    """Quote an identifier, for use in SQL."""
     return '"' + identifier.replace('"', '""') + '"'
-
-
-def named(table: str) -> str:
-    """A table's name in quotes; schema and table are quoted separately."""
-    return ".".join(quoted(part) for part in table.split("."))
 
 
 def _column(row: "asyncpg.Record") -> Column:
@@ -303,5 +300,5 @@ def _driver() -> Any:
     try:
         import asyncpg
     except ImportError as exc:
-        raise MissingExtra("PostgreSQL as a target", "postgres") from exc
+        raise MissingExtra("a PostgreSQL database under test", "postgres") from exc
     return asyncpg

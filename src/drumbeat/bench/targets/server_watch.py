@@ -1,4 +1,4 @@
-"""Reads the statistics of the database under test once a second during a load; callers get the latest values."""
+"""Reads the statistics of the database under test once a second during a load, and keeps the latest."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=1)
 _TIMEOUT = 3.0  #: seconds to wait for an answer
-_RETRY_PAUSE = timedelta(seconds=5)  #: pause after a failure
+_RETRY_PAUSE = timedelta(seconds=5)  #: how long to wait after a failed reading
 
 Open = Callable[[], AbstractAsyncContextManager[Target]]
 
 
 class ServerWatch:
-    """The latest statistics of a server."""
+    """Reads a server's statistics in the background; ``latest`` holds the last ones read."""
 
     def __init__(self, open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS) -> None:
         self._open = open_target
@@ -30,7 +30,7 @@ class ServerWatch:
         self._statements = statements
         self._totals = RunningTotals()
         self._reads = 0
-        self.latest: ServerProbe | None = None  #: None: not read yet, or the server has no statistics
+        self.latest: ServerProbe | None = None  #: None if nothing was read yet or the server has no statistics
 
     async def run(self) -> None:
         """Read statistics until cancelled. Errors and timeouts are logged and retried; they never stop the load."""
@@ -43,7 +43,7 @@ class ServerWatch:
             except (DrumbeatError, OSError, TimeoutError) as exc:
                 self._failed(exc)
             except Exception as exc:
-                log.exception("unexpected error while reading the database's statistics")
+                log.exception("unexpected error while reading the database's statistics; the load continues")
                 self._failed(exc)
             await self._clock.sleep(_RETRY_PAUSE)
 
@@ -58,7 +58,7 @@ class ServerWatch:
             await self._clock.sleep(EVERY)
 
     async def ask(self, target: Target) -> ServerProbe:
-        """The server's statistics now. Totals never decrease, even if the server resets them."""
+        """Read the server's statistics once. Totals in the result never decrease, even if the server resets its own."""
         self._reads += 1
         look, signals = self._reads, await target.signals()
         counters = self._totals.update(await target.counters(self._statements))
@@ -84,7 +84,7 @@ async def _within(reading: Awaitable[ServerProbe]) -> ServerProbe:
 async def watching(
     open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS
 ) -> AsyncIterator[Callable[[], ServerProbe | None]]:
-    """Read statistics during the block; yields a function for the latest. ``statements``: the SQL of each kind."""
+    """Read statistics while the ``async with`` block runs. Yields a function that returns the latest statistics."""
     watch = ServerWatch(open_target, clock, statements)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())

@@ -1,4 +1,4 @@
-"""SQLite as a target: one file, Python's sqlite3 module, one thread per connection."""
+"""SQLite as the database under test: one file, Python's sqlite3 module, one thread per connection."""
 
 import re
 import sqlite3
@@ -24,13 +24,13 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings
 SYNCHRONOUS = ("NORMAL", "FULL", "OFF", "EXTRA")
 _MMAP_BYTES = 256 << 20
 _BUSY, _INTERRUPT = 5, 9
-_GONE = frozenset({10, 11, 14, 26})  #: read error, corrupt, cannot open, not a database
+_GONE = frozenset({10, 11, 14, 26})  #: error codes: read error, corrupt, cannot open, not a database
 _NOT_AUTHORIZED = 23
-_PERMANENT = frozenset({3, 8, _NOT_AUTHORIZED})  #: permission, read-only, not authorized
-_TEMPORARY = ""  #: the file name by which VACUUM without INTO attaches its own temporary database
-_NATIVE = frozenset({"load_extension", "fts3_tokenizer"})  #: functions that can run native code from elsewhere
+_PERMANENT = frozenset({3, 8, _NOT_AUTHORIZED})  #: error codes: permission, read-only, not authorized
+_TEMPORARY = ""  #: the file name with which a plain VACUUM attaches its temporary database
+_NATIVE = frozenset({"load_extension", "fts3_tokenizer"})  #: SQL functions that can run native code from outside SQLite
 _PROCESS_WIDE = frozenset({"temp_store_directory", "data_store_directory", "hard_heap_limit", "soft_heap_limit"})
-"""Pragmas that affect the whole process, including Drumbeat's own store, and not only their connection."""
+"""Pragmas that affect the whole process, including Drumbeat's own store, not only one connection."""
 
 _CONFINED = (
     "a tested statement may access only its own database; remove ATTACH, DETACH, VACUUM INTO, load_extension, "
@@ -40,13 +40,13 @@ _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER 
 
 
 class SqliteTarget:
-    """One SQLite file under test. ``define`` switches the file to a write-ahead log; other files stay as they are."""
+    """One SQLite file under test. ``define`` switches the file to a write-ahead log; nothing else changes its journal mode."""
 
     traits = TargetTraits(name="sqlite", networked=False)
 
     def __init__(self, path: Path, *, synchronous: str = "NORMAL") -> None:
         if synchronous not in SYNCHRONOUS:
-            raise InvalidSettings(f"expected synchronous to be one of {', '.join(SYNCHRONOUS)}, got {synchronous!r}")
+            raise InvalidSettings(f"expected the option synchronous to be one of {', '.join(SYNCHRONOUS)}, got {synchronous!r}")
         self._path = path
         self._synchronous = synchronous
         self._own = OwnConnection(path, lambda: connect(path, synchronous, timedelta(seconds=30)))
@@ -148,7 +148,7 @@ class SqliteTarget:
 
 
 class SqliteSession:
-    """One connection of a load. sqlite3 caches its compiled statements."""
+    """One connection that runs a load's operations. The sqlite3 module caches the compiled statements."""
 
     def __init__(self, connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
         self._connection = connection
@@ -198,7 +198,7 @@ class SqliteSession:
 
 
 def connect(path: Path, synchronous: str, lock_timeout: timedelta) -> sqlite3.Connection:
-    """Open a connection that any thread may interrupt and that waits this long for the locks of others."""
+    """Open a connection that waits up to ``lock_timeout`` for locks of other connections. Any thread may interrupt it."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=lock_timeout.total_seconds(), check_same_thread=False)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -211,7 +211,7 @@ def connect(path: Path, synchronous: str, lock_timeout: timedelta) -> sqlite3.Co
 
 
 def _confine(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
-    """SQLite's authorizer callback: refuse access to anything but the own database. VACUUM INTO counts as ATTACH."""
+    """SQLite's authorizer callback: refuse SQL that reaches beyond this database. SQLite treats VACUUM INTO as ATTACH."""
     match action:
         case sqlite3.SQLITE_ATTACH:
             is_refused = first != _TEMPORARY
@@ -227,13 +227,13 @@ def _confine(action: int, first: str | None, second: str | None, database: str |
 
 
 def explain(connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
-    """Compile every statement without running it. Raises InvalidInput that names an invalid operation."""
+    """Compile every statement, without running any. Raises InvalidInput, which names the invalid operation."""
     for script in made:
         for step in script.steps:
             try:
                 connection.execute(f"EXPLAIN {step.sql}", [None] * len(step.order)).close()
             except (sqlite3.Error, sqlite3.Warning) as exc:
-                raise InvalidInput(f"{script.kind}: {message_of(exc)} in: {step.sql}") from exc
+                raise InvalidInput(f"operation {script.kind}: {message_of(exc)} in the SQL: {step.sql}") from exc
 
 
 def failure_of(error: sqlite3.Error, index: int) -> OperationFailure:
@@ -246,21 +246,21 @@ def failure_of(error: sqlite3.Error, index: int) -> OperationFailure:
 
 
 def message_of(error: Exception) -> str:
-    """SQLite's message; after a refusal by the authorizer, also what tested statements may not do."""
+    """Return SQLite's error message. If ``_confine`` refused the statement, add what statements may not do."""
     if getattr(error, "sqlite_errorcode", None) != _NOT_AUTHORIZED:
         return str(error)
     return f"{error}: {_CONFINED}"
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """The error class for an outcome and an extended SQLite error code."""
+    """Return the error class for an operation's outcome and extended SQLite error code; None if it succeeded."""
     if outcome == FAILED and sqlstate.isdigit() and int(sqlstate) & 0xFF in _PERMANENT:
         return ErrorClass.CONFIGURATION
     return CLASSES[outcome]
 
 
 def in_sqlite(statement: str) -> str:
-    """Portable DDL with SQLite's types: only an INTEGER key is the rowid and needs no separate index."""
+    """Rewrite portable DDL for SQLite: BIGINT becomes INTEGER, as only an INTEGER key needs no separate index."""
     return re.sub(r"\bBIGINT\b", "INTEGER", statement, flags=re.IGNORECASE)
 
 
@@ -273,7 +273,7 @@ def text_of(moment: datetime) -> str:
 
 
 def plain(row: Sequence[Any]) -> list[Any]:
-    """Values as SQLite stores them: dates and times as text, decimals as floats."""
+    """Convert values to types that SQLite stores: dates and times to text, decimals to floats."""
     return [_plain(value) for value in row]
 
 
@@ -294,7 +294,7 @@ def _column(name: str, declared: str, not_null: int) -> Column:
 
 
 def _type(declared: str) -> ValueType:
-    """The value type for a declared type, by SQLite's affinity rules plus date and time types."""
+    """Return the value type of a declared column type: by SQLite's affinity rules, plus dates and times."""
     if "TIME" in declared or "DATE" in declared:
         return ValueType.TIMESTAMP
     if "INT" in declared:

@@ -1,10 +1,10 @@
-"""Passwords in database URLs."""
+"""Finds passwords in database URLs and adds them."""
 
 from urllib.parse import parse_qsl, quote, urlsplit
 
 
 def holds_password(url: str | None) -> bool:
-    """Whether a URL contains a password. A URL that cannot be parsed counts as one that does."""
+    """Whether a URL contains a password. True also for a URL that cannot be parsed, because it may contain one."""
     try:
         parts = urlsplit(url or "")
         return bool(parts.password) or any(name.lower() in ("password", "sslpassword") for name, _ in parse_qsl(parts.query))
@@ -13,7 +13,7 @@ def holds_password(url: str | None) -> bool:
 
 
 def with_password(url: str, password: str) -> str:
-    """The URL with a password for its user."""
+    """Return the URL with this password after its user name."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}").geturl()

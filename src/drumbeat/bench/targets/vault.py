@@ -1,4 +1,4 @@
-"""Encrypts passwords with a key from the environment; each is bound to its connection's name and URL."""
+"""Encrypts passwords of stored connections, with a key from the environment variable DRUMBEAT_KEY."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ _CREATE_ONE = "create one with: openssl rand -base64 32"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An AES-256 key, identified by an id that does not reveal it."""
+    """An AES-256 key. ``key_id`` identifies the key without revealing it."""
 
     secret: bytes = field(repr=False)
 
@@ -33,29 +33,29 @@ class Key:
 
 
 class Vault:
-    """Encrypts with its first key, decrypts with any. To change keys: put the new one first, reseal, remove the old one."""
+    """Encrypts with its first key, decrypts with any of its keys. To change keys: put a new key first, reseal, drop the old."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = tuple(keys)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a key."""
+        """Whether the vault has a key, that is, whether it can encrypt."""
         return bool(self._keys)
 
     def seal(self, text: str, bound_to: str) -> Sealed:
-        """Encrypt a secret that can be decrypted only with the same ``bound_to``. Raises InvalidSettings without a key."""
+        """Encrypt a text. It can be decrypted only with the same ``bound_to``. Raises InvalidSettings if there is no key."""
         key = self._first()
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = _cipher(key).encrypt(nonce, text.encode(), bound_to.encode())
         return Sealed(key_id=key.key_id, text=base64.b64encode(nonce + ciphertext).decode())
 
     def open(self, sealed: Sealed, bound_to: str) -> str:
-        """Decrypt a secret. Raises InvalidSettings without the right key, InvalidInput if the row was changed."""
+        """Decrypt a sealed text. Raises InvalidSettings if its key is missing, InvalidInput if text or ``bound_to`` changed."""
         key = next((each for each in self._keys if each.key_id == sealed.key_id), None)
         if key is None:
             raise InvalidSettings(
-                f"expected the key {sealed.key_id} in {KEY_VARIABLE} to decrypt a connection's password; "
+                f"expected the key with the id {sealed.key_id} in {KEY_VARIABLE}, to decrypt a connection's password; "
                 f"got {', '.join(each.key_id for each in self._keys) or 'none'}"
             )
         from cryptography.exceptions import InvalidTag
@@ -65,15 +65,15 @@ class Vault:
             return str(_cipher(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound_to.encode()).decode())
         except (InvalidTag, ValueError):
             raise InvalidInput(
-                "a connection's password was changed in the store or moved to another URL; set it again"
+                "cannot decrypt a connection's password: it was changed in the store or moved to another URL; set it again"
             ) from None
 
     def is_current(self, sealed: Sealed) -> bool:
-        """Whether it is encrypted with the first key."""
+        """Whether a text is encrypted with the first key, so that it need not be encrypted again."""
         return bool(self._keys) and sealed.key_id == self._keys[0].key_id
 
     def fingerprint(self, data: bytes) -> str:
-        """A hash of the data, keyed if there is a key, so that the data cannot be guessed from it."""
+        """Return a hash of the data. With a key, outsiders cannot find the data by hashing guesses."""
         return hmac.digest(self._keys[0].secret if self._keys else b"-", b"fingerprint\0" + data, hashlib.sha256).hex()
 
     def _first(self) -> Key:
@@ -83,7 +83,7 @@ class Vault:
 
 
 def open_vault(environment: Mapping[str, str]) -> Vault:
-    """A vault with the comma-separated keys in the environment. Raises InvalidSettings; its message shows no key."""
+    """Make a vault with the comma-separated keys in DRUMBEAT_KEY. Raises InvalidSettings; its message shows no key."""
     texts = [text.strip() for text in environment.get(KEY_VARIABLE, "").split(",") if text.strip()]
     return Vault([_key(text, n) for n, text in enumerate(texts, 1)])
 
@@ -104,5 +104,5 @@ def _cipher(key: Key) -> "AESGCM":
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as exc:
-        raise MissingExtra("a connection's password", "web") from exc
+        raise MissingExtra("encrypting a connection's password", "web") from exc
     return AESGCM(key.secret)

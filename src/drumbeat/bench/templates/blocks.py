@@ -1,4 +1,4 @@
-"""The blocks of a template: target, workload, timing, scaling, guardrails and so on."""
+"""The blocks (sections) of a benchmark template: target, workload, timing, scaling, guardrails and so on."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -29,20 +29,20 @@ from drumbeat.bench.workloads.standard import STANDARD
 from drumbeat.bench.workloads.value_sources import SOURCES, values_schema
 from drumbeat.core.errors import InvalidInput
 
-CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the kinds with ``custom_*_query`` fields
+CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: kinds that have a ``custom_*_query`` field
 
 
 Values = Annotated[list[dict[str, Any]], WithJsonSchema(values_schema())]
 
 
 class TemplateBlock(BaseModel):
-    """A block of a template. Unknown fields are refused."""
+    """Base class of the blocks (sections) of a template. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TargetBlock(TemplateBlock):
-    """The database under test."""
+    """The database under test, and how to connect to it."""
 
     url: str | None = Field(default=None, description="database URL; the password goes into DRUMBEAT_TARGET_PASSWORD")
     connection: str | None = Field(default=None, description="the name of a stored connection, instead of a URL")
@@ -57,14 +57,14 @@ class TargetBlock(TemplateBlock):
 
 
 class StatementBlock(TemplateBlock):
-    """One statement with the values of its placeholders $1, $2 …"""
+    """One SQL statement, with a value source for each of its placeholders $1, $2 …"""
 
     sql: str
     values: Values = Field(default=[], description=f"one for each placeholder: {', '.join(SOURCES)}")
 
 
 class OperationBlock(TemplateBlock):
-    """One kind of operation: a statement, or several in a transaction."""
+    """One kind of operation and its share of the load: one SQL statement, or several in one transaction."""
 
     kind: Annotated[str, Field(min_length=1)] = Field(
         description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a custom name"
@@ -77,7 +77,7 @@ class OperationBlock(TemplateBlock):
 
 
 class WorkloadBlock(TemplateBlock):
-    """What the load does: a standard workload, custom operations, or a preset for one table."""
+    """Which SQL the workers run: a standard workload, custom operations, or a preset mix for one table."""
 
     name: str | None = None
     standard: str | None = Field(
@@ -105,7 +105,7 @@ class WorkloadBlock(TemplateBlock):
 
     @property
     def custom_sql(self) -> Mapping[Kind, str]:
-        """The ``custom_*_query`` fields that are set."""
+        """Return the SQL of each kind of operation that has its ``custom_*_query`` field set."""
         given = {kind: getattr(self, f"custom_{kind.lower()}_query") for kind in CUSTOM}
         return {kind: sql for kind, sql in given.items() if sql}
 
@@ -116,7 +116,7 @@ class WorkloadBlock(TemplateBlock):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The ways in which the workload is defined: more than one is an error, none cannot be run yet."""
+        """Return which ways of defining a workload are used: more than one is an error; with none, it cannot be run yet."""
         on_table = bool(self.preset or self.custom_sql or self.custom_weights)
         defined = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
         return tuple(way for way, is_set in defined.items() if is_set)
@@ -124,7 +124,7 @@ class WorkloadBlock(TemplateBlock):
     @model_validator(mode="after")
     def _is_one_workload(self) -> Self:
         if len(self.ways) > 1:
-            raise ValueError(f"expected one of standard, operations, and preset or custom_*; got {' and '.join(self.ways)}")
+            raise ValueError(f"expected only one of standard, operations, (preset or custom_*); got {' and '.join(self.ways)}")
         _check_name("standard", self.standard, STANDARD)
         _check_name("preset", self.preset, PRESETS)
         _check_weights(self)
@@ -143,7 +143,7 @@ def _check_weights(workload: WorkloadBlock) -> None:
         return
     if sum(weights.values()) != 100:
         given = ", ".join(f"custom_{kind.lower()}_pct {weight}" for kind, weight in weights.items())
-        raise ValueError(f"expected percentages that total 100, got {sum(weights.values())} ({given})")
+        raise ValueError(f"expected custom_*_pct fields that total 100, got {sum(weights.values())} ({given})")
     if missing := [kind for kind, weight in weights.items() if weight and kind not in workload.custom_sql]:
         name = missing[0].lower()
         raise ValueError(f"custom_{name}_pct is {weights[missing[0]]}, but custom_{name}_query is missing; add it, or set 0")
@@ -159,7 +159,7 @@ def _check_operations(workload: WorkloadBlock) -> None:
 
 
 class TimingBlock(TemplateBlock):
-    """How long each phase takes."""
+    """How long the warm-up and the measurement of a run take."""
 
     warmup_seconds: Seconds = Field(
         default=30.0, description="warm-up that is not measured; QPS: the minimum, it lasts until throughput is stable"
@@ -198,14 +198,14 @@ class FindMaxBlock(TemplateBlock):
     def _settles_within_a_step(self) -> Self:
         if self.settle_seconds is not None and self.settle_seconds >= self.step_duration_seconds:
             raise ValueError(
-                f"settle_seconds: expected less than step_duration_seconds, {self.step_duration_seconds:g}; "
+                f"settle_seconds: expected less than step_duration_seconds ({self.step_duration_seconds:g}), "
                 f"got {self.settle_seconds:g}"
             )
         return self
 
 
 class ScalingBlock(TemplateBlock):
-    """How many workers and how many connections each; null and -1: no limit."""
+    """Limits on the number of workers and on the connections of each worker; null and -1 mean no limit."""
 
     mode: Annotated[ScalingMode, BeforeValidator(one_of(ScalingMode))] = ScalingMode.AUTO
     min_workers: WorkerLimit = Field(default=None, description="default 1; FIXED: exact number of workers")
@@ -225,7 +225,7 @@ class ScalingBlock(TemplateBlock):
 
 
 class GuardrailsBlock(TemplateBlock):
-    """Resource limits of the workers' hosts."""
+    """CPU and memory limits of the workers' hosts, and what happens when one is exceeded."""
 
     enabled: bool = True
     max_cpu_percent: Percent = 80.0
@@ -243,7 +243,7 @@ class GuardrailsBlock(TemplateBlock):
 
 
 class ObjectiveBlock(TemplateBlock):
-    """A service level; null and -1: off."""
+    """A service level objective: limits on latency, errors and availability; null and -1 mean no limit."""
 
     p95_ms: Milliseconds = None
     p99_ms: Milliseconds = None
@@ -254,7 +254,7 @@ class ObjectiveBlock(TemplateBlock):
 
 
 class PricesBlock(TemplateBlock):
-    """Prices per hour."""
+    """Prices per hour of a worker and of the database under test, to compute the cost of a run."""
 
     worker_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
     target_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
@@ -262,7 +262,7 @@ class PricesBlock(TemplateBlock):
 
 
 class RecordingBlock(TemplateBlock):
-    """Which single operations are recorded."""
+    """Which share of the operations is recorded one by one, and where."""
 
     sampling: Annotated[Number, Field(ge=0, le=1)] = Field(
         default=1.0, description="share of operations that are recorded; 0: none"
@@ -271,7 +271,7 @@ class RecordingBlock(TemplateBlock):
 
 
 class ShardingBlock(TemplateBlock):
-    """Each worker uses only the keys of its own partition; see ``bench/workloads/sharding.py``."""
+    """Divides the keys into partitions, so that each worker uses only its own (see ``bench/workloads/sharding.py``)."""
 
     enabled: bool = Field(default=False, description="each worker uses only `key` values of its own partition")
     total_partitions: Count | None = Field(

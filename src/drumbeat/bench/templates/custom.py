@@ -1,4 +1,4 @@
-"""A workload's ``custom_*_query`` fields: SQL with ? or $1 for values, whose sources follow from the kind and the table."""
+"""Builds a load from the ``custom_*_query`` fields: the kind and the table decide which values replace ? or $1 in the SQL."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _CHANGED = re.compile(rf"\bSET\s+{_NAME}\s*=", re.IGNORECASE)
 
 
 def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
-    """The load of the custom queries, with their value sources. Raises InvalidInput that names the field."""
+    """Build the load of the custom queries, with their value sources. Raises InvalidInput that names the invalid field."""
     weights = weights_of(workload)
     operations = [
         Operation(
@@ -30,14 +30,14 @@ def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
 
 
 def weights_of(workload: WorkloadBlock) -> Mapping[Kind, int]:
-    """The weights of the kinds: those of the preset, else the given percentages, else the mixed preset's."""
+    """Return the percentage of each kind: from the preset, else from ``custom_*_pct``, else from the preset "mixed"."""
     sql = workload.custom_sql
     weights = PRESETS[workload.preset] if workload.preset else workload.custom_weights or PRESETS["mixed"]
     if missing := [kind for kind, weight in weights.items() if weight and kind not in sql]:
         name = missing[0].lower()
         raise InvalidInput(
-            f"workload.custom_{name}_query: expected SQL for the {weights[missing[0]]} % {missing[0]}; "
-            f"add it, or set the percentages in workload.custom_*_pct"
+            f"workload.custom_{name}_query: expected SQL for the {weights[missing[0]]} % {missing[0]} operations; "
+            f"add it, or change the percentages in workload.custom_*_pct"
         )
     return weights
 
@@ -47,17 +47,19 @@ def _statement(kind: Kind, sql: str, subject: Subject) -> Statement:
     field = f"workload.custom_{kind.lower()}_query"
     values = _SOURCES[kind](field, text, count, subject) if count else ()
     if len(values) != count:
-        raise InvalidInput(f"{field}: expected {len(values)} placeholders, got {count} in: {text}; or use workload.operations")
+        raise InvalidInput(
+            f"{field}: expected {len(values)} placeholders, got {count}; change it or use workload.operations: {text}"
+        )
     return Statement(sql=text, values=tuple(values))
 
 
 def with_table(sql: str, subject: Subject) -> str:
-    """Replace {table} by the table's quoted, qualified name."""
+    """Replace {table} in SQL by the quoted name of the table, with its schema."""
     return sql.replace("{table}", named(subject.table.name, subject.words))
 
 
 def numbered(sql: str) -> tuple[str, int]:
-    """Replace question marks by $1, $2 …; returns the SQL and the number of values. Skips quoted text and comments."""
+    """Replace each ? outside quotes and comments by $1, $2 …; returns the SQL and the number of placeholders."""
     numbers = [int(found["number"]) for found in _TOKENS.finditer(sql) if found["number"]]
     if numbers:
         return sql, max(numbers)
@@ -79,20 +81,20 @@ def _key(field: str, subject: Subject) -> Value:
 
 
 def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Use the same key for each placeholder."""
+    """Return value sources for a point lookup: every placeholder gets the same key."""
     key = _key(field, subject)
     return [key, *(SameAs(index=0, type=key.type) for _ in range(count - 1))]
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """One placeholder: a start time, if known; otherwise the same key for each of up to two."""
+    """Return value sources for a range scan: a sampled time for a single placeholder, or else one key for up to two."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)
 
 
 def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """One value for each named column, or for every column if none are named."""
+    """Return a new value for each column that the INSERT names, or for every column if it names none."""
     found = _INSERTED.search(sql)
     names = (
         [each.strip().strip('"`') for each in found[1].split(",")] if found else [each.name for each in subject.table.columns]
@@ -101,7 +103,7 @@ def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """One placeholder: a key; two: a new value for the column after SET, and a key."""
+    """Return value sources for an update: a single placeholder gets a key, two get a new value for the SET column and a key."""
     key = _key(field, subject)
     if count == 1:
         return [key]
@@ -117,7 +119,7 @@ _SOURCES = {Kind.POINT_LOOKUP: _lookup, Kind.RANGE_SCAN: _scan, Kind.INSERT: _in
 def _column(field: str, name: str, subject: Subject) -> Column:
     column = next((each for each in subject.table.columns if each.name.lower() == name.lower()), None)
     if column is None:
-        raise InvalidInput(f"{field}: {subject.table.name} has no column {name!r}")
+        raise InvalidInput(f"{field}: {subject.table.name} has no column {name!r}; correct the SQL")
     return column
 
 

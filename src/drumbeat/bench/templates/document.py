@@ -1,4 +1,4 @@
-"""The template document from which a run is created, in its canonical form."""
+"""The template document: all settings of a benchmark, under their canonical field names."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ from drumbeat.bench.templates.fields import (
 )
 from drumbeat.core.errors import InvalidInput
 
-OVERALL = "overall"  #: the objective for all kinds together
+OVERALL = "overall"  #: the name of the objective for all kinds of operation together
 _LOST = re.compile(r"fail|replace|tolerate:([0-9]+)")
 PASSWORD_REFUSED = "target.url: holds a password, but templates are stored; set DRUMBEAT_TARGET_PASSWORD instead"  # noqa: S105
 
@@ -59,13 +59,13 @@ def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]
         if kind in found:
             raise ValueError(f"{kind} is given twice, once as {name!r}; remove one of them")
         if kind != OVERALL and objective.min_availability_pct is not None:
-            raise ValueError(f"{name}: a single kind has no availability; set min_availability_pct in slo.{OVERALL}")
+            raise ValueError(f"{name}: availability is measured over all kinds; set min_availability_pct in slo.{OVERALL}")
         found[kind] = objective
     return found
 
 
 class TemplateDocument(TemplateBlock):
-    """A template, as read by ``parse``, which also accepts older field names."""
+    """All settings of a benchmark, from which a run is created. ``parse`` reads it, and also accepts older field names."""
 
     model_config = ConfigDict(title="Drumbeat benchmark template")
 
@@ -121,17 +121,17 @@ class TemplateDocument(TemplateBlock):
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """The document as plain data, with all defaults and without unset fields."""
+        """Return the document as plain data, with all defaults and without fields that are null."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def to_json(self) -> dict[str, Any]:
-        """The document for the store. Raises InvalidInput if the target's URL contains a password."""
+        """Return the document as plain data for the store. Raises InvalidInput if the target's URL contains a password."""
         check_no_password(self)
         return self.canonical()
 
     @property
     def config_hash(self) -> str:
-        """A hash that is equal for documents that define the same run, whatever their name, description and spelling."""
+        """Return a hash that is equal for documents with the same settings, whatever their name, description and tags."""
         meaning = {name: value for name, value in self.canonical().items() if name not in ("name", "description", "tags")}
         return hashlib.sha256(json.dumps(meaning, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
@@ -142,12 +142,12 @@ class TemplateDocument(TemplateBlock):
 
     @property
     def table(self) -> str | None:
-        """The table for presets and for {table}."""
+        """Return the table for which presets generate SQL, and which replaces {table} in SQL."""
         return self.workload.table or self.target.table
 
 
 def kind_named(name: str) -> str:
-    """The kind for a name in any case; a custom name stays as it is; '' for all kinds together."""
+    """Return the kind of operation for a name in any letter case: '' for "all" and "overall"; a custom name is unchanged."""
     if name.lower() in ("", "all", OVERALL):
         return ALL_KINDS
     return name.upper() if name.upper() in Kind.__members__ else name

@@ -1,4 +1,4 @@
-"""Field types of templates: durations, optional limits, optional thresholds, enums in any case."""
+"""Field types of templates: durations, limits that can be switched off, and enums in any letter case."""
 
 import re
 from collections.abc import Callable
@@ -15,15 +15,15 @@ _WHOLE_TEXT = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|min|m|h|d)\s*)+")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _NO_LIMIT = -1
 
-YEAR, DAY = 31_536_000, 86_400  #: seconds; the longest duration of a run and of an operation
-MOST_HELD = 20_000  #: connections of one worker
-MOST_IN_ALL = 64 * MOST_HELD  #: connections of 64 workers, the most that keys are divided among
-MOST_WORKERS = 10_000  #: upper limit of the field; ``preflight`` checks how many can be started
-MOST = 1_000_000_000  #: upper limit of other numbers
+YEAR, DAY = 31_536_000, 86_400  #: in seconds; the longest duration of a phase, and the longest timeout of an operation
+MOST_HELD = 20_000  #: the most connections of one worker
+MOST_IN_ALL = 64 * MOST_HELD  #: the most connections of a run: keys are divided among at most 64 workers
+MOST_WORKERS = 10_000  #: the most workers that a template may name; ``preflight`` checks how many can be started
+MOST = 1_000_000_000  #: the highest value of all other numbers
 
 
 def seconds(value: Any) -> Any:
-    """Seconds from a number or a text such as 30s, 5m or 1h30m."""
+    """Convert a text such as 30s, 5m or 1h30m to seconds; numbers stay as they are."""
     if not isinstance(value, str):
         return value
     if not _WHOLE_TEXT.fullmatch(value):
@@ -32,17 +32,17 @@ def seconds(value: Any) -> Any:
 
 
 def absent(value: Any) -> Any:
-    """-1 means the same as null."""
+    """Convert -1 to None, because both mean "no limit"."""
     return None if not isinstance(value, bool) and value == _NO_LIMIT else value
 
 
 def shortest(value: float) -> float | int:
-    """30 rather than 30.0."""
+    """Convert a whole number to int, so that it is written as 30 and not as 30.0."""
     return int(value) if float(value).is_integer() else value
 
 
 def one_of(members: type[StrEnum], **aliases: StrEnum) -> Callable[[Any], Any]:
-    """A validator that finds an enum member by name in any case, or by an alias."""
+    """Return a validator that accepts the values of an enum in any letter case, and the aliases."""
     names = {member.value.lower(): member for member in members} | aliases
 
     def found(value: Any) -> Any:
@@ -52,7 +52,7 @@ def one_of(members: type[StrEnum], **aliases: StrEnum) -> Callable[[Any], Any]:
 
 
 def queueing_of(value: Any) -> Any:
-    """The queueing mode; YAML reads a bare ``off`` as false."""
+    """Convert a value to a queueing mode; false means OFF, because YAML reads a bare ``off`` as false."""
     return Queueing.OFF if value is False else one_of(Queueing)(value)
 
 

@@ -14,10 +14,10 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import check_size, read_json, shown
 from drumbeat.yaml_text import read_yaml
 
-_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: an unclosed string ends with its line
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a string or a // comment; an unclosed string ends with its line
 _EXPECTED = "a template in YAML or JSON"
 _MOST_SETTINGS = 1000
-_MOST_PROBLEMS = 20  #: listed in one error
+_MOST_PROBLEMS = 20  #: how many problems one error lists
 
 
 def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
-    """A template from YAML or JSON (comments allowed), or from plain data.
+    """Read and validate a template from YAML, from JSON (// comments allowed) or from plain data.
 
-    Raises one InvalidInput that counts the invalid fields and lists the first 20: path, what was expected, what was found.
+    Raises one InvalidInput that counts the invalid fields and lists the first 20: path, expected value, found value.
     """
     fields = source if isinstance(source, Mapping) else read(source)
     check_size(fields, "a template")
@@ -47,11 +47,13 @@ def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
 
 
 def read(text: str | bytes) -> Mapping[str, Any]:
-    """Plain data from YAML or JSON. Raises InvalidInput, which never repeats the text, since it may contain a password."""
+    """Read plain data from YAML or JSON. Raises InvalidInput without quoting the text, since it may contain a password."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"expected a template in UTF-8, got an invalid byte at position {exc.start}") from exc
+        raise InvalidInput(
+            f"expected a template in UTF-8, got an invalid byte at position {exc.start}; save it as UTF-8"
+        ) from exc
     found = _json(decoded) if decoded.lstrip().startswith(("{", "//")) else read_yaml(decoded, _EXPECTED)
     if not isinstance(found, Mapping):
         raise InvalidInput(f"expected a template to be an object with fields, got {type(found).__name__}")
@@ -59,13 +61,13 @@ def read(text: str | bytes) -> Mapping[str, Any]:
 
 
 def _json(text: str) -> Any:
-    """Parse JSON with // comments; text without any double quotes is a YAML flow mapping."""
+    """Parse JSON with // comments; text without double quotes, such as {a: 1}, is parsed as YAML."""
     bare = _COMMENT.sub(lambda found: found[1] or "", text)
     return read_json(bare, "a template", object_pairs_hook=_without_duplicates) if '"' in bare else read_yaml(text, _EXPECTED)
 
 
 def _refused(problems: Sequence[str], count: int) -> InvalidInput:
-    """An error that lists the first problems and the total count."""
+    """Return an error that lists the first problems and says how many there are in all."""
     if count == 1:
         return InvalidInput(f"the template is wrong at {problems[0]}")
     named = problems[:_MOST_PROBLEMS]
@@ -74,7 +76,7 @@ def _refused(problems: Sequence[str], count: int) -> InvalidInput:
 
 
 def with_settings(document: TemplateDocument, settings: Sequence[str]) -> TemplateDocument:
-    """Apply ``path=value`` settings to a document, in order. A value is YAML; a path may use older field names."""
+    """Apply ``path=value`` settings to a document, in order. Values are read as YAML; paths may use older field names."""
     if len(settings) > _MOST_SETTINGS:
         raise InvalidInput(f"expected at most {_MOST_SETTINGS} settings, got {len(settings)}; put them in the template")
     tree = document.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
@@ -109,12 +111,12 @@ def _assign(tree: dict[str, Any], path: Path, value: Any, name: str) -> None:
 
 def _index(items: Sequence[Any], step: str, name: str) -> int:
     if not step.isdigit() or int(step) >= len(items):
-        raise InvalidInput(f"{name}: expected a number from 0 to {len(items) - 1}, got {step!r}")
+        raise InvalidInput(f"{name}: expected a list index from 0 to {len(items) - 1}, got {step!r}")
     return int(step)
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of templates, for editors; older field names are marked as deprecated."""
+    """Return the JSON Schema of templates, for editors; older field names are marked as deprecated."""
     schema = TemplateDocument.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     _add(schema, schema, ("autoscale_enabled",), "true is scaling.mode AUTO, false is FIXED", {"type": "boolean"})
@@ -139,6 +141,6 @@ def _schema_at(schema: dict[str, Any], path: Path) -> Mapping[str, Any]:
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """Resolve a ``$ref``."""
+    """Return the schema that the node's ``$ref`` refers to, or the node itself if it has none."""
     name = str(node.get("$ref", "")).rpartition("/")[2]
     return schema["$defs"][name] if name else node

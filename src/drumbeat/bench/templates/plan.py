@@ -1,4 +1,4 @@
-"""Makes the orchestrator's plan from a template. Refuses settings that can never work."""
+"""Makes the plan of a run from a template, and refuses settings that can never work."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,15 +21,15 @@ from drumbeat.bench.templates.document import TemplateDocument, kind_named
 from drumbeat.bench.templates.fields import duration
 from drumbeat.core.errors import InvalidInput
 
-CONNECTIONS = 10  #: CONCURRENCY: the default total
+CONNECTIONS = 10  #: load mode CONCURRENCY: total connections if the template sets none
 _SETTLE = timedelta(seconds=2)
 _TYPICAL_LATENCY = 10.0  #: milliseconds; a typical latency of a simple operation
 
 
 def plan_of(document: TemplateDocument, capacity: HostCapacity, *, measured_latency_ms: float | None = None) -> RunPlan:
-    """The plan for a run of the template on workers whose hosts have this capacity.
+    """Return the plan for a run of the template on workers whose hosts have this capacity.
 
-    A measured latency takes precedence over the template's. Raises InvalidInput for contradictory bounds and for a target
+    A measured latency takes precedence over the template's. Raises InvalidInput for contradictory limits, and for a target
     QPS that is impossible with a known latency (``plan_warnings`` reports less certain problems).
     """
     scaling = scaling_of(document, capacity)
@@ -59,18 +59,19 @@ def _partitions(document: TemplateDocument) -> int:
 
 
 def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:
-    """The scaling bounds with all defaults, and how many connections one worker may hold."""
+    """Return the limits on workers and connections with all defaults, including the most connections of one worker."""
     given = document.scaling
     if given.mode is ScalingMode.FIXED:
         return _fixed(document)
     floor, requested = given.min_connections or 1, given.max_connections or _ceiling(document)
     if requested is not None and requested < floor:
         raise InvalidInput(
-            f"scaling: min_connections > max_connections ({floor} > {requested}); concurrent_connections is the max per worker"
+            f"scaling.min_connections is {floor}, but the max per worker is {requested} (scaling.max_connections or "
+            "concurrent_connections); lower min_connections or raise the max"
         )
     return Scaling(
         mode=given.mode,
-        min_workers=_least_workers(document),
+        min_workers=given.min_workers or 1,
         max_workers=given.max_workers,
         min_connections=floor,
         max_connections=given.max_connections,
@@ -100,7 +101,7 @@ def _fixed(document: TemplateDocument) -> Scaling:
 
 
 def _fixed_find_max(workers: int, connections: int, allocation: Allocation) -> Scaling:
-    """FIXED for find-max, which varies the connections: a fixed number of workers, with up to this many connections each."""
+    """Return the limits of find-max in FIXED mode: an exact number of workers, with up to ``connections`` connections each."""
     return Scaling(
         mode=ScalingMode.BOUNDED,
         min_workers=workers,
@@ -112,22 +113,18 @@ def _fixed_find_max(workers: int, connections: int, allocation: Allocation) -> S
 
 
 def _ceiling(document: TemplateDocument) -> int | None:
-    """``concurrent_connections`` if it is the maximum per worker, as in QPS and find-max."""
+    """Return ``concurrent_connections`` if it is a maximum per worker (QPS and find-max); None if it is a total."""
     return None if document.load_mode is LoadMode.CONCURRENCY else document.concurrent_connections
 
 
-def _least_workers(document: TemplateDocument) -> int:
-    return document.scaling.min_workers or 1
-
-
 def _default_allocation(document: TemplateDocument, ceiling: int | None) -> Allocation:
-    """PACK for find-max if the template sets no maximum per worker; otherwise SPREAD."""
+    """Return PACK for find-max if the template sets no maximum per worker; otherwise SPREAD."""
     packs = document.load_mode is LoadMode.FIND_MAX_CONCURRENCY and ceiling is None
     return Allocation.PACK if packs else Allocation.SPREAD
 
 
 def _connections(document: TemplateDocument, scaling: Scaling) -> int | None:
-    """CONCURRENCY: the total, which FIXED overrides; otherwise the maximum per worker."""
+    """Return the total connections in load mode CONCURRENCY (FIXED scaling overrides it); otherwise the maximum per worker."""
     if document.load_mode is not LoadMode.CONCURRENCY:
         return scaling.cap if document.scaling.mode is ScalingMode.FIXED else document.concurrent_connections
     if scaling.mode is ScalingMode.FIXED:
@@ -172,13 +169,13 @@ def _guardrails(document: TemplateDocument) -> Guardrails:
 
 
 def _check_total(plan: RunPlan) -> None:
-    """CONCURRENCY: the connections must fit within the bounds."""
+    """Raise InvalidInput if the total connections of load mode CONCURRENCY exceed the limits of the workers."""
     most = plan.scaling.most_workers
     if plan.load_mode is not LoadMode.CONCURRENCY or most is None or plan.connections is None:
         return
     if plan.connections > most * plan.scaling.cap:
         raise InvalidInput(
-            f"concurrent_connections: {plan.connections} do not fit in max {most} workers × {plan.scaling.cap} connections; "
+            f"concurrent_connections is {plan.connections}, more than max {most} workers × {plan.scaling.cap} connections; "
             "raise scaling.max_workers or scaling.max_connections"
         )
 
@@ -190,29 +187,24 @@ def _check_reachable(plan: RunPlan, latency_ms: float | None) -> None:
     reachable = most * 1000 / latency_ms
     if reachable < plan.qps.target_qps:
         raise InvalidInput(
-            f"{_unreachable(plan)}: at {latency_ms:g} ms each they reach {reachable:.0f} per second; lower target_qps, or "
-            "raise scaling.max_workers or scaling.max_connections"
+            f"{_limits(plan)}: at {latency_ms:g} ms per operation they reach {reachable:.0f} per second; lower "
+            "target_qps, or raise scaling.max_workers or scaling.max_connections"
         )
 
 
-def _unreachable(plan: RunPlan) -> str:
+def _limits(plan: RunPlan, how: str = "unreachable with") -> str:
     scaling = plan.scaling
-    return f"Target QPS {plan.qps.target_qps:g} unreachable with max {scaling.most_workers} workers × {scaling.cap} connections"
-
-
-def _within(plan: RunPlan) -> str:
-    scaling = plan.scaling
-    return f"Target QPS {plan.qps.target_qps:g} within max {scaling.most_workers} workers × {scaling.cap} connections"
+    return f"Target QPS {plan.qps.target_qps:g} {how} max {scaling.most_workers} workers × {scaling.cap} connections"
 
 
 def most_connections(plan: RunPlan) -> int | None:
-    """The maximum total over all workers; None: unlimited."""
+    """Return how many connections all workers together may hold; None: no limit."""
     most = plan.scaling.most_workers
     return None if most is None else most * plan.scaling.cap
 
 
 def plan_warnings(document: TemplateDocument, plan: RunPlan) -> tuple[str, ...]:
-    """Warnings about settings that may not be intended."""
+    """Return warnings about settings that have no effect or may not be intended."""
     checks = (_overridden, _above_capacity, _latency_needed, _unused, _searches_fixed)
     found = [check(document, plan) for check in checks]
     return tuple(warning for warning in found if warning)
@@ -240,15 +232,15 @@ def _above_capacity(document: TemplateDocument, plan: RunPlan) -> str | None:
 
 
 def _latency_needed(document: TemplateDocument, plan: RunPlan) -> str | None:
-    """Warn if the target needs a low latency and none is known: only a latency shows whether it can be reached."""
+    """Warn if the target QPS can be reached only at a low latency and the template does not say which latency to expect."""
     most = most_connections(plan)
     if plan.load_mode is not LoadMode.QPS or most is None or document.expected_latency_ms or most >= plan.qps.target_qps:
         return None
     needed = most * 1000 / plan.qps.target_qps
     unknown = "no latency is known yet (expected_latency_ms)"
     if needed <= _TYPICAL_LATENCY:
-        return f"{_unreachable(plan)} unless operations take less than {needed:.3g} ms on average; {unknown}"
-    return f"{_within(plan)} needs operations of less than {needed:.3g} ms on average; {unknown}"
+        return f"{_limits(plan)} unless operations take less than {needed:.3g} ms on average; {unknown}"
+    return f"{_limits(plan, 'within')} needs operations of less than {needed:.3g} ms on average; {unknown}"
 
 
 def _unused(document: TemplateDocument, plan: RunPlan) -> str | None:

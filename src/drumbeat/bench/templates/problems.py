@@ -12,7 +12,7 @@ from drumbeat.bench.templates.spellings import SPELLINGS
 from drumbeat.core.plain import shown
 
 _NAMED = re.compile(r"[a-z_]+(\[\d+\])?( \(.*?\))?[\w.\[\]]*: ")
-_SECRET = ("url", "password")  #: never shown
+_SECRET = ("url", "password")  #: fields that errors never show
 
 _EXPECTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "int_type": lambda _: "a whole number",
@@ -45,7 +45,7 @@ def _number(bound: float) -> str:
 
 
 def problems_of(error: ValidationError, most: int) -> list[str]:
-    """The first ``most`` errors, each with path, expected and found value; possible secrets are not shown."""
+    """Return the first ``most`` errors as text: field, expected value, found value. Possible secrets are not shown."""
     return [_problem(each) for each in error.errors(include_url=False)[:most]]
 
 
@@ -61,7 +61,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def _check_message(path: str, message: str, given: Any) -> str:
-    """The message of a custom validator; if it names a field, that is relative to the validated block."""
+    """Put the path of the block before a custom validator's message, which may begin with a field of that block."""
     if not path or _NAMED.match(message):
         return f"{path}.{message}".lstrip(".")
     return f"{path}: {message}{_got(path, given)}"
@@ -74,7 +74,7 @@ def _got(path: str, given: Any) -> str:
 
 
 def unknown(path: tuple[str, ...]) -> str:
-    """The message for an unknown field, with a suggestion."""
+    """Return the message for an unknown field, with the field that was probably meant."""
     if "passw" in path[-1].lower():
         return "passwords are not stored in templates; set DRUMBEAT_TARGET_PASSWORD"
     meant = near(path)
@@ -84,7 +84,7 @@ def unknown(path: tuple[str, ...]) -> str:
 
 
 def near(path: tuple[str, ...]) -> str | None:
-    """The field that a path most likely means: the same name elsewhere, else a similar name."""
+    """Return the field that an unknown path probably means: the same name in another block, else a similar name."""
     name = path[-1].lower()
     if elsewhere := [field for field in FIELDS if field.rpartition(".")[2] == name]:
         return elsewhere[0]
@@ -108,7 +108,7 @@ def _siblings(path: Sequence[str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The block type of a field: directly, in a list or in a mapping."""
+    """Return the block class in a field's type, also if it is inside a list or a mapping; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in get_args(annotation) if (found := _model_in(inner))), None)
@@ -122,4 +122,4 @@ def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from _fields(inner, f"{prefix}{name}.")
 
 
-FIELDS: tuple[str, ...] = tuple(_fields(TemplateDocument))  #: every path except inside lists and mappings
+FIELDS: tuple[str, ...] = tuple(_fields(TemplateDocument))  #: the paths of all fields, except inside lists and mappings

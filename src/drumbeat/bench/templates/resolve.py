@@ -1,4 +1,4 @@
-"""Resolves a template's workload against its database once, before the run, so that all workers run the same statements."""
+"""Generates a workload's SQL for the tables of its database, once before the run, so that all workers run the same SQL."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,14 +16,14 @@ from drumbeat.bench.workloads.standard import standard
 from drumbeat.bench.workloads.value_pools import sample_pools
 from drumbeat.core.errors import InvalidInput
 
-_SAMPLED_FOR = 100  #: connections; pools are stored in the run's row, so they have the smallest size
-_DENSE = 0.9  #: if this share of the key range is used, random keys replace a pool
+_SAMPLED_FOR = 100  #: connections to sample values for; few, because the samples are stored in the run's row
+_DENSE = 0.9  #: if this share of the key range exists, random keys are used instead of sampled ones
 
 
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
-    """The template with its workload written out: SQL is generated, and inserted keys start above the highest existing one.
+    """Return the template with its final SQL: statements are generated, and new keys start above the highest existing key.
 
-    A standard workload that does not depend on the database's content is kept by its name. Raises InvalidInput.
+    A standard workload that the database's content does not change is stored by its name only. Raises InvalidInput.
     """
     load = await _load(document, target)
     final = replace(await above_what_is_there(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
@@ -54,7 +54,7 @@ async def _standard(name: str, scale: float, target: Target) -> Load:
 
 
 async def _operations(document: TemplateDocument, target: Target) -> Load:
-    """The template's operations, with {table} replaced."""
+    """Build the load of the template's own operations, with {table} replaced by the table's name."""
     load = load_of(document.workload.model_dump(mode="json", exclude_none=True))
     for table in sorted(_tables_of_new_keys(load)):
         await target.describe(table)
@@ -83,7 +83,7 @@ async def _subject(document: TemplateDocument, target: Target) -> Subject:
 
 
 def _is_dense(table: TableDescription) -> bool:
-    """Whether nearly every key between the bounds exists, so that random keys can replace a pool."""
+    """Whether nearly every key between the lowest and the highest exists, so that random keys are almost always found."""
     key = next((column for column in table.columns if column.name == table.key), None)
     if key is None or key.type not in LARGEST or table.key_low is None or table.key_high is None:
         return False

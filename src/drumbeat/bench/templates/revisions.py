@@ -1,4 +1,4 @@
-"""Stored templates and their revisions, to detect concurrent changes."""
+"""Saves templates in the store. A revision (a hash of the content) shows whether someone else has changed a template."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ _SAVED_WITHIN = timedelta(seconds=10)
 
 
 def whole(template: Template) -> dict[str, Any]:
-    """A stored template as one document."""
+    """Return a stored template as one document: its settings together with name, description and tags."""
     about = {"name": template.name, "description": template.description, "tags": list(template.tags)}
     return {**template.config, **{name: value for name, value in about.items() if value}}
 
 
 def row_of(template_id: str, name: str, document: TemplateDocument) -> Template:
-    """The row of a document for the store. Raises InvalidInput if it contains a password."""
+    """Convert a document to a row of the store. Raises InvalidInput if the target's URL contains a password."""
     return Template(
         template_id=template_id,
         name=name,
@@ -31,7 +31,7 @@ def row_of(template_id: str, name: str, document: TemplateDocument) -> Template:
 
 
 def revision(template: Template) -> str:
-    """A hash that changes whenever the template changes; using the template does not change it."""
+    """Return a hash of the template's content; it stays the same when the template is only used."""
     return hashlib.sha256(json.dumps(whole(template), sort_keys=True).encode()).hexdigest()[:32]
 
 

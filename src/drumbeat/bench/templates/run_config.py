@@ -11,9 +11,9 @@ from drumbeat.core.errors import InvalidInput
 
 
 def run_config(document: TemplateDocument, plan: RunPlan) -> dict[str, Any]:
-    """The configuration of a run, for ``runs.config``. Raises InvalidInput that names every missing field.
+    """Return the configuration of a run, as stored in ``runs.config``. Raises InvalidInput that names every missing field.
 
-    A template whose SQL depends on its table (preset, custom_*_query, {table}) must be resolved by ``resolved`` first.
+    A template whose SQL depends on its table (preset, custom_*_query, {table}) must go through ``resolved`` first.
     """
     config = document.to_json()
     check_complete(document)
@@ -28,7 +28,7 @@ def run_config(document: TemplateDocument, plan: RunPlan) -> dict[str, Any]:
 
 
 def missing_fields(document: TemplateDocument) -> tuple[str, ...]:
-    """The fields that a run needs and the template lacks."""
+    """Return one message for each field that a run needs and the template lacks."""
     found = []
     if not document.target.url:
         named = document.target.connection
@@ -49,12 +49,12 @@ def check_complete(document: TemplateDocument) -> None:
 
 
 def with_url(document: TemplateDocument, url: str) -> TemplateDocument:
-    """The template with this target URL, such as that of its stored connection."""
+    """Return a copy of the template with this target URL, for example the URL of a stored connection."""
     return document.model_copy(update={"target": document.target.model_copy(update={"url": url})})
 
 
 def workload_block(document: TemplateDocument) -> dict[str, Any]:
-    """The workload as ``load_of`` reads it."""
+    """Return the workload as plain data for ``load_of``. Raises InvalidInput if its SQL is not generated yet."""
     workload = document.workload
     block = workload.model_dump(mode="json", exclude_none=True)
     if not workload.standard and not workload.operations:

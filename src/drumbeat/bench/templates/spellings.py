@@ -48,7 +48,7 @@ _OBSOLETE: Mapping[Path, str] = dict.fromkeys(
 
 
 def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The fields under their canonical names, and the problems found, such as contradictory names."""
+    """Return the fields under their canonical names, and the problems, such as one field given under two names."""
     tree: dict[str, Any] = {name: deepcopy(value) for name, value in fields.items() if value is not None or name not in _BLOCKS}
     problems = [f"{'.'.join(path)}: {reason}" for path, reason in _OBSOLETE.items() if _take(tree, path) is not _NOTHING]
     adaptive = tree.pop("autoscale_enabled", None)
@@ -61,7 +61,7 @@ def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def canonical_path(path: Path) -> Path:
-    """The canonical path of a field."""
+    """Return the canonical path of a field that may be given by an older name."""
     return SPELLINGS.get(path, path)
 
 
@@ -69,7 +69,7 @@ _NOTHING = object()
 
 
 def _take(tree: dict[str, Any], path: Path) -> Any:
-    """Remove and return the value at a path."""
+    """Remove and return the value at a path; _NOTHING if there is none."""
     node: Any = tree
     for name in path[:-1]:
         node = node.get(name) if isinstance(node, dict) else None
@@ -77,7 +77,7 @@ def _take(tree: dict[str, Any], path: Path) -> Any:
 
 
 def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
-    """Store a value under its canonical name. A block that is not an object is left for the document's validation."""
+    """Store a value under its canonical name. Returns a problem if that name already has another value."""
     node: Any = tree
     for name in new[:-1]:
         node = node.setdefault(name, {}) if isinstance(node, dict) else None
@@ -108,7 +108,7 @@ def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
 
 
 def _fix(tree: Mapping[str, Any], scaling: dict[str, Any]) -> None:
-    """One worker with all connections, as before scaling existed."""
+    """Configure one worker that holds all connections, which is what templates meant before scaling existed."""
     counts_all = str(tree.get("load_mode", LoadMode.CONCURRENCY)).upper() == LoadMode.CONCURRENCY
     connections = tree.get("concurrent_connections", 10 if counts_all else None)
     scaling.setdefault("min_workers", 1)

@@ -36,12 +36,12 @@ _NAMES: Mapping[type[Any], str] = {
 
 
 def can_be_written(load: Load) -> bool:
-    """Whether every value can be expressed in a ``workload`` block; those of TPC-C cannot."""
+    """Whether every value source can be expressed in a ``workload`` block; some of TPC-C's cannot."""
     return all(type(value) in _NAMES for each in load.used for statement in each.statements for value in statement.values)
 
 
 def written(load: Load) -> WorkloadBlock:
-    """The load as operations, without those of weight 0. Raises InvalidInput for values that cannot be expressed."""
+    """Convert the load to a block, without operations of weight 0. Raises InvalidInput for values that cannot be expressed."""
     fields = {
         "name": load.name,
         "operations": [_operation(each) for each in load.used],

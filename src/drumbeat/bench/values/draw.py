@@ -1,4 +1,4 @@
-"""Draws the values of operations, many at a time; a worker's slot keeps its values apart from other workers'."""
+"""Draws random values for operations, many at a time. Workers have numbered slots, so that no two draw the same new key."""
 
 import string
 from collections.abc import Callable, Sequence
@@ -29,40 +29,40 @@ from drumbeat.bench.model import (
 from drumbeat.bench.values.key_distributions import Zipf, scattered
 from drumbeat.core.errors import InvalidInput
 
-Drawn = NDArray[Any]  #: one value per operation
+Drawn = NDArray[Any]  #: an array with one value per operation
 
-VIRTUAL_SLOTS = 64  #: fixed, so that a worker's share does not depend on the number of workers
+VIRTUAL_SLOTS = 64  #: keys are always divided into 64 shares, however many workers there are
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="S1")
 
 
 @dataclass(slots=True)
 class Draw:
-    """One worker's random generator and slot, from which its values are drawn."""
+    """One worker's random generator, and its slot: the number of its share of the keys."""
 
     slot: int
     chance: np.random.Generator
     now_us: Callable[[], int]
     slots: int = VIRTUAL_SLOTS
-    drawn_keys: dict[int, range] = field(default_factory=dict)  #: by NewKey.first: the range of the keys drawn last
+    drawn_keys: dict[int, range] = field(default_factory=dict)  #: by NewKey.first: the keys of the last batch, counted from 0
 
     def __post_init__(self) -> None:
         _check_slot(self.slot, self.slots)
 
     @classmethod
     def seeded(cls, slot: int, seed: int, now_us: Callable[[], int], slots: int = VIRTUAL_SLOTS) -> Self:
-        """Reproducible values: the same for the same seed and slot, different for each slot."""
+        """Create a generator that draws the same values for the same seed and slot, and other values for other slots."""
         _check_slot(slot, slots)
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """The next of this slot's positions in a list of ``size``: every ``slots``-th one, so that slots never overlap."""
+        """Return the next positions of this slot in a list of ``size``: every ``slots``-th one, so that slots never overlap."""
         if size <= self.slot:
-            raise InvalidInput(f"expected at least {self.slots} values to share among {self.slots} slots, got {size}")
+            raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
         return self.slot + (begin + np.arange(count)) % own * self.slots
 
     def new_keys(self, value: NewKey, count: int) -> Drawn:
-        """Keys that were never drawn before, by any operation. Raises InvalidInput when the span is used up."""
+        """Return keys that were never drawn before. Raises InvalidInput when the worker's range of keys is used up."""
         begin = self.drawn_keys.get(value.first, range(0)).stop
         if begin + count > value.span:
             raise InvalidInput(f"expected at most {value.span} new keys per worker, but more are needed; raise the span")
@@ -71,12 +71,12 @@ class Draw:
         return np.arange(first, first + count, dtype=np.int64)
 
     def likely_inserted(self, value: NewKey | None) -> int:
-        """How many new keys are probably in the table by now: all but those drawn last."""
+        """Return how many new keys are probably inserted by now: all except those of the last batch."""
         return self.drawn_keys.get(value.first, range(0)).start if value else 0
 
 
 class ValueStream:
-    """The values of one placeholder, drawn in order."""
+    """Draws the values of one placeholder, batch after batch."""
 
     def __init__(self, value: Value, draw: Draw) -> None:
         self._value = value
@@ -91,7 +91,7 @@ class ValueStream:
             _check_span(value, draw.slots)
 
     def next(self, count: int, earlier: Sequence[Drawn]) -> Drawn:
-        """The next values; ``earlier`` are the values of the same operations' previous placeholders."""
+        """Return the next ``count`` values; ``earlier`` holds the values of the same operations' previous placeholders."""
         begin, self._drawn = self._drawn, self._drawn + count
         match self._value:
             case KeyValue():
@@ -126,11 +126,11 @@ class ValueStream:
 
     def _ranks(self, count: int) -> Drawn:
         if self._zipf is None:
-            raise InvalidInput(f"expected a skewed distribution, got {self._value}")
+            raise InvalidInput(f"expected a key with distribution zipfian or latest, got {self._value}")
         return self._zipf.ranks(self._draw.chance.random(count))
 
     def _newest(self, value: KeyValue, ranks: Drawn) -> Drawn:
-        """Keys counted back from this worker's newest inserted key, and from ``high`` once its own keys are used up."""
+        """Return keys by rank: rank 0 is this worker's newest inserted key; its own keys are followed by ``high`` and lower."""
         own = self._draw.likely_inserted(value.inserted)
         keys = value.high - (ranks - own)
         if value.inserted is None or not own:
@@ -154,11 +154,11 @@ def _random(value: Value, draw: Draw, count: int) -> Drawn:
         case Now():
             return np.full(count, draw.now_us(), dtype=np.int64)
         case _:
-            raise InvalidInput(f"expected a random value, got {value}")
+            raise InvalidInput(f"expected a value source that draws random values, got {value}")
 
 
 def letters(chance: np.random.Generator, length: int, count: int) -> Drawn:
-    """Random texts of letters and digits, as bytes."""
+    """Return random texts of letters and digits, as bytes."""
     drawn = _LETTERS[chance.integers(0, len(_LETTERS), (count, length), dtype=np.uint8)]
     return drawn.view(f"S{length}").reshape(count).astype(object)
 
@@ -193,7 +193,7 @@ def _listed(values: Sequence[object]) -> Drawn:
 
 def _check_slot(slot: int, slots: int) -> None:
     if not 0 <= slot < slots:
-        raise InvalidInput(f"expected a slot from 0 to {slots - 1}, got {slot}")
+        raise InvalidInput(f"expected a worker slot from 0 to {slots - 1}, got {slot}")
 
 
 def _check_span(value: NewKey, slots: int) -> None:

@@ -5,16 +5,16 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-_TABLE = 65_536  #: ranks whose probabilities are tabulated; later ranks use an integral
+_TABLE = 65_536  #: how many ranks have their probability in a table; later ranks use an integral
 _GOLDEN = 0.6180339887498949
 _SCRAMBLE = 0x9E3779B97F4A7C15
 
 
 class Zipf:
-    """Draws ranks from 0; rank r has a probability proportional to 1/(r+1)^theta.
+    """Draws Zipf-distributed ranks, counted from 0: rank r has a probability proportional to 1/(r+1)^theta.
 
-    The fast method of Gray et al., which YCSB uses, draws the third rank a fifth too often. This one uses a table for the first
-    ranks and inverts an integral for the rest, and is right for every rank.
+    The fast method of Gray et al., which YCSB uses, draws the third rank a fifth too often. This class uses a table for the
+    first ranks and an integral for later ones, and is right for every rank.
     """
 
     def __init__(self, keys: int, theta: float) -> None:
@@ -32,7 +32,7 @@ class Zipf:
         return np.minimum(ranks, self._keys - 1)
 
     def _integral(self, keys: int) -> float:
-        """The sum of 1/i^theta from the end of the table to ``keys``, approximated by an integral."""
+        """Return the sum of 1/i^theta from the end of the table to ``keys``, approximated by an integral."""
         if keys <= _TABLE:
             return 0.0
         return float(((keys + 0.5) ** self._rest - (_TABLE + 0.5) ** self._rest) / self._rest)
@@ -43,9 +43,9 @@ class Zipf:
 
 
 def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
-    """Map each rank to its own key, always the same, with neighbouring ranks far apart.
+    """Map each rank to a key of its own, always the same one, with neighbouring ranks far apart.
 
-    With more than 2**32 keys, where products no longer fit, two ranks may share a key.
+    With more than 2**32 keys the products no longer fit in 64 bits, and two ranks may share a key.
     """
     wide = ranks.astype(np.uint64)
     if keys <= 2**32:
@@ -56,7 +56,7 @@ def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
 
 
 def stride(size: int) -> int:
-    """A large step that visits each of ``size`` positions exactly once."""
+    """Return a large step with which a walk round ``size`` positions visits each exactly once."""
     step = max(1, round(size * _GOLDEN))
     while gcd(step, size) != 1:
         step += 1

@@ -1,11 +1,11 @@
-"""An exact mix by smooth weighted round-robin: every hundred operations have each kind as often as its weight."""
+"""Mixes kinds of operation exactly by weight (smooth weighted round-robin): 100 operations have each kind's percentage."""
 
 from collections.abc import Sequence
 from math import gcd
 
 
 def cycle(weights: Sequence[int]) -> list[int]:
-    """One round of the mix as indices, evenly interleaved; repeated, each index gets exactly its share."""
+    """Return one round of the mix: indices of ``weights``, evenly interleaved, each as often as its weight requires."""
     shared = gcd(*weights) or 1
     shares = [weight // shared for weight in weights]
     total, current = sum(shares), [0] * len(shares)

@@ -39,7 +39,7 @@ _MOST_CONNECTIONS = 1000
 def bench_workload(
     store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock, vault: Vault | None = None
 ) -> BenchWorkload:
-    """One worker's share of a run. The vault decrypts the password of a stored connection, if the run names one."""
+    """Make the workload of one worker of a run. If the run names a stored connection, the vault decrypts its password."""
     keeper = StoreKeeper(store, run_id, worker_id)
     connections = ConnectionService(store, vault or Vault())
     build = partial(
@@ -49,7 +49,7 @@ def bench_workload(
 
 
 async def _first_target(store: Store, run_id: RunId, worker_id: WorkerId) -> int:
-    """The number of connections that this worker should open before it reports ready."""
+    """Return how many connections this worker must open before it reports ready."""
     return (await store.workers.get(PoolId(run_id), worker_id)).target
 
 
@@ -82,10 +82,10 @@ async def _build(
 
 
 def target_url(config: Mapping[str, Any]) -> str:
-    """The URL of the database under test. Raises InvalidInput if it holds a password, as that must not be in a run's row."""
+    """Return the URL of the database under test. Raises InvalidInput if it has a password, which must not be stored."""
     url = _block(config, "target").get("url")
     if not isinstance(url, str) or not url:
-        raise InvalidInput("target.url: expected the URL of the database under test")
+        raise InvalidInput("target.url: expected the URL of the database under test, got no text; create the run again")
     if urlsplit(url).password:
         raise InvalidInput("target.url: holds a password, which must not be stored with a run; set DRUMBEAT_TARGET_PASSWORD")
     return url
@@ -112,12 +112,12 @@ def _executions(config: Mapping[str, Any], folder: Path, kinds: list[str], clock
 def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     block = config.get(name)
     if not isinstance(block, Mapping):
-        raise InvalidInput(f"expected a {name!r} block in the run's configuration, got {block!r}; create the run again")
+        raise InvalidInput(f"expected a block {name!r} in the run's configuration, got {block!r}; create the run again")
     return block
 
 
 class StoreKeeper:
-    """Writes a worker's results and files to the store."""
+    """Writes a worker's results and the list of its Parquet files to the store."""
 
     def __init__(self, store: Store, run_id: RunId, worker_id: WorkerId) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""``bench drive``: one process without an orchestrator loads a database for a while and reports the result."""
+"""``bench drive``: puts load on a database from this process alone, and reports the result."""
 
 import asyncio
 import logging
@@ -35,45 +35,45 @@ from drumbeat.runtime.timeouts import pause
 
 log = logging.getLogger(__name__)
 
-_STALLED = timedelta(seconds=15)  #: without a new connection: no more are expected
+_STALLED = timedelta(seconds=15)  #: if no connection opened for this long, no more are expected
 _POLLED_EVERY = timedelta(milliseconds=20)
 _DRAIN = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveSettings:
-    """The settings of ``bench drive``."""
+    """The settings of ``bench drive``: connections, times, rate, seed, recording and engine."""
 
     connections: int = 8
     duration: timedelta = timedelta(seconds=30)
     warmup: timedelta = timedelta(seconds=2)
-    rate: float | None = None  #: operations per second, open loop; None: as fast as possible
+    rate: float | None = None  #: operations per second (open loop); None: as fast as possible
     seed: int | None = None
-    executions: Path | None = None  #: a folder for Parquet files
+    executions: Path | None = None  #: the folder for Parquet files with a row for each operation
     engine: EngineSettings = field(default_factory=EngineSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveResult:
-    """The result of ``bench drive``."""
+    """The figures, caveats and most frequent error of ``bench drive``."""
 
     seconds: float
     tally: LoadTally
-    connections: int  #: requested
-    held: int  #: open, on average over the measurement
+    connections: int  #: how many connections were requested
+    held: int  #: how many connections were open, on average over the measurement
     skipped: int  #: open loop: operations that were due but never sent
     client_cpu_us_per_op: float | None
     little: Mapping[str, float] | None
     client_limited: bool
-    marked_intervals: int  #: open loop: seconds in which operations were sent late
+    marked_intervals: int  #: open loop: how many one-second intervals had operations that were sent late
     failed_connects: int
-    server: Mapping[str, float]  #: the increase of the server's own totals
+    server: Mapping[str, float]  #: by how much each of the server's own totals rose
     executions: Mapping[str, Any]
     warnings: tuple[str, ...]
     most_frequent_error: TopError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON; the documented fields come first."""
+        """Return the result as a JSON object; the documented fields come first."""
         response = _response(self.tally)
         return {
             "throughput": self.tally.operations / self.seconds if self.seconds else 0.0,
@@ -107,7 +107,7 @@ class DriveResult:
 
 
 def _response(tally: LoadTally | KindTally) -> dict[str, Any]:
-    """Response times. The shortest is that of a successful operation, and unknown if there was none."""
+    """Return response time figures. The minimum is None if no operation succeeded: unsent ones have no true minimum."""
     found = figures(tally.response)
     return found if tally.service.count else found | {"min_ms": None}
 
@@ -120,7 +120,7 @@ async def drive_url(
     on_note: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> DriveOutcome:
-    """Load the database at a URL with a standard workload, or until ``stop`` is set. ``on_note`` gets notes as they arise."""
+    """Run a standard workload on the database at a URL. Ends early if ``stop`` is set; ``on_note`` gets each warning."""
     chosen = standard(request.workload, request.scale)
     settings = DriveSettings(
         connections=request.connections,
@@ -170,7 +170,7 @@ def _progress(interval: DriverInterval) -> DriveProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Callbacks for intervals and notes of a load, and an event that ends it early."""
+    """Callbacks that get each interval and warning of a load, and an event that ends the load early."""
 
     on_interval: Callable[[DriverInterval], None] = lambda interval: None
     on_note: Callable[[str], None] = log.warning
@@ -180,7 +180,7 @@ class Watcher:
 async def drive(
     target: Target, load: Load, settings: DriveSettings, clock: Clock, watcher: Watcher | None = None
 ) -> DriveResult:
-    """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load if the load or the settings are wrong."""
+    """Warm up, measure and drain. If load or settings are wrong, raises InvalidInput or InvalidSettings at the start."""
     check_recording(settings.executions)
     await target.check(load)
     runner = _runner(target, await above_what_is_there(target, load), settings, clock)
@@ -194,7 +194,7 @@ async def drive(
 
 
 def check_recording(folder: Path | None) -> None:
-    """Raise InvalidInput if the recording would overwrite an earlier one, or if its folder is a file."""
+    """Raise InvalidInput if the folder for Parquet files is a file or has Parquet files, which would be overwritten."""
     if folder is None or not folder.exists():
         return
     if not folder.is_dir():
@@ -207,7 +207,7 @@ def check_recording(folder: Path | None) -> None:
 
 
 def _with_executions(result: DriveResult, recorded: Mapping[str, Any]) -> DriveResult:
-    """Adds the executions on disk, which are known only after the last file is closed."""
+    """Add how many rows were written to Parquet files, which is known only after the last file is closed."""
     warnings = [*result.warnings]
     if recorded.get("lost"):
         lost = f"{recorded['lost']} executions were not recorded: {recorded['why']}"
@@ -229,7 +229,7 @@ def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -
 async def _drive(
     runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher
 ) -> tuple[DriveResult, Mapping[str, float]]:
-    """The result of the measurement, and the server's totals before it."""
+    """Run the load. Returns its result, and the server's totals before the measurement."""
     watch = _Watch(runner, watcher)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
@@ -254,7 +254,7 @@ async def _drive(
 
 
 async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
-    """Wait as long as new connections open. Returns why there are too few, or None; raises InvalidInput if none opened."""
+    """Wait for the connections. Returns why there are too few, or None. Raises InvalidInput if none could be opened."""
     most, since = 0, clock.elapsed()
     while (held := runner.engine.held) < connections and not watcher.stop.is_set():
         if held > most:
@@ -272,7 +272,7 @@ def _too_few(runner: LoadRunner, connections: int) -> str:
     error = f"; the database said: {samples[-1].message}" if samples and samples[-1].message else ""
     why = f"only {runner.engine.held} of {connections} connections could be opened{error}"
     if not runner.engine.held:
-        raise InvalidInput(f"{why}; use fewer connections, or raise the database's limit")
+        raise InvalidInput(f"{why}; use fewer connections, or raise the database's connection limit")
     return why
 
 
@@ -283,7 +283,7 @@ def _fewer(runner: LoadRunner, connections: int) -> str | None:
 
 @dataclass(slots=True)
 class _Watch:
-    """Collects one interval per second."""
+    """Collects the figures of each second of a load, and passes them to the watcher."""
 
     runner: LoadRunner
     watcher: Watcher
@@ -329,7 +329,7 @@ def _result(
 
 
 def held_on_average(intervals: Sequence[DriverInterval]) -> int:
-    """How many connections were open, on average."""
+    """Return how many connections were open, on average over these intervals."""
     return round(fmean(interval.held for interval in intervals)) if intervals else 0
 
 

@@ -1,4 +1,4 @@
-"""The workload of a bench worker between START and STOP: generates its share of a run's load and reports exact figures."""
+"""The workload of a bench worker: generates its share of a run's load from START to STOP, and reports exact figures."""
 
 import asyncio
 import base64
@@ -23,15 +23,15 @@ from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 log = logging.getLogger(__name__)
 
 _FILED_EVERY = timedelta(seconds=1)
-_MOST_OVERDUE = timedelta(seconds=1)  #: how far a paced worker may fall behind before the measurement
-_RETRY_AFTER = timedelta(seconds=1)  #: when the store did not answer
-_STALLED = timedelta(seconds=15)  #: without a new connection: no more are expected
+_MOST_OVERDUE = timedelta(seconds=1)  #: before measuring: how far a worker may fall behind its rate
+_RETRY_AFTER = timedelta(seconds=1)  #: how long to wait after the store was unavailable
+_STALLED = timedelta(seconds=15)  #: if no connection opened for this long, no more are expected
 _POLLED_EVERY = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """The final figures of a worker."""
+    """The final figures of a worker, reported when its load has ended."""
 
     tally: LoadTally
     seconds: float
@@ -40,25 +40,25 @@ class Final:
 
 
 class Keeper(Protocol):
-    """Stores a worker's results and files; its samples are stored elsewhere."""
+    """Stores a worker's results and the list of its Parquet files."""
 
     async def started(self, connections: int) -> None:
-        """The load is about to begin."""
+        """Store that the load is about to begin, with this many connections."""
         ...
 
     async def filed(self, files: Sequence[ClosedFile]) -> None:
-        """These files of executions are closed."""
+        """Store the names of these finished Parquet files."""
         ...
 
     async def finished(self, final: Final) -> None:
-        """The load has ended, with these figures."""
+        """Store the final figures, because the load has ended."""
         ...
 
 
 class BenchWorkload:
-    """One worker's share of a run.
+    """Runs one worker's share of a run's load.
 
-    ``build`` opens the target and makes the runner and the error classifier; it is called once, in ``prepare``.
+    ``prepare`` calls ``build`` once, which opens the target and returns the runner and a function that classifies errors.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class BenchWorkload:
         clock: Clock,
         first_target: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
-        """``first_target``: how many connections must be open before this worker reports ready; None: none."""
+        """``first_target`` returns how many connections must be open before this worker reports ready; None: no wait."""
         self._build = build
         self._first_target = first_target
         self._keeper = keeper
@@ -84,11 +84,11 @@ class BenchWorkload:
     @property
     def _running(self) -> LoadRunner:
         if self._runner is None:
-            raise InvalidInput("expected a prepared workload, got one that is not; call prepare first")
+            raise InvalidInput("this workload is not prepared yet; call prepare() first")
         return self._runner
 
     async def prepare(self) -> None:
-        """Open the target, check every statement, open the first connections."""
+        """Open the target, check every statement, and open the first connections."""
         runner, self._classify = await self._build(self._stack)
         self._runner = runner
         await runner.open()
@@ -96,7 +96,7 @@ class BenchWorkload:
             await self._open_connections(runner, await self._first_target())
 
     async def _open_connections(self, runner: LoadRunner, connections: int) -> None:
-        """Open connections and wait for them. Raises InvalidInput if the database does not accept so many."""
+        """Open this many connections and wait for them. Raises InvalidInput if the database accepts fewer."""
         runner.set_target(connections, timedelta())
         most, since = 0, self._clock.elapsed()
         while (held := runner.engine.held) < connections:
@@ -114,7 +114,7 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """Set the rate. In a paced run a worker without a new rate keeps its last one, or 0: it never runs at full speed."""
+        """Set the rate. In a run with a fixed rate, None keeps the last rate, or 0: None must not mean full speed there."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps
@@ -142,25 +142,25 @@ class BenchWorkload:
         )
 
     def _drop_overdue(self) -> None:
-        """Drop operations overdue for too long: while the controller still looks for connections, only the rate counts."""
+        """Before the measurement, drop overdue operations if they are more than one second's worth of the rate."""
         if self._qps is not None:
             self._running.forgive(self._qps * _MOST_OVERDUE.total_seconds())
 
     def _error_classes(self, tally: LoadTally) -> dict[str, Any]:
-        """How many operations failed, by class; empty if none failed."""
+        """Return how many operations failed in each error class; empty if none failed."""
         classes: Counter[str] = Counter()
         for (outcome, sqlstate), count in tally.errors_by_state.items():
             classes[self._classify(outcome, sqlstate) or ErrorClass.FATAL] += count
         return {"error_classes": dict(classes)} if classes else {}
 
     def _new_error_samples(self) -> dict[str, Any]:
-        """The first failures of each class, each reported once."""
+        """Return the error samples that were not reported yet; empty if there are none."""
         samples = self._running.engine.error_samples
         fresh, self._samples_reported = samples[self._samples_reported :], len(samples)
         return {"error_samples": [_sample_json(each) for each in fresh]} if fresh else {}
 
     def _new_failed_connects(self) -> dict[str, Any]:
-        """Failed connection attempts since the last sample; empty if there were none."""
+        """Return how many connection attempts failed since the last call; empty if none failed."""
         failed = self._running.engine.failed_connects
         fresh, self._connects_reported = failed - self._connects_reported, failed
         return {"failed_connects": fresh} if fresh else {}
@@ -180,7 +180,7 @@ class BenchWorkload:
         )
 
     async def ended(self) -> None:
-        """Runs until cancelled, as a load has no end; raises the error that stops it."""
+        """Run until cancelled, because a load has no end of its own. Raises the error that stops the load."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._file_executions())
             group.create_task(self._running.run())
@@ -198,7 +198,7 @@ class BenchWorkload:
             self._filed += len(fresh)
 
     async def _store_with_retries(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write what only this worker knows. Retries while the store is unavailable, until the whole worker gives up."""
+        """Write results that no other process has. Retries while the store is unavailable, until the worker is cancelled."""
         while True:
             try:
                 return await write()
@@ -243,12 +243,12 @@ def _too_few(runner: LoadRunner, target: int) -> str:
     error = f"; the database said: {samples[-1].message}" if samples else ""
     return (
         f"expected {target} connections, got {runner.engine.held} and no more for {_STALLED.total_seconds():g} s{error}; "
-        "use fewer connections, or raise the database's limit"
+        "use fewer connections, or raise the database's connection limit"
     )
 
 
 def _extra(interval: DriverInterval) -> dict[str, Any]:
-    """What a sample carries besides its counts: exact histograms by kind, and the client's own cost."""
+    """Return what a sample contains besides its counts: exact histograms by kind, and the client's own cost."""
     cost = interval.cost
     return {
         "kinds": {

@@ -1,1 +1,1 @@
-"""Workloads: operations, values, generated SQL and the standard benchmarks."""
+"""Workloads: what SQL a benchmark runs, with which values, and the standard benchmarks (pgbench, YCSB, TPC-C)."""

@@ -1,4 +1,4 @@
-"""Generated values for a column, by its type and length, and how a database writes names and arguments."""
+"""Chooses generated values for a column by its type and length, and quotes names and casts arguments for a database."""
 
 import re
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from drumbeat.bench.model import LARGEST, NewKey, Now, RandomNumber, RandomText,
 from drumbeat.bench.targets.interface import Column
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 
-LONGEST_TEXT = 32  #: of a generated text, even if the column takes more
+LONGEST_TEXT = 32  #: the length of a generated text, even if the column allows more
 _MOST = 1_000_000  #: the largest generated number
-_SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: new keys per worker; there may be 64 workers
+_SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: how many new keys each of up to 64 workers may use
 _FEWEST_KEYS = 10_000  #: with fewer keys per worker, a run would soon run out of keys
 _SHORTEST_KEY = 16  #: shorter random texts would collide sooner or later
 
@@ -29,7 +29,7 @@ class Words:
     """A database's SQL dialect: how names are quoted and arguments are cast."""
 
     quote: str = '"'
-    casts: Mapping[ValueType, frozenset[str]] | None = None  #: the types that take an argument without a cast; None: all do
+    casts: Mapping[ValueType, frozenset[str]] | None = None  #: by argument type: column types that need no cast; None: all
 
 
 _POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
@@ -44,25 +44,25 @@ WORDS: Mapping[str, Words] = {"postgresql": Words(casts=_POSTGRESQL), "mysql": W
 
 
 def words_of(target: str) -> Words:
-    """The dialect of a target by its name; standard SQL for unknown targets."""
+    """Return the SQL dialect of a target (a database product) by its name; standard SQL for an unknown one."""
     return WORDS.get(target, Words())
 
 
 def named(name: str, words: Words) -> str:
-    """A column's or table's name in quotes; schema and table are quoted separately."""
+    """Quote the name of a column or table; a schema and its table are quoted separately."""
     quote = words.quote
     return ".".join(quote + part.replace(quote, quote * 2) + quote for part in name.split("."))
 
 
 def argument(column: Column, number: int, words: Words) -> str:
-    """A placeholder, cast to the column's type if needed: the column itself is never cast, so that its index is used."""
+    """Return a placeholder, cast to the column's type if needed: without the cast, the database might not use the index."""
     if words.casts is None or _base(column) in words.casts[column.type]:
         return f"${number}"
     return f"CAST(${number} AS {column.native_type})"
 
 
 def generated(column: Column) -> Value | None:
-    """A value source for the column, by its type and length; None if its type is not supported."""
+    """Return a value source for the column, by its type and length; None if its type is not supported."""
     base = _base(column)
     if base in _BOOLEANS:
         return RandomNumber(high=1)
@@ -78,7 +78,7 @@ def generated(column: Column) -> Value | None:
 
 
 def generated_key(column: Column, table: str, highest: int | None) -> Value | str:
-    """A source of new keys for the column; or the reason why there is none."""
+    """Return a source of new keys for the column, or as text the reason why there is none."""
     if column.type in LARGEST:
         return _next_key(column, table, highest)
     value = _text(column) if column.type is ValueType.TEXT else None
@@ -97,7 +97,7 @@ def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
 
 
 def _fraction(column: Column) -> RandomNumber:
-    """A number with two decimal places, or as many as the column keeps."""
+    """Return a source of numbers with two decimal places, or with as many as the column stores."""
     precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
     digits = 2 if precision is None else (scale or 0)
     most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)
@@ -113,7 +113,7 @@ def _text(column: Column) -> RandomText | RandomUuid | None:
 
 
 def _base(column: Column) -> str:
-    """The type's name in lower case, without sizes and signedness."""
+    """Return the name of the column's type in lower case, without sizes and without signed or unsigned."""
     bare = re.sub(r"\(.*?\)|\b(un)?signed\b", " ", column.native_type.lower())
     return " ".join(bare.split())
 

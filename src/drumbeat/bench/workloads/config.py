@@ -16,7 +16,7 @@ _OPERATION = ("kind", "weight", *_STATEMENT, "statements", "reads")
 
 
 def load_of(config: Mapping[str, Any]) -> Load:
-    """The load of a ``workload`` block: a standard workload by name and scale, or a list of operations.
+    """Build the load of a ``workload`` block: a standard workload by name and scale, or a list of operations.
 
     Raises InvalidInput that names the invalid field.
     """
@@ -25,7 +25,7 @@ def load_of(config: Mapping[str, Any]) -> Load:
         return replace(load, think=timedelta(milliseconds=float(config.get("think_time_ms") or 0)))
     operations = config.get("operations")
     if not isinstance(operations, Sequence) or not operations:
-        raise InvalidInput("workload: expected a 'standard' name or a list of 'operations'")
+        raise InvalidInput("workload: expected a 'standard' name or a list of 'operations', got neither")
     return Load(
         name=str(config.get("name", "custom")),
         operations=tuple(_operation(number, each) for number, each in enumerate(operations)),
@@ -49,7 +49,7 @@ def _operation(number: int, fields: Any) -> Operation:
 
 
 def _statements(where: str, fields: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """The single statement of an operation, or the statements of its transaction."""
+    """Return the single statement of an operation, or the statements of its transaction."""
     several = fields.get("statements")
     if not several:
         return (_statement(where, fields, _OPERATION),) if fields.get("sql") else ()

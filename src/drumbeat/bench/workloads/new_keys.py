@@ -1,4 +1,4 @@
-"""Places new keys above the existing ones: read once when a run begins, so that all workers start from the same number."""
+"""Moves the new keys of a load above the highest existing key, which is read once when a run begins."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,22 +13,22 @@ _HIGHEST = "SELECT MAX({column}) FROM {table}"
 
 
 async def above_what_is_there(target: Target, load: Load) -> Load:
-    """The load with its new keys above the highest key that each table has now.
+    """Return the load with its new keys above the highest key that each table has now.
 
-    This is done once when a run starts, and every worker gets the result: a worker that read the highest key later would use
-    keys in the ranges of other workers. Raises InvalidInput if a table has no room left for new keys.
+    Call it once when a run starts and give every worker the result: a worker that read the highest key later would use keys
+    of other workers' ranges. Raises InvalidInput if a column has no room left for new keys.
     """
     return above(load, await highest_keys(target, load))
 
 
 async def highest_keys(target: Target, load: Load) -> dict[str, int]:
-    """The highest key of each column that gets new keys, by ``table.column``; tables without rows are left out."""
+    """Read the highest key of each column that gets new keys, by ``table.column``; tables without rows are left out."""
     found = {_name(key): await _highest(target, key) for key in sorted(_new_keys(load), key=repr)}
     return {name: highest for name, highest in found.items() if highest is not None}
 
 
 def above(load: Load, highest: Mapping[str, int]) -> Load:
-    """The load with its new keys above these."""
+    """Return the load with its new keys above these highest keys, given by ``table.column``."""
     moved = {key: _above_highest(key, highest[_name(key)]) for key in _new_keys(load) if _name(key) in highest}
     return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
 
@@ -52,12 +52,12 @@ async def _highest(target: Target, key: NewKey) -> int | None:
 
 
 def _above_highest(key: NewKey, highest: int) -> NewKey:
-    """Move new keys above the highest key; the span shrinks if the type has no room for it."""
+    """Return a source of keys above the highest key, with fewer keys per worker if the column's type has no room for all."""
     first = max(key.first, highest + 1)
     span = min(key.span, (LARGEST.get(key.type, 2**63 - 1) - first) // VIRTUAL_SLOTS)
     if span < 1:
         raise InvalidInput(
-            f"{key.table}.{key.column} has reached {highest} and there is no room for new keys; delete the highest keys"
+            f"{key.table}.{key.column} has reached {highest}, so there is no room for new keys; delete the highest keys"
         )
     return replace(key, first=first, span=span)
 

@@ -1,10 +1,9 @@
-"""``bench prepare``: create and fill a standard workload's tables. The only code that runs DDL on a target.
+"""``bench prepare``: create and fill a standard workload's tables. The only code that runs DDL on the database under test.
 
-Tables are filled one after the other, in chunks that are added completely or not at all, so an interrupted attempt can resume:
-
-- rows are checked by key range, and only missing rows are added;
-- a table whose rows the load adds and removes is complete once a later table has rows, and is then left alone. Its row count
-  says nothing any more, so a workload with such tables cannot grow: use ``fresh`` for another scale.
+Tables are filled in order, in chunks that are added completely or not at all, so an interrupted attempt can be continued:
+rows are checked by key range, and only missing rows are added. A table in which the load itself adds or deletes rows counts
+as complete once a later table has rows, because its row count proves nothing. A workload with such a table cannot be extended
+to another scale: use ``fresh``.
 """
 
 import logging
@@ -21,12 +20,12 @@ log = logging.getLogger(__name__)
 
 CHUNK = 50_000  #: rows per bulk insert
 
-Progress = Callable[[str, int, int], None]  #: called with a table, its rows so far, and its rows in total
+Progress = Callable[[str, int, int], None]  #: called with a table's name, its rows so far, and its rows in total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTable:
-    """What ``prepare`` did with one table."""
+    """What ``prepare`` did with one table: whether it was created, and how many rows existed and were added."""
 
     name: str
     created: bool
@@ -36,7 +35,7 @@ class PreparedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedReport:
-    """What ``prepare`` did, table by table."""
+    """What ``prepare`` did with each table, in fill order."""
 
     tables: tuple[PreparedTable, ...]
 
@@ -46,15 +45,15 @@ class PreparedReport:
 
 
 def _no_progress(table: str, done: int, total: int) -> None:
-    """Ignore progress."""
+    """Report no progress: the default of ``prepare``."""
 
 
 async def prepare(
     target: Target, standard: Scaled, *, fresh: bool = False, chunk: int = CHUNK, on_progress: Progress = _no_progress
 ) -> PreparedReport:
-    """Create the workload's tables and add missing rows; ``fresh``: drop the tables first.
+    """Create the workload's tables and add missing rows; with ``fresh``, drop the tables first.
 
-    Raises InvalidInput before any change if a table of that name has other columns, or was prepared at another scale.
+    Raises InvalidInput before any change if a table of the same name has other columns, or was prepared at another scale.
     """
     existing = {table.name for table in standard.tables if await _exists(target, table)}
     complete = frozenset[str]() if fresh else await _complete(target, standard, existing)
@@ -66,7 +65,7 @@ async def prepare(
     for table in standard.tables:
         created = table.name not in existing
         if created:
-            log.info("%s: creating %s", target.location, table.name)
+            log.info("%s: creating table %s", target.location, table.name)
             await target.define(table.ddl)
         reports.append(await filler.fill(table, created=created, complete=table.name in complete))
     return PreparedReport(tables=tuple(reports))
@@ -81,19 +80,19 @@ async def _exists(target: Target, table: StandardTable) -> bool:
     if found != set(table.columns):
         raise InvalidInput(
             f"expected {table.name} on {target.location} to have the columns {', '.join(table.columns)}, got "
-            f"{', '.join(sorted(found))}; it is another table: rename it, or use another database"
+            f"{', '.join(sorted(found))}; rename that table, or use another database"
         )
     return True
 
 
 async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
     for table in tables:
-        log.info("%s: dropping %s", target.location, table.name)
+        log.info("%s: dropping table %s", target.location, table.name)
     await target.define([f"DROP TABLE IF EXISTS {table.name}" for table in tables])
 
 
 async def _complete(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
-    """The complete tables whose rows the load changes. Raises InvalidInput if the scale differs."""
+    """Return the complete tables in which the load adds or deletes rows. Raises InvalidInput if the scale differs."""
     if not any(table.changes and table.count for table in standard.tables):
         return frozenset()
     counts = [await _count(target, table) if table.name in existing else 0 for table in standard.tables]
@@ -102,7 +101,7 @@ async def _complete(target: Target, standard: Scaled, existing: set[str]) -> fro
         if not table.changes and (count > table.count or (count < table.count and index < last)):
             raise InvalidInput(
                 f"expected {table.count} rows in {table.name}, as {standard.name} has at scale {standard.scale:g}, "
-                f"got {count}; it was prepared at another scale: use that scale, or prepare with --fresh"
+                f"got {count}, so it was prepared at another scale; use that scale, or prepare with --fresh"
             )
     return frozenset(table.name for table in standard.tables[:last] if table.changes)
 
@@ -112,7 +111,7 @@ async def _count(target: Target, table: StandardTable) -> int:
 
 
 class _Filler:
-    """Adds missing rows."""
+    """Adds the missing rows of a table, chunk by chunk."""
 
     def __init__(self, target: Target, chunk: int, on_progress: Progress) -> None:
         self._target = target
@@ -130,7 +129,7 @@ class _Filler:
         return PreparedTable(name=table.name, created=created, kept=table.count - added, added=added)
 
     async def _missing(self, table: StandardTable, begin: int, end: int) -> Iterable[Sequence[Any]]:
-        """The rows in this range whose keys are missing."""
+        """Return the rows from number ``begin`` to ``end`` that are missing in the table, found by their keys."""
         first, last = _key(table, begin), _key(table, end - 1)
         present = int((await self._target.fetch(*_in_range("SELECT COUNT(*)", table, first, last)))[0][0])
         if present >= end - begin:
@@ -150,7 +149,7 @@ def _key(table: StandardTable, number: int) -> tuple[int, ...]:
 
 
 def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """A query over the keys from ``first`` to ``last``, with extra bounds on the first column so that its index is used."""
+    """Return a query for keys from ``first`` to ``last``, and its arguments; bounds on the first column allow its index."""
     lead, count = table.key[0], len(first)
     bounds = [
         f"{lead} >= $1 AND {lead} <= ${count + 1}",
@@ -161,7 +160,7 @@ def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: t
 
 
 def _beyond(columns: Sequence[str], sign: str, number: int) -> str:
-    """Compare a key of several columns: (a > $1 OR (a = $1 AND (b >= $2)))."""
+    """Return SQL that compares a key of several columns, such as (a > $1 OR (a = $1 AND (b >= $2)))."""
     column, rest = columns[0], columns[1:]
     if not rest:
         return f"({column} {sign}= ${number})"

@@ -1,15 +1,14 @@
-"""Checks that the tables are large enough for a standard workload's scale: lookups of missing keys are fast and would make the
-database look better than it is."""
+"""Checks that tables are large enough for a workload's scale: lookups of missing keys would look too fast."""
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard import Scaled
 from drumbeat.bench.workloads.standard.table import StandardTable
 
-_ENOUGH = 0.9  #: the share of keys that is enough, since some loads delete rows
+_ENOUGH = 0.9  #: the highest key must reach this share of the expected one; some loads delete rows
 
 
 async def size_warnings(target: Target, workload: Scaled) -> tuple[str, ...]:
-    """A warning for each table that is too small. Raises InvalidInput if a table does not exist."""
+    """Return a warning for each table that is too small for the workload. Raises InvalidInput if a table does not exist."""
     warnings = [await _too_small(target, workload, table) for table in workload.tables if len(table.key) == 1 and table.count]
     return tuple(filter(None, warnings))
 

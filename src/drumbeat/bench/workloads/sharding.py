@@ -1,7 +1,7 @@
-"""Sharding: divides the keys into partitions; each worker uses only the keys of its own partition. Pure.
+"""Sharding: divides the keys into partitions; each worker uses only the keys of its own partition. No I/O.
 
-A worker's partition is its slot modulo the number of partitions. Sharding affects only ``key`` values: new keys and pools are
-divided by slot anyway.
+A worker's partition is its slot (its number in the run) modulo the number of partitions. Sharding affects only ``key``
+values: new keys and sampled values are divided among the slots anyway.
 """
 
 import re
@@ -19,28 +19,28 @@ class Sharding:
     """How keys are divided into partitions."""
 
     partitions: int
-    column: str | None = None  #: shard only statements that name this column; None: all
+    column: str | None = None  #: only statements that name this column are sharded; None: all
     low: int | None = None  #: the first key of the range that is divided; None: each key's own bounds
     high: int | None = None
 
 
 def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
-    """The sharding of a template's or run's ``sharding`` block; None if it is not enabled. Raises InvalidInput."""
+    """Read the ``sharding`` block of a template or run; None if it is not enabled. Raises InvalidInput."""
     if not block or not block.get("enabled"):
         return None
     if block.get("total_partitions") is None:
-        raise InvalidInput("sharding.total_partitions: expected how many partitions to divide the keys into, got none")
+        raise InvalidInput("sharding.total_partitions: expected how many partitions to divide the keys into, but it is not set")
     low, high = block.get("key_range") or (None, None)
     if low is not None and high is not None and high - low + 1 < block["total_partitions"]:
         raise InvalidInput(
-            f"sharding.key_range: expected at least one key for each of {block['total_partitions']} partitions, "
+            f"sharding.key_range: expected at least one key for each of {block['total_partitions']} total_partitions, "
             f"got {low} to {high}"
         )
     return Sharding(partitions=int(block["total_partitions"]), column=block.get("key_column"), low=low, high=high)
 
 
 def sharded(load: Load, sharding: Sharding | None, slot: int) -> Load:
-    """The load of the worker in a slot. Raises InvalidInput if its partition has no key for an operation."""
+    """Return the load for the worker in a slot, limited to its partition. Raises InvalidInput if an operation has no key."""
     if sharding is None:
         return load
     return replace(load, operations=tuple(_operation(each, sharding, slot) for each in load.operations))
@@ -52,7 +52,7 @@ def check_sharding(load: Load, sharding: Sharding | None) -> None:
         return
     if not any(_keys_of(load, sharding)):
         where = f" in a statement that names {sharding.column}" if sharding.column else ""
-        raise InvalidInput(f"sharding: expected an operation with a 'key' value{where}, got none; it would have no effect")
+        raise InvalidInput(f"sharding: expected an operation with a 'key' value{where}, got none; disable sharding")
     for slot in range(min(VIRTUAL_SLOTS, sharding.partitions)):
         sharded(load, sharding, slot)
 
@@ -98,14 +98,14 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
     fewest = VIRTUAL_SLOTS if key.distribution is Distribution.SEQUENTIAL else 1
     if high - low + 1 < fewest:
         raise InvalidInput(
-            f"sharding: expected partition {slot % sharding.partitions}, {begin} to {end}, to have {fewest} or more of the "
-            f"keys of {kind}, {key.low} to {key.high}; lower sharding.total_partitions, or correct sharding.key_range"
+            f"sharding: expected partition {slot % sharding.partitions} (keys {begin} to {end}) to have {fewest} or more of "
+            f"the keys of {kind} ({key.low} to {key.high}); lower sharding.total_partitions, or correct sharding.key_range"
         )
     return replace(key, low=low, high=high)
 
 
 def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
-    """The first and last key of a slot's partition; ``low`` and ``high`` are divided if ``sharding`` has no range."""
+    """Return the first and last key of a slot's partition of the sharding's range, or else of ``low`` to ``high``."""
     first = low if sharding.low is None else sharding.low
     count = (high if sharding.high is None else sharding.high) - first + 1
     index = slot % sharding.partitions

@@ -1,7 +1,7 @@
 """Generates the four standard statements (point lookup, range scan, insert, update) for any table that allows them.
 
-A kind that the table does not allow is left out, with the reason. Its weight goes to the others in proportion to theirs, so
-that the total stays 100 (whole numbers, by largest remainder; the earlier kind wins a tie).
+A kind that the table does not allow is left out, with the reason. The weights of the other kinds are scaled up in proportion
+to a total of 100 (whole numbers, by largest remainder; the earlier kind wins a tie).
 """
 
 from collections.abc import Callable, Mapping
@@ -36,21 +36,21 @@ PRESETS: Mapping[str, Mapping[Kind, int]] = {
     "mixed": dict(zip(_KINDS, (25, 25, 35, 15), strict=True)),
 }
 
-SCAN_LENGTH = 100  #: keys, or rows, in a range scan
+SCAN_LENGTH = 100  #: how many keys or rows a range scan reads
 _CHANGED_FIRST = (ValueType.TEXT, ValueType.FLOAT, ValueType.INT, ValueType.BIGINT, ValueType.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A load for one table, and the kinds that are left out."""
+    """A load generated for one table, and the kinds of operation that the table does not allow."""
 
     load: Load
-    left_out: Mapping[Kind, str]  #: with the reason
+    left_out: Mapping[Kind, str]  #: why each missing kind is not possible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The table, values and SQL dialect that statements are generated from."""
+    """The input for generating statements: a table, values sampled from it, and the SQL dialect."""
 
     table: TableDescription
     pools: ValuePools = field(default_factory=ValuePools)
@@ -65,7 +65,7 @@ class Subject:
         return next((column for column in self.table.columns if column.name == self.table.time_column), None)
 
     def written(self, sql: str, **names: str) -> str:
-        """Replace {table} and other names in SQL."""
+        """Replace {table}, and each {name} in ``names``, in SQL."""
         for name, text in {"table": named(self.table.name, self.words), **names}.items():
             sql = sql.replace("{" + name + "}", text)
         return sql
@@ -81,7 +81,7 @@ Made = Statement | str  #: a statement, or the reason why there is none
 
 
 def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Generated:
-    """A load of the four kinds with these weights. Raises InvalidInput if the table allows none of the requested kinds."""
+    """Generate a load with these weights for a table. Raises InvalidInput if the table allows none of the requested kinds."""
     made = {kind: make(subject) for kind, make in _MAKERS.items()}
     left_out = {kind: reason for kind, reason in made.items() if isinstance(reason, str)}
     statements = {kind: statement for kind, statement in made.items() if isinstance(statement, Statement)}
@@ -94,7 +94,7 @@ def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Genera
 
 
 def shared_out(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, str]) -> dict[Kind, int]:
-    """Scale the weights in proportion to a total of 100."""
+    """Scale the weights in proportion, so that they total 100."""
     total = sum(weights.values())
     if not total:
         reasons = "; ".join(f"{kind}: {reason}" for kind, reason in left_out.items())
@@ -108,7 +108,7 @@ def shared_out(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, 
 
 
 def point_lookup(subject: Subject) -> Made:
-    """Select one row by its key."""
+    """Generate a statement that selects one row by its key."""
     key, value = subject.key, _existing_key(subject)
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
@@ -122,7 +122,7 @@ def point_lookup(subject: Subject) -> Made:
 
 
 def range_scan(subject: Subject) -> Made:
-    """Scan a hundred consecutive keys if the key is a number, since that has an index; else a hundred rows from a time on."""
+    """Generate a scan of 100 consecutive keys if the key is a number (it has an index); else of 100 rows from a time on."""
     key = subject.key
     if key is not None and key.type in LARGEST:
         return _key_range(subject, key)
@@ -159,7 +159,7 @@ def _time_range(subject: Subject, time: Column) -> Made:
 
 
 def insert(subject: Subject) -> Made:
-    """Insert a row with a new key and a value in every column; columns of unsupported types stay null."""
+    """Generate an insert with a new key and a value for every column; columns of unsupported types stay null."""
     values: dict[Column, Value] = {}
     for column in subject.table.columns:
         value = _inserted(subject, column)
@@ -185,7 +185,7 @@ def _inserted(subject: Subject, column: Column) -> Value | str | None:
 
 
 def update(subject: Subject) -> Made:
-    """Update one column other than the key; prefers text, and avoids references to other tables."""
+    """Generate an update of one column: not the key, if possible a text and no reference to another table."""
     key, value = subject.key, _existing_key(subject)
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
@@ -212,7 +212,7 @@ _MAKERS: Mapping[Kind, Callable[[Subject], Made]] = {
 
 
 def _existing_key(subject: Subject) -> Value | str:
-    """A source of existing keys: the sampled keys, else the sampled rows, else the range from lowest to highest key."""
+    """Return a source of existing keys: sampled keys, else keys of sampled rows, else the range from lowest to highest key."""
     table, key = subject.table, subject.key
     sampled = subject.pools.keys or subject.pools.rows.get(table.key or "", ())
     if key is not None and sampled:
@@ -223,7 +223,7 @@ def _existing_key(subject: Subject) -> Value | str:
 
 
 def _written(subject: Subject, column: Column) -> Value | None:
-    """A generated value; for a reference to another table, an existing value."""
+    """Return a source of new values for a column; existing values if it seems to refer to another table (``_id``)."""
     sampled = subject.pools.rows.get(column.name, ())
     if sampled and _is_reference(column):
         return PoolValue(values=sampled, type=column.type)

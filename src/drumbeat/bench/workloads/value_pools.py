@@ -1,4 +1,4 @@
-"""Value pools: existing keys, timestamps and rows of a table, sampled before a run."""
+"""Value pools: lists of existing keys, timestamps and column values of a table, sampled before a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +21,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuePools:
-    """Existing values of a table. Timestamps are microseconds since 1970."""
+    """Sampled values of a table: keys, start times of range scans, and values by column. Times are microseconds since 1970."""
 
     keys: tuple[object, ...] = ()
     ranges: tuple[object, ...] = ()
-    rows: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  #: by column, without nulls
+    rows: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  #: values by column, without nulls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSizes:
-    """How many values to sample for a number of connections."""
+    """How many keys, times and rows to sample, depending on the number of connections."""
 
     keys: int
     ranges: int
@@ -43,11 +43,11 @@ class PoolSizes:
 
 
 async def sample_pools(target: Target, description: TableDescription, concurrency: int, seed: int = 0) -> ValuePools:
-    """Sample a table, reproducibly for a seed.
+    """Sample existing values of a table; the same seed gives the same sample.
 
-    If the key is a number, runs of consecutive rows are read at positions all over the key range, at a cost that does not
-    depend on the table's size; otherwise the first rows are read. Twice as many rows are read as are used. A pool smaller
-    than the number of slots is repeated until it has a value for each slot.
+    If the key is a number, consecutive rows are read at 100 places of the key range, at a cost that does not depend on the
+    table's size; otherwise the first rows are read. Twice as many rows are read as are used. A list with fewer values than
+    worker slots is repeated until there is one for each slot.
     """
     sizes, columns = PoolSizes.of(concurrency), {column.name: column for column in description.columns}
     sampler = _Sampler(target, description, np.random.default_rng(seed))
@@ -59,7 +59,7 @@ async def sample_pools(target: Target, description: TableDescription, concurrenc
 
 
 class _Sampler:
-    """Reads a sample of a table's rows."""
+    """Reads random samples of a table's rows."""
 
     def __init__(self, target: Target, table: TableDescription, chance: np.random.Generator) -> None:
         self._target = target
@@ -76,7 +76,7 @@ class _Sampler:
         return {column.name: _enough([plain(row[index]) for row in chosen], column) for index, column in enumerate(columns)}
 
     async def _read(self, names: Sequence[str], count: int) -> list[Sequence[Any]]:
-        """About ``count`` distinct rows; if the table has a numeric key, it is the last value of each row."""
+        """Read about ``count`` distinct rows; if the table has a numeric key, it is added as the last value of each row."""
         low, high = self._table.key_low, self._table.key_high
         if self._table.key is None or low is None or high is None:
             return list(await self._target.fetch(self._sql("SELECT {columns} FROM {table} LIMIT $1", names), (count,)))
@@ -87,7 +87,7 @@ class _Sampler:
         return list(found.values())
 
     def _runs(self, low: int, high: int, count: int) -> list[tuple[int, int]]:
-        """The start keys and lengths of the runs: one random start in each hundredth of the key range."""
+        """Return where to read: a random start key in each hundredth of the key range, and how many rows from there."""
         if high - low < count:
             return [(low, count)]
         parts = np.linspace(low, high, _POSITIONS, endpoint=False)
@@ -101,20 +101,20 @@ class _Sampler:
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:
-    """The values without nulls, repeated until there is one for each slot."""
+    """Return the values without nulls, repeated until there is one for each worker slot."""
     present = tuple(moment(value) if column.type is ValueType.TIMESTAMP else value for value in values if value is not None)
     return present * -(-VIRTUAL_SLOTS // len(present)) if 0 < len(present) < VIRTUAL_SLOTS else present
 
 
 def plain(value: object) -> object:
-    """A value converted to a plain type: decimals become floats, UUIDs become text."""
+    """Convert a value to a plain type: decimals become floats, UUIDs become text."""
     if isinstance(value, Decimal):
         return float(value)
     return str(value) if isinstance(value, UUID) else value
 
 
 def moment(value: object) -> object:
-    """A date, a datetime, or its text, as microseconds since 1970; UTC if it has no time zone."""
+    """Convert a date, a datetime or its text to microseconds since 1970; without a time zone it counts as UTC."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, date) and not isinstance(value, datetime):

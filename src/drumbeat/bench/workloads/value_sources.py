@@ -1,4 +1,4 @@
-"""The value sources of templates: their names, their fields with descriptions, and their JSON Schema."""
+"""Value sources (key, new_key, pool, number …), which fill placeholders: names, described fields and JSON Schema."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -18,12 +18,12 @@ _CUTOFF = 0.6  #: how similar an unknown name must be to a known one to be sugge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSource:
-    """One value source: its class, its description, and the descriptions of its fields."""
+    """The description of one value source: its class, its meaning, and its fields."""
 
     of: type[Any]
     meaning: str
     fields: Mapping[str, str]
-    bounds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: by field, as JSON Schema keywords
+    bounds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: limits by field, as JSON Schema keywords
 
 
 _SHARE = {"exclusiveMinimum": 0, "maximum": 1}
@@ -94,7 +94,7 @@ SOURCES: Mapping[str, ValueSource] = {
 
 
 def value_of(where: str, given: Any) -> Value:
-    """A value source from plain data such as ``{"key": {"high": 1000}}``. Raises InvalidInput that names the field."""
+    """Create a value source from plain data such as ``{"key": {"high": 1000}}``. Raises InvalidInput."""
     if not isinstance(given, Mapping) or len(given) != 1:
         raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)} with its settings, got {shown(given)}")
     ((name, settings),) = given.items()
@@ -112,7 +112,7 @@ def value_of(where: str, given: Any) -> Value:
 
 
 def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] | tuple[str, ...]) -> None:
-    """Raise InvalidInput for an unknown field, with a suggestion."""
+    """Raise InvalidInput for a field that is not in ``known``, with the name that was probably meant."""
     for name in given:
         if name in known:
             continue
@@ -122,7 +122,7 @@ def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] |
 
 
 def _check_known(where: str, of: type[Any], given: Any) -> None:
-    """Check the field names of a source, including those of nested sources."""
+    """Raise InvalidInput for an unknown field of a value source or of a source nested in it."""
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{where}: expected an object with its settings, got {shown(given)}")
     inner = {each.name: _within(each.type) for each in fields(of)}
@@ -145,7 +145,7 @@ def _nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | Non
 
 
 def values_schema() -> dict[str, Any]:
-    """The JSON Schema of a list of value sources, one for each placeholder."""
+    """Return the JSON Schema of a list of value sources, one for each placeholder."""
     return {"type": "array", "items": {"oneOf": [_source_schema(name, source) for name, source in SOURCES.items()]}}
 
 
@@ -172,7 +172,7 @@ def _settings_schema(source: ValueSource) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
-    """A schema with its references resolved and without additional properties."""
+    """Return a schema with its references resolved, which allows no additional properties."""
     if isinstance(schema, list):
         return [_inlined(each, known) for each in schema]
     if not isinstance(schema, Mapping):
@@ -185,7 +185,7 @@ def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
 
 
 def documented() -> Iterator[tuple[str, str, str, str]]:
-    """Each source and field with its default (empty: required) and its description, for the documentation."""
+    """Yield, for the documentation, source, field, default (empty if required) and description of each field."""
     for name, source in SOURCES.items():
         yield name, "", "", source.meaning
         for each in fields(source.of):

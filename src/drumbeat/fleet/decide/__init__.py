@@ -12,7 +12,7 @@ from drumbeat.fleet.decide.classify import Classified, classify, note_instances
 from drumbeat.fleet.decide.learned import remember
 from drumbeat.fleet.decide.limits import BoundedDecision, apply_limits
 from drumbeat.fleet.decide.policy_input import policy_input
-from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
+from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn
 from drumbeat.fleet.decide.storage import watch_storage
 from drumbeat.fleet.decide.summary import summary, why_nothing
 from drumbeat.fleet.model import (
@@ -53,12 +53,12 @@ def decide(view: FleetView) -> Decision[Action]:
 
 
 def step(view: FleetView) -> DecisionStep:
-    """The same decision without summary and explanation, as a simulation needs it."""
+    """Decide like ``decide``, but without the summary and the explanation, which a simulation does not need."""
     classified, bounded = _weigh(view)
     leaving = drain(view, classified, bounded)
     spawning = [] if leaving else _spawning(view, classified, bounded)
     leaving = leaving or ([] if spawning else rotate(view, classified, bounded))
-    filling, state = watch_storage(view, classified.living, _moved(view, bounded.state, spawning, leaving))
+    filling, state = watch_storage(view, classified.living, _with_actions(view, bounded.state, spawning, leaving))
     actions = [
         *forget_refusals(view),
         *note_instances(view),
@@ -68,23 +68,23 @@ def step(view: FleetView) -> DecisionStep:
         *_targets(view, classified, leaving),
         *filling,
     ]
-    return DecisionStep(classified=classified, verdict=bounded.verdict, actions=_by_need(view, actions), state=state)
+    return DecisionStep(classified=classified, verdict=bounded.verdict, actions=_provider_last(view, actions), state=state)
 
 
 def forget_refusals(view: FleetView) -> list[ForgetRefusals]:
-    """Forget the provider's refusals, once, in the first beat after a user asked for a retry."""
+    """In the first beat after a user asked for a retry, return the action that forgets the provider's refusals."""
     if view.retry_at is None or (view.last is not None and view.retry_at < view.last.at):
         return []
     return [ForgetRefusals(reason=f"a user asked at {view.retry_at:%H:%M:%S} to try the provider again")]
 
 
-def _by_need(view: FleetView, actions: list[Action]) -> list[Action]:
-    """If the provider failed to list its instances, calls to it come last, since they may fail or time out as well."""
+def _provider_last(view: FleetView, actions: list[Action]) -> list[Action]:
+    """If the provider failed to list its instances, put calls to it last, since they may fail or time out too."""
     return sorted(actions, key=lambda each: isinstance(each, Reap | Spawn)) if view.instances_partial else actions
 
 
 def verdict(view: FleetView) -> ScalingVerdict:
-    """How many workers are wanted, and why: what ``explain`` shows."""
+    """Return how many workers are wanted, what each rule wants, and which limits apply; ``explain`` shows this."""
     return _weigh(view)[1].verdict
 
 
@@ -100,16 +100,16 @@ def _spawning(view: FleetView, classified: Classified, bounded: BoundedDecision)
     return [*again, *spawn(view, classified, bounded, bounded.calls - len(again))]
 
 
-def _moved(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving: Sequence[AskToDrain]) -> FleetState:
-    """The state after this beat's actions: when the fleet last scaled, and the breaker's trial worker."""
+def _with_actions(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving: Sequence[AskToDrain]) -> FleetState:
+    """Return the state with this beat's actions noted: when the fleet last scaled, and the breaker's trial worker."""
     new = [action for action in spawned if action.is_new]
     if new and state.breaker.opened_at is not None:
-        state = replace(state, breaker=replace(state.breaker, trial=trial_of(new)))
+        state = replace(state, breaker=replace(state.breaker, trial=new[0].worker_id))
     return replace(state, up_at=view.now if new else state.up_at, down_at=view.now if leaving else state.down_at)
 
 
 def _targets(view: FleetView, classified: Classified, leaving: Sequence[AskToDrain]) -> list[SetTarget]:
-    """New targets for the workers of a fixed fleet, except those asked to drain."""
+    """Set new targets for the workers of a fixed fleet, except workers asked to drain."""
     if view.policy.policy is not PolicyName.FIXED:
         return []
     asked = {action.worker_id for action in leaving}
@@ -117,7 +117,7 @@ def _targets(view: FleetView, classified: Classified, leaving: Sequence[AskToDra
 
 
 def set_targets(view: FleetView, workers: Sequence[Worker]) -> list[SetTarget]:
-    """New targets for workers that have joined and whose target differs from the policy's."""
+    """Set the policy's target (such as connections per worker) for joined workers that have another target."""
     return [
         SetTarget(
             worker_id=worker.worker_id,

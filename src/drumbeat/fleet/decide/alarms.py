@@ -10,11 +10,11 @@ from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import BreakerState, FleetState, FleetView, ScalingVerdict
 from drumbeat.fleet.model.policy import least_silence
 
-SPIKE = 10  #: the queue grew by this factor, or from nothing to more than this many jobs
+SPIKE = 10  #: alarm if the ready jobs grow by this factor between two beats, or from 0 to more than this many
 
 
 def alarms(view: FleetView, classified: Classified, verdict: ScalingVerdict, state: FleetState) -> list[str]:
-    """One sentence for each alarm."""
+    """Return one sentence for each alarm of this beat."""
     is_short = verdict.desired > len(classified.staying) or any(limit.name == "breaker" for limit in verdict.limits)
     return [
         *_unlisted(view),
@@ -31,7 +31,7 @@ def _unlisted(view: FleetView) -> Iterator[str]:
 
 
 def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Iterator[str]:
-    """The open breaker, while it rests or a trial worker starts; after that only while workers are missing."""
+    """Report an open breaker while it rests or a trial worker starts; after that only while workers are missing."""
     if breaker.opened_at is None:
         return
     rests = view.now < breaker.opened_at + view.policy.breaker_rest

@@ -1,6 +1,6 @@
-"""Sort a pool's workers by state (busy, idle, starting, lost, failed) and recover first, before anything is scaled."""
+"""Sort a pool's workers by state (busy, idle, starting, lost, failed) and recover from lost and failed ones before scaling."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ from drumbeat.core.recovery import (
     stays,
 )
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus, silence
-from drumbeat.fleet.decide.health import Illness, find_ill
+from drumbeat.fleet.decide.health import Illness, JobsByWorker, find_ill
 from drumbeat.fleet.model import (
     Action,
     ExpireJobs,
@@ -29,8 +29,6 @@ from drumbeat.fleet.model import (
     Warn,
 )
 
-JobsByWorker = Mapping[WorkerId, tuple[HeldJob, ...]]
-
 _UNREADY = frozenset({WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus.WAITING})
 
 
@@ -38,21 +36,17 @@ _UNREADY = frozenset({WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus
 class Classified:
     """The workers of a pool by state, and the actions to recover from failed ones."""
 
-    actions: tuple[Action, ...]  #: recovery actions, in order
+    actions: tuple[Action, ...]  #: recovery actions, in the order in which they are carried out
     living: tuple[Worker, ...]
     staying: tuple[Worker, ...]  #: live workers that were not asked to drain, without those exempt from capacity
     exempt: tuple[Worker, ...]
-    outgoing: int  #: draining or ended workers, and instances without a row, that may all still run
+    outgoing: int  #: instances that may still run besides those of ``staying``: draining, ended, or without a row
     jobs_by_worker: JobsByWorker  #: the jobs each worker holds
     missing: frozenset[WorkerId]  #: live workers whose instance the provider does not list
-    may_drain: bool  #: False: something could not be read or is in doubt, so no worker is drained
+    may_drain: bool  #: False: no worker is drained, because something could not be read or is in doubt
     busy: tuple[Worker, ...]  #: staying workers that hold a job
     idle: tuple[Worker, ...]  #: staying workers that could take a job now
     starting: tuple[Worker, ...]
-
-
-def is_starting(worker: Worker) -> bool:
-    return worker.status in _UNREADY
 
 
 def has_queue(view: FleetView) -> bool:
@@ -60,7 +54,7 @@ def has_queue(view: FleetView) -> bool:
 
 
 def classify(view: FleetView) -> Classified:
-    """Classify workers; close the rows of lost and failed ones, release their jobs and terminate their instances."""
+    """Sort workers by state; for lost and failed ones, plan to close rows, release jobs and terminate instances."""
     jobs_by_worker = group_by_worker(view.held)
     recovered = recover(view.snapshot)
     closing = [*_closings(view, jobs_by_worker, recovered), *_vanished(view, recovered)]
@@ -90,7 +84,7 @@ def classify(view: FleetView) -> Classified:
 
 
 def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
-    """How many instances may run besides those of staying workers. Exempt workers never count."""
+    """Count instances that may still run besides those of staying workers. Exempt workers never count."""
     strays = sum(isinstance(action, EndStray) for action in recovered.actions)
     if len(here) == len(view.workers):
         return strays
@@ -99,7 +93,7 @@ def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> 
 
 
 def _split_busy(staying: Sequence[Worker], jobs_by_worker: JobsByWorker) -> tuple[Sequence[Worker], Sequence[Worker]]:
-    """The workers that hold a job, and those that hold none."""
+    """Split workers into those that hold a job and those that hold none."""
     if not jobs_by_worker:
         return (), staying
     busy: list[Worker] = []
@@ -110,7 +104,7 @@ def _split_busy(staying: Sequence[Worker], jobs_by_worker: JobsByWorker) -> tupl
 
 
 def _still_here(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[tuple[Worker, ...], Sequence[Worker]]:
-    """The live and the staying workers. As recovery found them, unless this module closes other rows than recovery does."""
+    """Return the live workers, and of these the ones not asked to drain; workers that are closed in this beat are left out."""
     if not gone and not any(isinstance(action, Closing) for action in recovered.actions):
         return recovered.living, recovered.staying
     living = tuple([worker for worker in view.workers if worker.is_live and worker.worker_id not in gone])
@@ -118,7 +112,7 @@ def _still_here(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> t
 
 
 def is_exempt(worker: Worker) -> bool:
-    """Whether a worker is exempt from capacity: it is watched like any other, but does not count as a wanted worker."""
+    """Whether a worker is exempt from capacity, that is, it is watched but does not count as one of the wanted workers."""
     return bool(worker.meta.get(CAPACITY_EXEMPT))
 
 
@@ -134,7 +128,7 @@ def group_by_worker(held: Sequence[HeldJob]) -> dict[WorkerId, tuple[HeldJob, ..
 
 
 def _closings(view: FleetView, jobs_by_worker: JobsByWorker, recovered: Recovered) -> list[Closing]:
-    """The rows that recovery closes, except silent workers without jobs while nothing is queued: they get a longer timeout."""
+    """Return the rows to close. While nothing is queued, silent workers without jobs get the longer ``quiet_timeout``."""
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     if not has_queue(view) or view.queue is None or view.queue.ready or view.held_partial:
         return closing
@@ -143,13 +137,13 @@ def _closings(view: FleetView, jobs_by_worker: JobsByWorker, recovered: Recovere
 
 def _may_be_quiet(view: FleetView, jobs_by_worker: JobsByWorker, action: Closing) -> bool:
     worker = action.worker
-    if not isinstance(action, MarkLost) or is_starting(worker) or worker.worker_id in jobs_by_worker:
+    if not isinstance(action, MarkLost) or worker.status in _UNREADY or worker.worker_id in jobs_by_worker:
         return False
     return silence(worker, view.now) <= view.policy.quiet_timeout and stays(worker)
 
 
 def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
-    """Workers that are silent for longer than ``stale_after`` and missing from two provider lists in a row."""
+    """Mark workers as lost that are silent for longer than ``stale_after`` and missing from two provider lists in a row."""
     if view.instances_partial or view.state is None or not view.state.missing:
         return []
     stale = view.policy.limits(view.thresholds).stale_after
@@ -185,7 +179,7 @@ def _may_drain(view: FleetView, missing: frozenset[WorkerId]) -> bool:
 def _in_order(
     view: FleetView, closing: Sequence[Closing], ill: Illness, jobs_by_worker: JobsByWorker, recovered: Recovered
 ) -> tuple[Action, ...]:
-    """Close rows first, then release their jobs, and only then terminate their instances."""
+    """Order the recovery actions: close rows first, then release their jobs, and only then terminate their instances."""
     elsewhere = {worker.worker_id: worker for worker in recovered.ended if is_elsewhere(view, worker)}
     reaping = [action for action in recovered.actions if isinstance(action, Reap | EndStray)]
     return (
@@ -206,7 +200,7 @@ def is_elsewhere(view: FleetView, worker: Worker) -> bool:
 
 
 def _of_other_providers(view: FleetView, ended: Iterable[Worker]) -> list[Warn]:
-    """Warnings about instances that only another provider can terminate; until then they count as running and cost money."""
+    """Warn about instances of ended workers that only another provider can terminate: they may still run and cost money."""
     return [
         Warn(
             worker_id=worker.worker_id,
@@ -235,7 +229,7 @@ def _expired(view: FleetView) -> list[ExpireJobs]:
 
 
 def _not_terminated(view: FleetView, recovered: Recovered) -> list[Warn]:
-    """Warnings about ended workers whose instances are not known to be gone after ``error_cleanup_grace``."""
+    """Warn about ended workers with an instance that may still run after ``error_cleanup_grace``."""
     grace: timedelta = view.policy.error_cleanup_grace
     return [
         Warn(
@@ -253,9 +247,9 @@ def _ended(recovered: Recovered) -> list[Worker]:
 
 
 def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
-    """Rows without an instance: never started, or the provider gave no answer.
+    """Return rows without an instance: it was never started, or the provider gave no answer.
 
-    Where the provider's names are not unique, the instance must be missing from two lists in a row.
+    If the provider accepts two instances with one name, the instance must be missing from two of its lists in a row.
     """
     if view.instances_partial:
         return []
@@ -266,13 +260,13 @@ def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
 
 
 def _was_due(view: FleetView, worker: Worker) -> bool:
-    """Whether the provider's previous list was late enough to show this worker's instance."""
+    """Whether the provider's last list should have shown this worker's instance, that is, enough time had passed by then."""
     settle = view.provider.settle
     return not settle or (view.last is not None and view.last.at - asked_at(worker, view.now) >= settle)
 
 
 def note_instances(view: FleetView) -> list[NoteInstance]:
-    """Instances to record in rows that lack them, because the controller died first: the next list may leave them out."""
+    """Record instances in rows that lack them because a controller died; the provider's next list may leave them out."""
     return [
         NoteInstance(worker_id=worker_id, ref=ref, reason=f"the worker's row lacks its instance, {ref}")
         for worker_id, ref in view.unnoted.items()

@@ -12,21 +12,21 @@ from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, HeldJob, PolicyNa
 JobsByWorker = Mapping[WorkerId, tuple[HeldJob, ...]]
 
 INSTALLING = frozenset({"deps_installing", "installing"})  #: phases in which a worker installs its dependencies
-LEGACY_STUCK_TIMEOUT = timedelta(seconds=300)  #: the timeout of every task in the earlier RunPod orchestrator
+LEGACY_STUCK_TIMEOUT = timedelta(seconds=300)  #: the earlier RunPod orchestrator's timeout for every task
 _STARTING = WorkerStatus.STARTING
 _STUCK_FACTOR = 3  #: a job without a timeout may take this many times as long as the longest job of its type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Illness:
-    """Workers to fail, and warnings."""
+    """Result of the health checks: workers that have failed, and warnings."""
 
     failed: tuple[Fail, ...] = ()
     warned: tuple[Warn, ...] = ()
 
 
 def find_ill(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> Illness:
-    """Check each worker; the first rule that finds a fault counts. A fixed fleet is not checked: it has no jobs."""
+    """Check each worker with the health rules until one finds a fault. A fixed fleet is not checked, since it has no jobs."""
     if view.policy.policy is PolicyName.FIXED:
         return Illness()
     longest = {each.type: each.longest for each in view.state.services} if view.state else {}
@@ -38,7 +38,7 @@ def find_ill(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWo
 
 
 def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
-    """The workers that a rule could apply to: those starting, and those that hold a job with a timeout or for long."""
+    """Return the workers a rule could apply to: starting ones, and those that hold a job with a timeout or for long."""
     limit = stuck_timeout(view.policy)
     since = view.now - limit if limit is not None else None
     long = {each.worker_id for each in view.held if each.timeout is not None or (since and each.claimed_at < since)}
@@ -60,7 +60,7 @@ def _find_illness(
 
 
 def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
-    """The process runs and sends heartbeats, but never gets ready: a launcher may outlive the worker it launches."""
+    """Fail a worker that sends heartbeats but is not ready in time: its launcher may run on after the worker has died."""
     installing = worker.phase in INSTALLING
     limit = view.policy.installing_timeout if installing else view.policy.startup_grace
     age = _time_since(view.now, worker.started_at)
@@ -71,13 +71,13 @@ def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def stuck_timeout(policy: FleetPolicy) -> timedelta | None:
-    """How long a job without a timeout may be held; 300 s by default with ``queue_ratio``. None: while its lease is renewed."""
+    """How long a job without a timeout may be held; 300 s by default with ``queue_ratio``. None: no limit."""
     legacy = LEGACY_STUCK_TIMEOUT if policy.policy is PolicyName.QUEUE_RATIO else None
     return legacy if policy.stuck_timeout is None else policy.stuck_timeout
 
 
 def _stuck(view: FleetView, worker: Worker, held: Sequence[HeldJob], longest: Mapping[str, timedelta]) -> Fail | None:
-    """The worker holds a job for too long. A draining worker has its own deadline, unless the job's lease has expired."""
+    """Fail a worker that holds a job for too long. A draining worker fails only if the job's lease has expired too."""
     leaves, usual = not stays(worker), stuck_timeout(view.policy)
     for each in held:
         age = view.now - each.claimed_at
@@ -98,15 +98,15 @@ def _lease_over(view: FleetView, held: HeldJob) -> bool:
 
 
 def _slack(held: HeldJob) -> timedelta:
-    """Extra time for jobs with a timeout: the worker ends such a job itself and needs time to report it."""
+    """Return extra time for a job with a timeout: the worker ends the job itself and needs time to report that."""
     return timedelta() if held.timeout is None else max(held.timeout * 0.1, timedelta(seconds=30))
 
 
 def _work_is_left(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> bool:
     """Whether jobs were claimable for so long that a worker without a job is faulty.
 
-    Every beat of that time must have seen claimable jobs: a pause or a full group leaves nothing to claim. If some workers are
-    busy, there must be enough jobs for all the others.
+    Every beat in that time must have found claimable jobs, since a pause or a full group leaves nothing to claim. If some
+    workers are busy, there must be a job for each of the others.
     """
     queue, since = view.queue, view.state.claimable_since if view.state else None
     if queue is None or queue.oldest_ready is None or not queue.ready or since is None:
@@ -121,7 +121,7 @@ def _work_is_left(view: FleetView, living: Sequence[Worker], jobs_by_worker: Job
 
 
 def _not_claiming(view: FleetView, worker: Worker) -> Fail | None:
-    """The worker is ready and idle although jobs it could claim have been waiting for long."""
+    """Fail a worker that is ready but idle, although jobs it could claim have been waiting for long."""
     if worker.status is not WorkerStatus.ACTIVE or not stays(worker):
         return None
     idle = view.now - _idle_since(view, worker)
@@ -131,19 +131,19 @@ def _not_claiming(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def _could_claim(view: FleetView, worker: Worker) -> bool:
-    """Whether this worker has every capability that the waiting jobs of this pool's workers need."""
+    """Whether a worker can claim the waiting jobs, that is, has every capability they need that this pool offers."""
     offered = [needed for needed in view.queue.demand if view.plan.offers(needed)] if view.queue else []
     return bool(offered) and all(not needed or needed in worker.capabilities for needed in offered)
 
 
 def _idle_since(view: FleetView, worker: Worker) -> datetime:
-    """Since when a worker is known to hold no job; now, if the last beat's state does not say."""
+    """Return since when a worker has held no job; the current time if the last beat's state does not say."""
     known = view.state.idle_since.get(worker.worker_id) if view.state else None
     return known or view.now
 
 
 def _failing(view: FleetView, living: Sequence[Worker], found: set[WorkerId]) -> list[Fail]:
-    """Workers on which ``max_task_failures`` jobs in a row failed within ``task_failure_window``."""
+    """Fail workers on which ``max_task_failures`` jobs in a row failed within ``task_failure_window``."""
     most, known = view.policy.max_task_failures, view.state.streaks if view.state else {}
     suspects = {each.worker_id for each in view.finished if not each.ok} | known.keys()
     if not most or not suspects:
@@ -161,7 +161,7 @@ def _failing(view: FleetView, living: Sequence[Worker], found: set[WorkerId]) ->
 
 
 def streak_of(before: Iterable[datetime], view: FleetView, worker_id: WorkerId) -> tuple[datetime, ...]:
-    """When the jobs of a worker's current run of failures failed, including jobs that ended since the last beat."""
+    """Return the times of a worker's latest failures in a row, including jobs that ended since the last beat."""
     streak = [at for at in before if view.now - at <= view.policy.task_failure_window]
     for each in view.finished:
         if each.worker_id == worker_id:
@@ -178,7 +178,7 @@ def _without_gpu(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def _gpu_warnings(view: FleetView, living: Sequence[Worker], failed: set[WorkerId]) -> Iterable[Warn]:
-    """Warnings about GPUs that report no memory, and about outdated GPU figures. No action follows from either."""
+    """Warn about GPUs that report no memory and about outdated GPU figures. Neither causes an action."""
     for worker, gpu in [(each, each.gpu) for each in living if each.gpu is not None and each.tells_of_gpu]:
         if worker.worker_id in failed:
             continue
@@ -192,7 +192,7 @@ def _gpu_warnings(view: FleetView, living: Sequence[Worker], failed: set[WorkerI
 
 
 def _gpu_memory(worker: Worker) -> float:
-    """The GPU memory a worker reports, under any of the known names; 0 if none."""
+    """Return the GPU memory that a worker reports under any of the known names; 0 if none."""
     reported: Mapping[str, Any] = worker.gpu or {}
     figures = [reported.get(name) for name in ("memory_total", "memory_total_mb", "vram_total_mb", "memory_percent")]
     return max((float(each) for each in figures if isinstance(each, int | float)), default=0.0)

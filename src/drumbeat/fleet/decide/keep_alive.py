@@ -1,6 +1,7 @@
 """Learn how often the pool needs its n-th worker, for how long and after what gaps, to decide how long to keep it. Pure.
 
-Levels count from 0: level n is needed while the pool has work for more than n workers.
+Level n is needed while the pool has work for more than n workers. A use is a time in which a level is needed, a gap is the time
+between two uses. Neighbouring levels form a band and share what is learnt.
 """
 
 from collections import defaultdict
@@ -11,13 +12,13 @@ from math import log2
 from drumbeat.fleet.model import FleetState
 from drumbeat.fleet.policies import WorkerLevel
 
-LEVELS = 512  #: levels that are tracked, at most
-GAPS = 256  #: gaps remembered, at most
-RECENT_GAPS = 40  #: gaps of a band that are used, the latest ones
-MIN_GAPS = 6  #: gaps needed before the keep time is learnt from them
+LEVELS = 512  #: maximum number of levels that are tracked
+GAPS = 256  #: maximum number of gaps that are remembered
+RECENT_GAPS = 40  #: how many of a band's latest gaps are used
+MIN_GAPS = 6  #: number of gaps needed before the keep time is learnt from them
 USE_WEIGHT = 0.2  #: weight of the newest use in a band's moving mean
-FORGOTTEN = 6 * 3600.0  #: seconds after which an unused level without a worker is no longer tracked
-WAIT_COST = 1.0  #: cost of one second of a job's waiting, in worker-seconds
+FORGOTTEN = 6 * 3600.0  #: a level that has no worker and is not needed for this many seconds is no longer tracked
+WAIT_COST = 1.0  #: cost of one second that a job waits, in worker-seconds
 KEEP_CHOICES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  #: keep times to choose from, as multiples of the cost of a restart
 
 Levels = tuple[tuple[bool, float], ...]
@@ -28,7 +29,7 @@ def _band(level: int) -> int:
     return level if level < 4 else 4 + int(3 * log2(level / 4))
 
 
-BANDS = tuple(_band(level) for level in range(LEVELS))  #: each level's band: levels of one band share what is learnt
+BANDS = tuple(_band(level) for level in range(LEVELS))  #: the band of each level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +42,12 @@ class UsualTimes:
 
     @property
     def reach(self) -> float:
-        """The longest time from a job's arrival until a worker started for it is ready; also the cost of a restart."""
+        """The longest time from a job's arrival until a worker started for that job is ready; also the cost of a restart."""
         return self.lag + self.every
 
 
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """The levels after this beat (needed or not, and since when), and gaps and uses including those that just ended."""
+    """Return the levels after this beat (needed or not, and since when), and all gaps and uses up to now."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
     count = max(min(max(here, demand), LEVELS), len(before.levels))
     for n in range(count):
@@ -69,7 +70,7 @@ def _moving_mean(mean: float | None, one: float) -> float:
 
 
 def worker_levels(state: FleetState, at: float, needed: int, here: int, times: UsualTimes) -> tuple[WorkerLevel, ...]:
-    """For each surplus worker's level: how long it has not been needed, and how long to keep it."""
+    """Return for each surplus worker how long its level has not been needed, and how long to keep the worker."""
     keep_times = _KeepTimes(times, state)
     return tuple(
         WorkerLevel(idle=0.0 if is_needed else at - since, keep=keep_times.keep(n, 0.0 if is_needed else at - since))
@@ -78,7 +79,7 @@ def worker_levels(state: FleetState, at: float, needed: int, here: int, times: U
 
 
 class _KeepTimes:
-    """How long to keep a surplus worker: weighs the cost of keeping it against the cost of losing it."""
+    """Computes how long to keep a surplus worker, by weighing the cost of keeping it against the cost of losing it."""
 
     def __init__(self, times: UsualTimes, state: FleetState) -> None:
         self._times = times
@@ -89,9 +90,9 @@ class _KeepTimes:
         self._known: dict[tuple[int, float], float] = {}
 
     def keep(self, level: int, idle: float) -> float:
-        """How long to keep a worker that is not needed: at least as long as a restart costs.
+        """Return how many seconds to keep a worker that is not needed: at least as long as a restart takes.
 
-        Before enough gaps are known, it is kept until that has cost as much as losing it would (the ski rental rule).
+        Until enough gaps are known, keep it until keeping has cost as much as losing it would (the ski rental rule).
         """
         loss_cost, gaps = self.loss_cost(level), self._gaps[BANDS[level]][-RECENT_GAPS:]
         aged = idle if idle > self._times.lag else 0.0
@@ -103,11 +104,10 @@ class _KeepTimes:
         return self._known[key]
 
     def loss_cost(self, level: int) -> float:
-        """The cost of missing this worker when it is needed again, in worker-seconds: jobs wait, and perhaps a start.
+        """Estimate the cost in worker-seconds if this worker is gone when it is needed: jobs wait, or another is started.
 
-        Without any worker, a job waits for a start. Without a further worker, jobs wait until another worker is free; a longer
-        use makes more jobs wait, and longer, but at most until a new worker is ready. The shorter the wait, the less likely a
-        start. The result is at least the cost of a restart.
+        If no worker is left, a job waits for a start. Otherwise jobs wait until another worker is free, but at most until a
+        new worker is ready; a longer use makes more jobs wait. The result is at least the cost of a restart.
         """
         reach = self._times.reach
         service = min(self._times.service or reach, reach)
@@ -118,10 +118,10 @@ class _KeepTimes:
 
 
 def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> float:
-    """The keep time that would have cost least in these gaps.
+    """Return the keep time that would have cost least in these gaps.
 
-    A keep time is considered only if it costs at most twice the optimum in hindsight, over these gaps and any next gap.
-    ``loss_cost`` always meets this.
+    Keep times that could cost more than twice the optimum in hindsight, whatever the next gap is, are ruled out.
+    ``loss_cost`` is always allowed.
     """
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
@@ -131,5 +131,5 @@ def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> f
 
 
 def cost_of_keeping(keep: float, gaps: Sequence[float], loss_cost: float) -> float:
-    """Cost in worker-seconds: the gap if the worker is kept throughout, else the time it is kept plus the cost of losing it."""
+    """Sum the cost of gaps in worker-seconds: a gap up to ``keep`` costs its length, a longer one ``keep`` + ``loss_cost``."""
     return sum([gap if gap <= keep else keep + loss_cost for gap in gaps])

@@ -17,14 +17,14 @@ from drumbeat.fleet.decide.keep_alive import update_levels
 from drumbeat.fleet.model import Finished, FleetState, FleetView, ServiceTime
 
 MAX_COUNTS = 256  #: beats whose arrivals are remembered
-MAX_WEIGHT = 200.0  #: the most attempts that a known service time counts for, so that old ones fade
+MAX_WEIGHT = 200.0  #: maximum weight of earlier attempts in a service time, so that old attempts fade
 MAX_TYPES = 64  #: job types whose service times are remembered
-_MIN_HELD = 1.0  #: seconds the first job must be held before its age is used as a service time
-_LAG_SAMPLES = 9  #: latest started workers from which the spawn lag is taken
+_MIN_HELD = 1.0  #: seconds a job must be held before its age is used as an estimate of the service time
+_LAG_SAMPLES = 9  #: number of newest workers from which the spawn lag is measured
 
 
 def remember(view: FleetView, classified: Classified) -> FleetState:
-    """The state after this beat's observations, before anything is decided."""
+    """Return the last beat's state updated with this beat's observations, before anything is decided."""
     before = view.state or FleetState()
     if not has_queue(view):
         return replace(before, missing=_missing(view, before, classified))
@@ -50,7 +50,7 @@ def remember(view: FleetView, classified: Classified) -> FleetState:
 
 
 def claimable_since(view: FleetView) -> datetime | None:
-    """Since when every beat has seen claimable jobs. Unchanged if the queue could not be read."""
+    """Return since when every beat has found claimable jobs. Unchanged if the queue could not be read."""
     known = view.state.claimable_since if view.state else None
     if view.queue is None:
         return known
@@ -58,7 +58,7 @@ def claimable_since(view: FleetView) -> datetime | None:
 
 
 def spawn_lag(view: FleetView) -> timedelta:
-    """Median time from a worker's row to ready, over the latest workers; the provider's usual start time before any was."""
+    """Median time from creating a worker's row until it is ready; the provider's usual start time before the first worker."""
     ready = [each for each in view.workers if each.ready_at is not None]
     newest = nlargest(_LAG_SAMPLES, ready, key=attrgetter("ready_at"))
     took = [(each.ready_at - each.created_at).total_seconds() for each in newest if each.ready_at and each.created_at]
@@ -66,7 +66,7 @@ def spawn_lag(view: FleetView) -> timedelta:
 
 
 def needed_now(view: FleetView, classified: Classified) -> int:
-    """Workers in use: busy ones, those that the ready jobs would occupy, and those that worked between two beats."""
+    """Count the workers in use: busy ones, those needed for the ready jobs, and those that worked between two beats."""
     ready = view.queue.ready if view.queue else 0
     here, busy = len(classified.staying), len(classified.busy)
     service = mean_service(view.state.services if view.state else (), {})
@@ -76,7 +76,7 @@ def needed_now(view: FleetView, classified: Classified) -> int:
 
 
 def between_beats(view: FleetView) -> int:
-    """Workers that the jobs since the last beat kept busy, even if these jobs were too short for a beat to see."""
+    """Estimate how many workers the jobs since the last beat kept busy, including jobs too short for a beat to notice."""
     came, every = sum(each.count for each in view.arrived), view.policy.every.total_seconds()
     took = mean_service(view.state.services if view.state else (), {}) or 0.0
     offered = came * took / every / view.policy.concurrency if took < every else 0.0
@@ -84,13 +84,13 @@ def between_beats(view: FleetView) -> int:
 
 
 def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float | None:
-    """Mean seconds per job, weighted by the types that are ready, or else by all known types. None: unknown."""
+    """Mean seconds per job, weighted by the ready jobs of each type, or else by all known attempts. None: unknown."""
     weights = _weights(services, types)
     return sum(each.mean.total_seconds() * weight for each, weight in weights) if weights else None
 
 
 def service_time(view: FleetView, services: Sequence[ServiceTime]) -> float | None:
-    """Seconds a job takes: as measured, or as the policy expects, but at least as long as a job is held now. None: unknown."""
+    """Seconds a job takes: the measured mean, else the longer of ``expected_service`` and a held job's age. None: unknown."""
     measured = mean_service(services, view.queue.types if view.queue else {})
     if measured is not None:
         return measured
@@ -113,7 +113,7 @@ def service_variance(services: Sequence[ServiceTime], types: Mapping[str, int]) 
 
 
 def _weights(services: Sequence[ServiceTime], types: Mapping[str, int]) -> list[tuple[ServiceTime, float]]:
-    """Each type's share of the jobs."""
+    """Return each job type's share: of the ready jobs, or of all known attempts if no known type is ready."""
     counts = [float(types.get(each.type, 0)) for each in services]
     if not any(counts):
         counts = [each.count for each in services]
@@ -122,7 +122,7 @@ def _weights(services: Sequence[ServiceTime], types: Mapping[str, int]) -> list[
 
 
 def recent_rate(state: FleetState, window: float) -> float:
-    """Jobs per second that arrived within the window. 0 until arrivals have been counted for a minute."""
+    """Jobs per second that arrived in the last ``window`` seconds. 0 until arrivals have been counted for a minute."""
     at = state.arrivals[-1][0] if state.arrivals else 0.0
     if at < 60:
         return 0.0
@@ -130,9 +130,9 @@ def recent_rate(state: FleetState, window: float) -> float:
 
 
 def steady_rate(state: FleetState, window: float) -> float:
-    """Jobs per second that arrive steadily: the lowest rate of any beat in the window, so it is likely to continue.
+    """Jobs per second that arrive steadily, that is, the lowest rate between two beats in the last ``window`` seconds.
 
-    A new fleet, which has not seen a full window yet, uses the mean instead.
+    A new fleet, which has not counted for a full window yet, uses the mean rate instead.
     """
     at = state.arrivals[-1][0] if state.arrivals else 0.0
     if at < window:
@@ -158,7 +158,7 @@ def _services(before: Sequence[ServiceTime], finished: Sequence[Finished], every
 
 
 def _updated(known: ServiceTime | None, kind: str, took: Sequence[float], every: float) -> ServiceTime:
-    """A type's service time after the attempts that ended since the last beat; their order does not matter.
+    """Update one job type's service time with the attempts that ended since the last beat, in any order.
 
     Only attempts that a beat finds running are seen, so attempts shorter than the time between beats are under-sampled: each
     is weighted by the inverse of its duration.
@@ -182,7 +182,7 @@ def _updated(known: ServiceTime | None, kind: str, took: Sequence[float], every:
 
 
 def _idle(view: FleetView, before: Mapping[str, datetime], idle: Sequence[Worker]) -> Mapping[str, datetime]:
-    """Since when each idle worker holds no job. A worker that finished a job since the last beat is idle since now."""
+    """Return since when each idle worker has held no job: since now if it finished a job since the last beat."""
     worked = {each.worker_id for each in view.finished}
     if not before and not worked:
         return dict.fromkeys([str(each.worker_id) for each in idle], view.now)

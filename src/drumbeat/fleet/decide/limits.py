@@ -37,9 +37,9 @@ class BoundedDecision:
 
     verdict: ScalingVerdict
     state: FleetState
-    bound: int  #: workers that schedule, maximum and money allow; workers above it are drained sooner
-    paid: int  #: workers that money allows; workers above it are drained at once
-    calls: int  #: instances the provider may be asked to start in this beat
+    bound: int  #: most workers that schedule, maximum and money allow; workers above this number are drained sooner
+    paid: int  #: most workers that the money ceilings allow; workers above this number are drained at once
+    calls: int  #: how many instances the provider may be asked to start in this beat
     room: int  #: how many more instances may run; negative: more run than allowed
 
 
@@ -71,7 +71,7 @@ def _failed_spawns(view: FleetView, state: FleetState) -> int:
 
 
 def _slo(view: FleetView, classified: Classified) -> Iterator[Wish]:
-    """One worker for every ready job once the oldest has waited longer than ``wait_slo``."""
+    """Ask for enough workers to run all ready jobs at once, if the oldest has waited longer than ``wait_slo``."""
     queue, slo = view.queue, view.policy.wait_slo
     if slo is None or queue is None or queue.oldest_ready is None or view.now - queue.oldest_ready <= slo:
         return
@@ -83,7 +83,7 @@ def _slo(view: FleetView, classified: Classified) -> Iterator[Wish]:
 
 
 def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
-    """Minimum and maximum at this hour, and whether a schedule sets them. If several schedules set one, the last counts."""
+    """Return the minimum and maximum number of workers now, and whether a schedule sets them. The last schedule wins."""
     least, most, whose = policy.min_workers, policy.max_workers, "policy"
     for schedule in policy.schedules:
         if applies(schedule, now):
@@ -94,7 +94,7 @@ def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
 
 
 def applies(schedule: Schedule, now: datetime) -> bool:
-    """Whether a schedule applies at a moment."""
+    """Whether a moment lies within a schedule's hours and days."""
     local = now + schedule.utc_offset
     minute, day = local.hour * 60 + local.minute, local.weekday()
     if schedule.begin < schedule.end:
@@ -115,7 +115,7 @@ def _bounds(view: FleetView, wish: _LimitedCount) -> None:
 
 
 def _money(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
-    """Apply the money ceilings, with the future cost of staying workers reserved; returns how many workers are affordable."""
+    """Apply the money ceilings, after reserving the future cost of staying workers. Returns how many workers they allow."""
     allowed, name = affordable(view, classified.staying)
     wish.at_most(f"money per {name}", allowed, f"more workers would exceed the money ceiling per {name}")
     return allowed
@@ -128,7 +128,7 @@ def _window(view: FleetView, state: FleetState, workers: int) -> tuple[WishedSiz
 
 
 def _dampen(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount, bound: int) -> None:
-    """Keep the number of workers from swinging: stabilisation, cooldowns, steps. Never keeps workers above ``bound``."""
+    """Keep the number of workers from swinging: stabilisation, cooldowns and step limits. Never keeps more than ``bound``."""
     here, policy = len(classified.staying), view.policy
     ceiling = min(bound, here)
     highest = max((each.workers for each in state.wanted), default=0)
@@ -145,7 +145,7 @@ def _dampen(view: FleetView, classified: Classified, state: FleetState, wish: _L
 
 
 def _hold_up(view: FleetView, state: FleetState, wish: _LimitedCount, here: int) -> None:
-    """No scaling up too soon after the last scaling, except up to the minimum."""
+    """Prevent scaling up too soon after the last scaling. Scaling up to the minimum is always allowed."""
     least = max(bounds_at(view.policy, view.now)[0], here)
     if _within(view.now, state.up_at, view.policy.cooldown_up):
         wish.at_most("cooldown_up", least, f"the fleet last scaled up at {state.up_at:%H:%M:%S}")
@@ -168,7 +168,7 @@ def _within(now: datetime, moment: datetime | None, span: timedelta) -> bool:
 
 
 def _room(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
-    """How many more instances may run. Instances that leave or may not be gone yet count towards the maximum."""
+    """Return how many more instances may run. Instances that are leaving or may still run count towards the maximum."""
     here, (_, most, whose) = len(classified.staying), bounds_at(view.policy, view.now)
     if not has_queue(view):
         most, whose = max(view.policy.max_workers, view.policy.workers), "policy"
@@ -180,7 +180,7 @@ def _room(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
 
 
 def _spawning(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount) -> int:
-    """Limits on new workers only: a pause, the breaker, a failing provider. Returns how many the provider may be asked for."""
+    """Apply limits on new workers: a pause, the breaker, a failing provider. Returns how many workers may be requested."""
     here = len(classified.staying)
     breaker, provider = breaker_leave(view, state.breaker), backoff_leave(view, state.backoff)
     if view.is_paused:

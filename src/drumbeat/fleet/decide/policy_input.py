@@ -1,4 +1,4 @@
-"""Build a policy's input from a view: when workers get free, which jobs will arrive, which workers are worth keeping."""
+"""Build a policy's input from a view: when workers become free, which jobs will arrive, which workers are worth keeping."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,12 +10,12 @@ from drumbeat.fleet.decide.learned import needed_now, recent_rate, service_time,
 from drumbeat.fleet.model import FleetState, FleetView, PolicyName, QueueView
 from drumbeat.fleet.policies import PolicyInput
 
-MIN_RATE_WINDOW = 300.0  #: seconds over which the arrival rate is taken, or twice the time of a restart if that is longer
-STEADY_BEATS = 5  #: the least number of beats in a row with arrivals before more are expected
+MIN_RATE_WINDOW = 300.0  #: seconds over which the arrival rate is measured; twice the time of a restart if that is longer
+STEADY_BEATS = 5  #: minimum number of beats in a row with arrivals before more arrivals are expected
 
 
 def policy_input(view: FleetView, classified: Classified, state: FleetState) -> PolicyInput:
-    """The input of a pool's policy."""
+    """Collect what a policy needs: the queue, the busy, idle and starting workers, and forecasts for ``lag_aware``."""
     queue, busy, idle = view.queue or QueueView(), len(classified.busy), len(classified.idle)
     current = PolicyInput(
         now=view.now, policy=view.policy, queue=queue, busy=busy, idle=idle, starting=len(classified.starting), needed=busy
@@ -24,7 +24,7 @@ def policy_input(view: FleetView, classified: Classified, state: FleetState) -> 
 
 
 def _with_forecast(view: FleetView, classified: Classified, state: FleetState, current: PolicyInput) -> PolicyInput:
-    """The same with the forecasts that ``lag_aware`` needs."""
+    """Add the forecasts that ``lag_aware`` needs: arrival rates, service times, and when workers become free."""
     lag, every = spawn_lag(view), view.policy.every.total_seconds()
     service = service_time(view, state.services)
     times = UsualTimes(lag=lag.total_seconds(), every=every, service=service)
@@ -46,7 +46,7 @@ def _with_forecast(view: FleetView, classified: Classified, state: FleetState, c
 
 
 def _free_in(view: FleetView, classified: Classified, state: FleetState, lag: timedelta) -> list[float]:
-    """Seconds until each job slot of a starting or busy worker is free."""
+    """Return the seconds until each job slot of a starting or busy worker is free."""
     means = {each.type: each.mean.total_seconds() for each in state.services}
     slots = view.policy.concurrency
     free = [_ready_in(view.now, worker, lag) for worker in classified.starting for _ in range(slots)]
@@ -59,13 +59,13 @@ def _free_in(view: FleetView, classified: Classified, state: FleetState, lag: ti
 
 
 def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
-    """Seconds until a starting worker is ready. A late one is expected within a quarter of the spawn lag."""
+    """Estimate the seconds until a starting worker is ready: at least a quarter of the spawn lag if it has not joined yet."""
     left = lag - (now - (worker.created_at or now))
     return max(left, lag / 4).total_seconds() if worker.status == "spawning" else max(left.total_seconds(), 1.0)
 
 
 def remaining(age: float, progress: float | None, mean: float | None) -> float:
-    """Seconds a job of this age still takes. Beyond the mean, the estimate grows with the age."""
+    """Estimate the seconds a job still takes, from its age and progress, or from the mean. A late job's estimate grows."""
     if progress and 0.05 < progress < 1:
         return age * (1 - progress) / progress
     if mean is None:

@@ -1,4 +1,4 @@
-"""Which workers to start and which to drain, given how many are wanted. Never both in one beat."""
+"""Choose which workers to start or to drain, given how many are wanted. One beat never does both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,10 +17,10 @@ DEFAULTS = FleetPolicy()
 
 
 def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[Spawn]:
-    """Start instances for rows that have none: a controller died in between, or the provider gave no answer.
+    """Start instances for rows that have none, because a controller died first or the provider gave no answer.
 
-    An instance that was started once is not started again, even if lists leave it out: if it does not join in time, another
-    worker replaces it.
+    An instance that was started once is not started again, even if the provider does not list it: if it does not join in
+    time, another worker replaces it.
     """
     rows = [worker for worker in unstarted(view, classified) if not worker.provider_ref]
     rows = rows[: max(min(bounded.calls, bounded.room + len(rows)), 0)]
@@ -29,7 +29,7 @@ def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -
 
 
 def spawn(view: FleetView, classified: Classified, bounded: BoundedDecision, calls: int) -> list[Spawn]:
-    """Start new workers for the lowest free slots, as many as are missing and the provider may be asked for."""
+    """Start the missing workers in the lowest free slots (positions), up to the number the provider may be asked for."""
     here, desired = len(classified.staying), bounded.verdict.desired
     count = min(max(desired - here, 0), calls)
     if not count:
@@ -49,7 +49,7 @@ def spawn(view: FleetView, classified: Classified, bounded: BoundedDecision, cal
 
 
 def _first_number(view: FleetView, classified: Classified) -> int:
-    """The next unused worker number. If the highest number of all rows is known, only instances without a row may exceed it."""
+    """Return the next unused worker number: above the numbers of all rows and of instances without a row."""
     if view.last_number < 0:
         return next_number(view.snapshot)
     if not classified.missing and len(view.instances) == len(classified.living):
@@ -82,7 +82,7 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
 
 
 def drain(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain surplus workers, and exempt workers that money ceilings do not allow."""
+    """Drain surplus workers, and exempt workers that the money ceilings do not allow."""
     return [*_drain_surplus(view, classified, bounded), *_drain_exempt(view, classified)]
 
 
@@ -100,7 +100,7 @@ def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
 
 
 def _drain_surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain surplus workers: the highest slots of a fixed fleet; otherwise those that ``_surplus`` gives."""
+    """Drain surplus workers: in a fixed fleet those with the highest slots, otherwise in the order of ``_surplus``."""
     desired, here = bounded.verdict.desired, len(classified.staying)
     if here <= desired:
         return []
@@ -116,20 +116,20 @@ def _drain_surplus(view: FleetView, classified: Classified, bounded: BoundedDeci
 
 
 def _grace(classified: Classified, worker: Worker, within: timedelta) -> timedelta:
-    """No grace for a worker that has not joined and so cannot receive the request: the next beat terminates it."""
+    """Return a worker's time to drain: 0 if it has not joined and cannot receive the request, so the next beat ends it."""
     not_joined = worker.status is WorkerStatus.SPAWNING and worker.worker_id not in classified.jobs_by_worker
     return timedelta() if not_joined else within
 
 
 def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """Workers to drain, in this order: starting ones, idle ones whose paid time ends, and above the bound also busy ones."""
+    """Yield workers to drain: starting ones, then idle ones with paid time about to end, and above the bound also busy ones."""
     above = len(classified.staying) > bounded.bound
     limit, unpaid = idle_limit(view, above=above), len(classified.staying) - len(classified.starting) - bounded.paid
     for worker in sorted(classified.starting, key=_newest_first(view.now)):
         if above or _may_stop_starting(view, worker):
             yield worker, "still starting and no longer needed"
     spare = _spare_count(view, classified, bounded, above=above)
-    for n, worker in enumerate(sorted(_settled(view, classified.idle, above=above), key=by_paid_time(view))[:spare]):
+    for n, worker in enumerate(sorted(_drainable_idle(view, classified.idle, above=above), key=by_paid_time(view))[:spare]):
         idle = view.now - bounded.state.idle_since.get(worker.worker_id, view.now)
         if n < unpaid or (idle >= limit and (above or _paid_time_ends(view, worker))):
             yield worker, f"idle for {idle.total_seconds():.0f} s"
@@ -138,14 +138,14 @@ def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) 
 
 
 def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
-    """Whether a starting worker may be drained: after ``spawning_grace``, and with ``lag_aware`` after two restart times."""
+    """Whether a starting worker may be drained: after ``spawning_grace``, with ``lag_aware`` also after two restart times."""
     age = view.now - (worker.created_at or view.now)
     weighed = view.policy.policy is PolicyName.LAG_AWARE
     return age >= max(view.policy.spawning_grace, 2 * restart(view) if weighed else timedelta())
 
 
-def _settled(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
-    """The idle workers; with ``lag_aware`` only those that have been ready for longer than a restart takes."""
+def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
+    """Return idle workers that may be drained; with ``lag_aware`` only those ready for longer than a restart takes."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return idle
     since = view.now - restart(view)
@@ -153,7 +153,7 @@ def _settled(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequenc
 
 
 def _busy_surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """Busy workers above the bound that starting and idle ones do not cover; they may finish their jobs within their grace."""
+    """Yield busy workers if draining all starting and idle ones does not reach the bound; they may finish their jobs."""
     excess = len(classified.staying) - bounded.bound - len(classified.starting) - len(classified.idle)
     since = {name: max(each.claimed_at for each in held) for name, held in classified.jobs_by_worker.items()}
     latest = sorted(classified.busy, key=lambda worker: (since[worker.worker_id], worker.worker_id), reverse=True)
@@ -166,27 +166,27 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """How many idle workers may be drained; with ``lag_aware``, starting workers do not replace ready ones."""
+    """Count the idle workers that may be drained; with ``lag_aware``, starting workers do not count as replacements."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
 
 
 def idle_limit(view: FleetView, *, above: bool) -> timedelta:
-    """How long a worker must have been idle to be drained; 0 with ``lag_aware`` unless the policy sets another time."""
+    """How long a worker must have been idle to be drained; 0 with ``lag_aware`` unless the policy changes the default."""
     limit = view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
     usual = DEFAULTS.overcapacity_idle_timeout if above else DEFAULTS.idle_timeout
     return timedelta() if view.policy.policy is PolicyName.LAG_AWARE and limit == usual else limit
 
 
 def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
-    """Whether the worker's paid time ends before the beat after next. Always true for billing by the second."""
+    """Whether a worker's paid time ends within two beats, so that little of it is wasted. Always true for short granules."""
     soon = view.cadence * 2
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 
 def rotate(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain one worker at a time that is too old or has another contract; in a fleet without a queue only exempt ones."""
+    """Drain one worker that is too old or was started with another contract; in a fleet without a queue only exempt ones."""
     if not classified.may_drain:
         return []
     replaceable = [*classified.idle, *classified.busy] if _may_replace(view, classified, bounded) else []
@@ -211,8 +211,3 @@ def _outdated(view: FleetView, worker: Worker, *, exempt: bool) -> str | None:
     if policy.contract is not None and contract != policy.contract and not exempt:
         return f"started with contract {contract}, the policy's is {policy.contract}"
     return None
-
-
-def trial_of(spawned: Sequence[Spawn]) -> WorkerId | None:
-    """The worker that a half-open breaker tries: the first new one."""
-    return spawned[0].worker_id if spawned else None

@@ -1,4 +1,4 @@
-"""Which volumes are nearly full and how large to make them, by the disk figures that workers report. Pure.
+"""Find volumes that are nearly full, by the disk figures that workers report, and compute their new sizes. Pure.
 
 The new size is computed from the reported size, so the same figures always lead to the same request: a lost answer, a second
 controller or outdated figures do not buy space twice.
@@ -13,7 +13,7 @@ from drumbeat.core.worker import DISK, Worker, WorkerId
 from drumbeat.fleet.model import Action, ExpandVolume, FleetState, FleetView, Warn
 
 RULE = "storage"
-_MAX_GB = 1e9  #: a larger figure is not a disk size
+_MAX_GB = 1e9  #: a larger figure cannot be a disk size and is ignored
 _NUMBERS = frozenset({int, float})
 _NAMES = frozenset({str, type(None)})
 
@@ -37,7 +37,7 @@ class Disk:
 
 
 def watch_storage(view: FleetView, living: Sequence[Worker], state: FleetState) -> tuple[list[Action], FleetState]:
-    """Expansions of and warnings about nearly full volumes, if a check is due, and the state with the sizes asked for."""
+    """If a check is due, return expansions of and warnings about nearly full volumes, and the state with the new sizes."""
     if not is_due(view):
         return [], state
     found = disks(living)
@@ -50,7 +50,7 @@ def watch_storage(view: FleetView, living: Sequence[Worker], state: FleetState) 
 
 
 def is_due(view: FleetView) -> bool:
-    """Whether it is time for a check: every ``storage_check_interval_cycles`` beats, never while the pool is paused."""
+    """Whether this beat checks the disks: every ``storage_check_interval_cycles`` beats, never while the pool is paused."""
     cycles, last = view.policy.storage_check_interval_cycles, view.state.disks_at if view.state else None
     if not cycles or view.is_paused:
         return False
@@ -58,7 +58,7 @@ def is_due(view: FleetView) -> bool:
 
 
 def disks(living: Sequence[Worker]) -> list[Disk]:
-    """The volumes that workers report, each once even if several workers share it."""
+    """Return the volumes that workers report, each once even if several workers share it."""
     newest: dict[str, tuple[Worker, Mapping[str, Any]]] = {}
     for worker, figures in [(each, each.gpu[DISK]) for each in living if each.gpu is not None and DISK in each.gpu]:
         if not _is_valid(figures):
@@ -78,7 +78,7 @@ def _is_valid(figures: Any) -> bool:
 
 
 def _freshness(figures: Mapping[str, Any]) -> tuple[float, float]:
-    """A sort key: a volume only grows, so the largest size is the newest; of equal sizes the fuller one counts."""
+    """Sort key for reports of one volume: the largest is the newest, since volumes only grow; then the fullest."""
     return figures["total_gb"], -figures["free_gb"]
 
 
@@ -92,7 +92,7 @@ def is_low(view: FleetView, disk: Disk) -> bool:
 
 
 def _new_size(view: FleetView, disk: Disk) -> int | None:
-    """The size to ask for; None if the volume cannot grow, or not further."""
+    """Return the size in GB to ask for; None if the volume cannot be expanded or has reached its maximum."""
     current, policy = ceil(disk.total), view.policy
     size = min(current + policy.storage_expansion_increment_gb, policy.storage_max_gb)
     can_grow = view.provider.expands_volumes and disk.volume is not None

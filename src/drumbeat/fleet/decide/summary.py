@@ -29,7 +29,7 @@ from drumbeat.fleet.money import burn, tariff
 def summary(
     view: FleetView, classified: Classified, verdict: ScalingVerdict, actions: Sequence[Action], state: FleetState
 ) -> dict[str, Any]:
-    """Plain JSON. ``timestamp``, ``actions`` and ``status`` are as in the earlier RunPod orchestrator's cycle summary."""
+    """Summarise a beat as JSON. ``timestamp``, ``actions`` and ``status`` are as in the earlier RunPod orchestrator."""
     by_status = _by_status(view)
     result = {
         "timestamp": view.now.isoformat(),
@@ -51,7 +51,7 @@ def summary(
 
 
 def _by_status(view: FleetView) -> dict[str, int]:
-    """Workers by status. A worker that was asked to drain counts as draining, even if its row does not say so yet."""
+    """Count workers by status. A worker that was asked to drain counts as draining, even if its row does not say so yet."""
     counts = Counter([worker.status for worker in view.workers])
     for worker in view.workers:
         if worker.drain_deadline is not None and worker.is_terminating:
@@ -72,13 +72,13 @@ def _action_counts(view: FleetView, actions: Sequence[Action]) -> dict[str, int]
 
 
 def _promoted(view: FleetView) -> int:
-    """Workers that got ready since the last beat."""
+    """Count the workers that became ready since the last beat."""
     since = view.last.at if view.last else view.now
     return len([each for each in view.workers if each.ready_at is not None and each.ready_at > since])
 
 
 def _status(view: FleetView, by_status: dict[str, int]) -> dict[str, int]:
-    """Figures under the earlier orchestrator's names. ``total_workers`` includes draining workers, unlike capacity."""
+    """Return counts under the names of the earlier RunPod orchestrator. ``total_workers`` includes draining workers."""
     spawning = by_status["spawning"] + by_status["starting"]
     active = by_status["active"] + by_status["waiting"]
     return {
@@ -91,7 +91,7 @@ def _status(view: FleetView, by_status: dict[str, int]) -> dict[str, int]:
 
 
 def why_nothing(view: FleetView, classified: Classified, verdict: ScalingVerdict) -> str:
-    """Why a beat took no action."""
+    """Explain in one line why a beat took no action."""
     leaving = sum(worker.is_terminating for worker in classified.living)
     wanted = view.policy.workers if not has_queue(view) else verdict.desired
     here = f"{len(classified.staying)} of {wanted} workers are here" + (f", {leaving} terminating" if leaving else "")
@@ -104,7 +104,7 @@ def why_nothing(view: FleetView, classified: Classified, verdict: ScalingVerdict
 
 
 def plain(value: Any) -> Any:
-    """A value as plain JSON, as msgspec writes it. Empty fields are left out to keep the row small."""
+    """Convert a value to plain JSON, in msgspec's format. Empty fields are left out to keep the stored row small."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -122,7 +122,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:
-    """A dictionary as plain JSON. Many workers share one timestamp, so each object is converted only once."""
+    """Convert a dictionary to plain JSON. Many entries share one object (a timestamp), so each object is converted once."""
     if len({*map(id, value.values())}) == 1:
         return dict.fromkeys(value, plain(next(iter(value.values()))))
     distinct = {id(one): one for one in value.values()}

@@ -1,4 +1,4 @@
-"""What each rule wants, which limits apply, and the actions the fleet can take."""
+"""Parts of a decision: what each rule wants, which limits apply, and the actions the fleet can take."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A limit that changed the number of workers, and why."""
+    """A limit that changed the number of wanted workers, and why."""
 
     name: str
     before: int
@@ -43,15 +43,15 @@ class Spawn:
     slot: int
     group_count: int
     reason: str
-    is_new: bool = True  #: False: its row exists, its instance does not
-    at: datetime | None = None  #: time of the beat: once the provider fails, the rest of this beat's spawns are not tried
-    price_per_hour: float | None = None  #: stored in its row
+    is_new: bool = True  #: False: the worker's row exists already, only its instance is started
+    at: datetime | None = None  #: time of the beat; after the provider fails, other spawns of this beat are skipped
+    price_per_hour: float | None = None  #: stored in the worker's row
     contract: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteInstance:
-    """Record the provider's id of an instance in its worker's row, so that it is not started again."""
+    """Record the provider's id of an instance in its worker's row, so that the instance is not started again."""
 
     worker_id: WorkerId
     ref: str
@@ -88,7 +88,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseJobs:
-    """Release the jobs of an ended worker. Not done while its row is live."""
+    """Return the jobs of an ended worker to the queue. Refused while the worker's row is live."""
 
     worker_id: WorkerId
     reason: str
@@ -105,16 +105,16 @@ class ExpireJobs:
 class ExpandVolume:
     """Expand a volume. The size is absolute, so that a repeated request does not expand it twice."""
 
-    worker_id: WorkerId  #: the worker that reported it
+    worker_id: WorkerId  #: the worker that reported the volume
     volume: str  #: the provider's id of the volume
     to_gb: int
-    seen_gb: float  #: its current size as the worker reports it
+    seen_gb: float  #: the volume's current size as the worker reports it
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warn:
-    """A warning for the user; it causes no action."""
+    """Warn the user about a worker; nothing else is done."""
 
     worker_id: WorkerId
     rule: str
@@ -123,7 +123,7 @@ class Warn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetRefusals:
-    """Ask the provider again for what it refused, because a user asked for a retry."""
+    """Forget which requests the provider refused, so that they are tried again, because a user asked for a retry."""
 
     reason: str
 

@@ -69,17 +69,17 @@ def number(name: str, value: Any, *, integer: Literal[True]) -> int: ...
 @overload
 def number(name: str, value: Any, *, integer: bool) -> int | float: ...
 def number(name: str, value: Any, *, integer: bool) -> int | float:
-    """A number from text or JSON. Raises ValueError, TypeError, OverflowError."""
+    """Read a number from text or JSON. Raises ValueError, TypeError, OverflowError."""
     if isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}")
+        raise ValueError(f"{name} must be a number, not {value!r}")
     result = float(value)
     if not isfinite(result) or (integer and result != int(result)):
-        raise ValueError(f"{name} is {value!r}")
+        raise ValueError(f"{name} must be a {'whole' if integer else 'finite'} number, not {value!r}")
     return int(result) if integer else result
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """True or false from text or JSON. Raises InvalidSettings."""
+    """Read true or false from text or JSON. Raises InvalidSettings."""
     word = str(value).strip().lower()
     if word not in _YES | _NO:
         raise InvalidSettings(f"expected {name} to be true or false, got {value!r}")
@@ -87,7 +87,7 @@ def yes_or_no(name: str, value: Any) -> bool:
 
 
 def text(name: str, value: Any) -> str:
-    """Text, or a number as text. Raises InvalidSettings."""
+    """Return text unchanged and a number as text. Raises InvalidSettings for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidSettings(f"expected {name} to be a text, got {value!r}")
     return str(value)

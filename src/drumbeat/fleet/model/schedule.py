@@ -1,4 +1,4 @@
-"""Schedules: other minimum and maximum numbers of workers at certain hours."""
+"""Schedules: minimum and maximum numbers of workers that apply at certain hours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ _FURTHEST = timedelta(hours=14)  #: the largest offset from UTC in use
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Other bounds at certain hours. A schedule over midnight belongs to the day on which it begins."""
+    """Minimum and maximum of workers at certain hours. A schedule over midnight belongs to the day on which it begins."""
 
     begin: int  #: minutes after midnight
     end: int  #: minutes after midnight; equal to ``begin``: the whole day
-    days: tuple[int, ...] = ()  #: 0 is Monday; empty: every day
+    days: tuple[int, ...] = ()  #: days of the week, 0 is Monday; empty: every day
     utc_offset: timedelta = timedelta()
     min_workers: int | None = None
     max_workers: int | None = None
 
     def __post_init__(self) -> None:
         if not (0 <= self.begin < 1440 and 0 <= self.end <= 1440 and all(0 <= day <= 6 for day in self.days)):
-            raise InvalidSettings(f"expected minutes 0 to 1440 and days 0 to 6 in a schedule, got {self}")
+            raise InvalidSettings(f"expected begin and end from 0 to 1440 minutes and days from 0 to 6, got {self}")
         if abs(self.utc_offset) > _FURTHEST:
             raise InvalidSettings(f"expected a schedule's utc_offset between -14:00 and +14:00, got {self.utc_offset}")
         for name in ("min_workers", "max_workers"):
@@ -37,7 +37,7 @@ class Schedule:
 
 
 def read_schedule(given: Mapping[str, Any]) -> Schedule:
-    """A schedule from its JSON. Raises InvalidSettings; KeyError, TypeError or ValueError for missing or malformed parts."""
+    """Read a schedule from JSON. Raises InvalidSettings, and KeyError, TypeError or ValueError for malformed JSON."""
     return Schedule(
         begin=number("begin", given["begin"], integer=True),
         end=number("end", given["end"], integer=True),

@@ -1,4 +1,4 @@
-"""The fleet's view of a pool, and the state it keeps from beat to beat."""
+"""What a decision is based on: the fleet's view of a pool, and the state that each beat leaves for the next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from drumbeat.fleet.model.policy import FleetPolicy
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
-INTERVALS = 4  #: how many of the latest intervals between beats a view has
+INTERVALS = 4  #: number of latest intervals between beats in a view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,35 +22,35 @@ class Provider:
 
     name: str = ""
     unique_names: bool = True  #: the provider itself refuses a second instance with the same name
-    settle: timedelta = timedelta()  #: how long a requested instance may be missing from lists
+    settle: timedelta = timedelta()  #: how long a newly requested instance may be missing from the provider's lists
     price_per_hour: float = 0.0
     billing_granule: timedelta = _SECOND
-    usual_start: timedelta = _SECOND  #: the spawn lag until one has been measured
+    usual_start: timedelta = _SECOND  #: assumed spawn lag until one has been measured
     expands_volumes: bool = False
-    asked_with: str = ""  #: a fingerprint of the key and settings in use, to notice when they change
+    asked_with: str = ""  #: fingerprint of the key and settings in use, to detect when they change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """The pool's queue. Counting stops at a limit."""
+    """Numbers of jobs in the pool's queue. Counting stops at a limit, so large numbers may be too low."""
 
     ready: int = 0  #: jobs that the pool's workers could claim now
-    blocked: int = 0  #: ready jobs of a full group, or that need another kind of worker
+    blocked: int = 0  #: ready jobs that the pool's workers cannot claim now, by group limit, capability or type
     delayed: int = 0
     claimed: int = 0
-    oldest_ready: datetime | None = None  #: of the ready and the blocked jobs
+    oldest_ready: datetime | None = None  #: since when the oldest ready or blocked job has been waiting
     due: tuple[datetime, ...] = ()  #: when the next delayed jobs come due, soonest first; may be incomplete
-    demand: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by the capability they need, '' for none
-    types: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, from a sample
+    demand: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by the capability they need, '' for none
+    types: Mapping[str, int] = field(default_factory=dict)  #: number of ready jobs by type, in a sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Which jobs the pool's workers take."""
+    """Which jobs the pool's workers take: by type and capability, and with which default timeout."""
 
-    types: tuple[str, ...] = ()  #: the only job types they take; empty: every type
+    types: tuple[str, ...] = ()  #: job types that the workers take; empty: every type
     capabilities: tuple[str, ...] = ()
-    timeout: timedelta | None = None  #: for jobs without a timeout
+    timeout: timedelta | None = None  #: timeout of jobs that set none
 
     def offers(self, capability: str) -> bool:
         return not capability or capability in self.capabilities
@@ -58,20 +58,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldJob:
-    """A job that a worker holds."""
+    """A job that a worker has claimed and not finished yet."""
 
     job_id: JobId
     worker_id: WorkerId
     claimed_at: datetime
     type: str = ""
     lease_until: datetime | None = None
-    timeout: timedelta | None = None  #: the job's timeout, or else the plan's
+    timeout: timedelta | None = None  #: the job's timeout, or the plan's if the job has none
     progress: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An attempt that ended since the last beat."""
+    """An attempt at a job that ended since the last beat: how long it took, and whether it succeeded."""
 
     worker_id: WorkerId
     took: timedelta
@@ -93,7 +93,7 @@ class ServiceTime:
     """How long jobs of one type take, from recent attempts."""
 
     type: str
-    count: float  #: total weight of the attempts; old attempts fade
+    count: float  #: total weight of the attempts; older attempts count less
     mean: timedelta
     longest: timedelta
     variance: float = 0.0  #: in seconds squared
@@ -121,7 +121,7 @@ class SpawnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WishedSize:
-    """How many workers a beat wanted, before stabilisation."""
+    """How many workers a beat wanted before stabilisation was applied."""
 
     at: datetime
     workers: int
@@ -141,45 +141,45 @@ class BackoffState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerState:
-    """Whether worker faults have stopped spawning. Closed while ``opened_at`` is None."""
+    """Whether failed workers have opened the circuit breaker, which stops spawning. Closed while ``opened_at`` is None."""
 
     opened_at: datetime | None = None
-    trial: WorkerId | None = None  #: the one worker started on trial
-    faults: int = 0  #: workers that had failed when it opened
-    starts: int = 0  #: out of how many workers
+    trial: WorkerId | None = None  #: the one worker started on trial, to see whether workers start again
+    faults: int = 0  #: number of workers that had failed when the breaker opened
+    starts: int = 0  #: number of workers of which ``faults`` had failed
     error: str | None = None  #: which worker failed last, and how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """State for the next beat, stored in the beat's summary. Losing it only makes the fleet more cautious."""
+    """State that a beat leaves for the next, stored in its summary. If it is lost, the fleet is only more cautious."""
 
     wanted: tuple[WishedSize, ...] = ()
     up_at: datetime | None = None
     down_at: datetime | None = None
-    missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers the provider does not list, and since when
+    missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers not in the provider's list, and since when
     backoff: BackoffState = BackoffState()
     breaker: BreakerState = BreakerState()
     failed_spawns: int = 0  #: how often the provider failed to start a worker, before this beat
     services: tuple[ServiceTime, ...] = ()
-    counted_from: datetime | None = None  #: when counting arrivals began; the seconds below count from then
+    counted_from: datetime | None = None  #: when counting arrivals began; ``arrivals`` and ``levels`` are in seconds since then
     arrivals: tuple[tuple[float, int], ...] = ()  #: per beat: its time, and the arrivals since the beat before; oldest first
     idle_since: Mapping[str, datetime] = field(default_factory=dict)  #: workers without jobs, and since when
-    streaks: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)  #: failed jobs in a row, by worker
+    streaks: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)  #: times of failed jobs in a row, by worker
     levels: tuple[tuple[bool, float], ...] = ()  #: entry n: whether n + 1 workers are needed, and since when
-    gaps: tuple[tuple[int, float], ...] = ()  #: band of levels, and the seconds one was not needed; latest last
-    uses: tuple[tuple[int, float], ...] = ()  #: band of levels, and the mean seconds one is needed
-    claimable_since: datetime | None = None  #: since when every beat has seen claimable jobs
+    gaps: tuple[tuple[int, float], ...] = ()  #: band (group of levels), and seconds a level was not needed; latest last
+    uses: tuple[tuple[int, float], ...] = ()  #: band (group of levels), and how long a level is needed, in mean seconds
+    claimable_since: datetime | None = None  #: since when every beat has found claimable jobs
     cursor: JobId | None = None  #: the last job counted as an arrival
     ready: int | None = None  #: ready jobs when the queue was last read
     disks_at: datetime | None = None  #: when the workers' disks were last checked
-    asked_gb: Mapping[str, int] = field(default_factory=dict)  #: volumes that were nearly full then, and the size asked for
+    asked_gb: Mapping[str, int] = field(default_factory=dict)  #: nearly full volumes at ``disks_at``, and the requested size
 
 
 def usual_interval(intervals: Sequence[timedelta]) -> timedelta:
-    """The usual time between beats: the second longest of the latest, so that one outage does not count.
+    """Return the usual time between beats: the second longest of the latest intervals, so that one outage does not count.
 
-    If there is only one interval, at most an hour.
+    A single interval counts as at most an hour.
     """
     longest = sorted(intervals[-INTERVALS:], reverse=True)[:2]
     return longest[1] if len(longest) > 1 else min([*longest, _HOUR]) if longest else timedelta()
@@ -191,7 +191,7 @@ class LastBeat:
 
     at: datetime
     spawns: tuple[SpawnResult, ...] = ()
-    asked_with: str = ""  #: fingerprint of the key and settings it used
+    asked_with: str = ""  #: fingerprint of the key and settings that the beat used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,29 +200,29 @@ class FleetView:
 
     pool_id: PoolId
     now: datetime
-    looking_since: datetime  #: since when the controller observes the pool; silence before this does not count
+    looking_since: datetime  #: since when the controller observes the pool; workers' silence before this does not count
     paused_until: datetime | None
     thresholds: Thresholds
     policy: FleetPolicy
-    workers: tuple[Worker, ...]  #: live, not reaped, or recently ended
+    workers: tuple[Worker, ...]  #: live workers, ended ones that may still run, and recently ended ones
     instances: tuple[ListedInstance, ...]
-    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: the provider's ids of instances that their rows lack
+    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: provider's ids of instances that are missing in the rows
     instances_partial: bool = False  #: the provider's list is incomplete
     unlisted: str | None = None  #: why the provider failed to list its instances
     provider: Provider = Provider()
-    last_number: int = -1  #: the highest number of any worker ever; the view leaves out old rows
+    last_number: int = -1  #: highest number in any worker's name so far, also of old rows that the view leaves out
     queue: QueueView | None = None  #: None: there is no queue, or it could not be read
     held: tuple[HeldJob, ...] = ()
     held_partial: bool = False  #: ``held`` is incomplete
-    arrived: tuple[Arrivals, ...] = ()  #: since the last beat
-    finished: tuple[Finished, ...] = ()  #: since the last beat; may be incomplete
+    arrived: tuple[Arrivals, ...] = ()  #: jobs that arrived since the last beat
+    finished: tuple[Finished, ...] = ()  #: attempts that ended since the last beat; may be incomplete
     cursor: JobId | None = None  #: the last job counted in ``arrived``
     spent: Spending = Spending()
     last: LastBeat | None = None
     state: FleetState | None = None  #: None: the last beat left no state
     plan: Plan = Plan()
     every: timedelta = timedelta()  #: how often the controller beats, if known
-    intervals: tuple[timedelta, ...] = ()  #: between the latest beats, up to this one
+    intervals: tuple[timedelta, ...] = ()  #: times between the latest beats, up to this one
     retry_at: datetime | None = None  #: when a user last asked to try the provider again
 
     @property
@@ -231,7 +231,7 @@ class FleetView:
 
     @property
     def cadence(self) -> timedelta:
-        """The time between beats: the longest of the policy's, the controller's and the recently measured one."""
+        """The expected time between beats: the longest of the policy's, the controller's and the measured interval."""
         return max(self.policy.every, self.every, usual_interval(self.intervals))
 
     @property

@@ -17,7 +17,7 @@ class WorkerLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
-    """One pool as a policy sees it. Draining workers are not counted."""
+    """What a policy knows about a pool. Draining workers are not counted."""
 
     now: datetime
     policy: FleetPolicy
@@ -26,15 +26,15 @@ class PolicyInput:
     idle: int = 0  #: workers that could take a job now
     starting: int = 0
     free: int = 0  #: job slots that are free now; a worker has ``concurrency`` slots
-    free_in: tuple[float, ...] = ()  #: for each other job slot: seconds until it is free
+    free_in: tuple[float, ...] = ()  #: seconds until each of the other job slots is free
     lag: float = 1.0  #: spawn lag: seconds from asking for a worker until it is ready
     service: float | None = None  #: seconds a job takes; None: unknown
-    variance: float = 0.0  #: of those seconds
+    variance: float = 0.0  #: variance of ``service``, in seconds squared
     rate: float = 0.0  #: jobs per second that arrived recently
-    steady_rate: float = 0.0  #: jobs per second that arrive without a break
+    steady_rate: float = 0.0  #: jobs per second that arrive in every beat without a break
     coming: int = 0  #: delayed jobs that come due within the spawn lag
-    needed: int = 0  #: ready workers that are in use now
-    levels: tuple[WorkerLevel, ...] = ()  #: of workers beyond those needed now, in rising order
+    needed: int = 0  #: workers that are in use now
+    levels: tuple[WorkerLevel, ...] = ()  #: one entry for each worker beyond those needed now, in rising order
 
     @property
     def capacity(self) -> int:
@@ -48,7 +48,7 @@ class PolicyInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """How many workers a policy wants, before limits, and what each of its rules wants."""
+    """How many workers a policy wants before limits are applied, and what each of its rules wants."""
 
     desired: int
     wishes: tuple[Wish, ...]
@@ -58,5 +58,5 @@ Policy = Callable[[PolicyInput], Opinion]
 
 
 def highest(*wishes: Wish) -> Opinion:
-    """The opinion that follows the rule that wants most workers."""
+    """Combine the wishes of several rules: the largest number of workers counts."""
     return Opinion(desired=max(wish.workers for wish in wishes), wishes=wishes)

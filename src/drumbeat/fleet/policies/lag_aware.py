@@ -1,8 +1,8 @@
 """The policy ``lag_aware``: plans for the moment when a worker started now would be ready.
 
-Scale up: if a new worker would find at least as much work as a restart costs that other workers cannot begin in time, or if too
-many jobs would wait too long at the current arrival rate. Scale down: the n-th worker is kept while that is likely to cost less
-than losing it, and at least as long as a restart costs.
+It scales up if too many jobs would wait too long at the current arrival rate, or if other workers cannot begin all jobs in time
+and a new worker would find at least as much work as a restart costs. It keeps the n-th worker while that is likely to cost less
+than losing it, and at least as long as a restart takes.
 """
 
 from math import ceil, exp, floor, sqrt
@@ -11,29 +11,29 @@ from drumbeat.fleet.model import Wish
 from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
-LATE_SHARE = 0.05  #: share of jobs that may wait longer than the acceptable wait
+LATE_SHARE = 0.05  #: share of jobs that may wait longer than ``acceptable_wait``
 WAIT_FACTOR = 2.0  #: a job should wait no longer than this many times its service time
-FIRST_PROBES = 2  #: workers for the first job while its service time is unknown: the first one ready begins sooner
-MIN_RESTARTS = 1.0  #: work that a new worker must find in the backlog, in units of the cost of a restart
-MAX_PROBES = 4  #: workers at most while the service time is unknown
+FIRST_PROBES = 2  #: workers started for the first job while its service time is unknown; the one that is ready first takes it
+MIN_RESTARTS = 1.0  #: minimum work that a new worker must find in the queue, as a multiple of the cost of a restart
+MAX_PROBES = 4  #: maximum number of workers while the service time is unknown
 _EPSILON = 1e-9
 
 
 def lag_aware(inputs: PolicyInput) -> Opinion:
-    """As many workers as the most demanding of the rules below wants."""
+    """Ask for as many workers as the most demanding of the rules below wants."""
     return highest(
         uncovered(inputs), flow(inputs), pressure(inputs), in_use(inputs), worth_keeping(inputs), warm_buffer(inputs)
     )
 
 
 def acceptable_wait(inputs: PolicyInput) -> float:
-    """Seconds that a job may wait: half a spawn lag and a beat, but at most twice its service time."""
+    """Return how many seconds a job may wait: half a spawn lag and a beat, but at most twice its service time."""
     most = inputs.policy.every.total_seconds() + inputs.lag / 2
     return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
 
 
 def uncovered(inputs: PolicyInput) -> Wish:
-    """The current workers, plus new ones for jobs that these cannot begin in time, if each new one finds enough work."""
+    """Ask for new workers for jobs that the current workers cannot begin in time, if each new one finds enough work."""
     if inputs.service is None:
         return probe(inputs)
     min_work, ready = MIN_RESTARTS * inputs.restart, inputs.queue.ready
@@ -51,7 +51,7 @@ def uncovered(inputs: PolicyInput) -> Wish:
 
 
 def probe(inputs: PolicyInput) -> Wish:
-    """A few workers to learn how long jobs take, even if many jobs are ready."""
+    """Ask for only a few workers, to learn how long jobs take, even if many jobs are ready."""
     known = inputs.queue.ready + inputs.coming
     slots = min(max(known, FIRST_PROBES), MAX_PROBES * inputs.policy.concurrency) if known else 0
     reason = f"{known} jobs are ready or due; until it is known how long they take, at most {MAX_PROBES} workers are started"
@@ -59,20 +59,15 @@ def probe(inputs: PolicyInput) -> Wish:
 
 
 def starts(inputs: PolicyInput, span: float) -> int:
-    """How many jobs one job slot begins in ``span`` seconds; while the service time is unknown, ``tasks_per_worker``."""
+    """Return how many jobs one job slot begins in ``span`` seconds; ``tasks_per_worker`` if the service time is unknown."""
     return 1 + floor(span / inputs.service) if inputs.service else inputs.policy.tasks_per_worker
 
 
-def starts_per_beat(inputs: PolicyInput) -> int:
-    """How many jobs one free job slot begins until the next beat."""
-    return starts(inputs, inputs.policy.every.total_seconds())
-
-
 def flow(inputs: PolicyInput) -> Wish:
-    """The fewest workers with which 95 % of jobs begin within the acceptable wait at the recent arrival rate.
+    """Ask for the fewest workers with which 95 % of jobs begin within the acceptable wait at the recent arrival rate.
 
-    If workers start faster than a job takes, less spare capacity is needed. A load that needs one job slot is left to
-    ``worth_keeping``.
+    If workers start faster than a job takes, less spare capacity is needed. If one job slot is enough, ``worth_keeping``
+    decides instead.
     """
     service = inputs.service or 0.0
     load, slots = inputs.rate * service, slots_for(inputs, acceptable_wait(inputs))
@@ -83,7 +78,7 @@ def flow(inputs: PolicyInput) -> Wish:
 
 
 def slots_for(inputs: PolicyInput, wait: float) -> int:
-    """The fewest job slots with which at most ``LATE_SHARE`` of jobs wait longer (tail of an M/G/m queue, approximately)."""
+    """Return the fewest job slots with which at most ``LATE_SHARE`` of jobs wait longer than ``wait`` (M/G/m approximation)."""
     service = inputs.service or 0.0
     load = inputs.rate * service
     if not load:
@@ -96,7 +91,7 @@ def slots_for(inputs: PolicyInput, wait: float) -> int:
 
 
 def pressure(inputs: PolicyInput) -> Wish:
-    """Enough workers to begin all ready jobs within the acceptable wait or a restart; at most twice the workers ready now."""
+    """Ask for enough workers to begin all ready jobs within the acceptable wait or a restart; at most twice those ready now."""
     ready, here = inputs.queue.ready, inputs.busy + inputs.idle
     span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
     slots = ready * (inputs.service or 0.0) / span
@@ -105,14 +100,15 @@ def pressure(inputs: PolicyInput) -> Wish:
 
 
 def in_use(inputs: PolicyInput) -> Wish:
-    """The busy workers, and those that ready jobs are waiting for."""
-    waiting = ceil(inputs.queue.ready / (starts_per_beat(inputs) * inputs.policy.concurrency))
+    """Ask for the busy workers, and for the idle or starting ones that the ready jobs will occupy."""
+    per_slot = starts(inputs, inputs.policy.every.total_seconds())  # until the next beat
+    waiting = ceil(inputs.queue.ready / (per_slot * inputs.policy.concurrency))
     workers = inputs.busy + min(waiting, inputs.idle + inputs.starting)
     return Wish(rule="use", workers=workers, reason=f"{inputs.busy} workers are busy, {inputs.queue.ready} jobs are ready")
 
 
 def worth_keeping(inputs: PolicyInput) -> Wish:
-    """The workers in use, and surplus ones that are likely to be needed again before keeping them costs more than a restart."""
+    """Ask for the workers in use, and for surplus ones that are cheaper to keep than to restart when they are needed again."""
     surplus = next((n for n in range(len(inputs.levels), 0, -1) if inputs.levels[n - 1].idle < inputs.levels[n - 1].keep), 0)
     reason = f"{inputs.needed} workers are in use, {surplus} more are worth keeping for now"
     return Wish(rule="keep", workers=inputs.needed + surplus, reason=reason)

@@ -7,7 +7,7 @@ from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 
 
 def queue_ratio(inputs: PolicyInput) -> Opinion:
-    """Ready jobs divided by ``tasks_per_worker``, at least one worker while any job is ready, or the warm buffer if more."""
+    """Ask for one worker per ``tasks_per_worker`` ready jobs, rounded up, or for the warm buffer if that is more."""
     policy, ready = inputs.policy, inputs.queue.ready
     worth = max(ceil(ready * policy.headroom / policy.tasks_per_worker), 1 if ready else 0)
     return highest(
@@ -17,7 +17,7 @@ def queue_ratio(inputs: PolicyInput) -> Opinion:
 
 
 def warm_buffer(inputs: PolicyInput) -> Wish:
-    """The busy workers and ``keep_idle`` more; 0 if there is no buffer."""
+    """Ask for the busy workers and ``keep_idle`` idle ones; for none if ``keep_idle`` is 0."""
     keep = inputs.policy.keep_idle
     reason = f"{inputs.busy} workers are busy, keep_idle is {keep}"
     return Wish(rule="warm", workers=inputs.busy + keep if keep else 0, reason=reason)

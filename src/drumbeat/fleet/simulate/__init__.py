@@ -4,21 +4,14 @@ Jobs are served first come, first served. A worker is paid for from its request 
 workers never fail: only the number of workers is simulated.
 """
 
-from drumbeat.fleet.simulate.deciding import Deciding
-from drumbeat.fleet.simulate.engine import simulate
-from drumbeat.fleet.simulate.oracle import oracle_seconds
-from drumbeat.fleet.simulate.values import SimulatedLoad, SimulatedOrders, SimulatedProvider, SimulatedSeries, SimulationResult
-from drumbeat.fleet.simulate.world import SimulatedWorker, World
-
-__all__ = [
-    "Deciding",
-    "SimulatedLoad",
-    "SimulatedOrders",
-    "SimulatedProvider",
-    "SimulatedSeries",
-    "SimulatedWorker",
-    "SimulationResult",
-    "World",
-    "oracle_seconds",
-    "simulate",
-]
+from drumbeat.fleet.simulate.deciding import Deciding as Deciding
+from drumbeat.fleet.simulate.engine import simulate as simulate
+from drumbeat.fleet.simulate.oracle import oracle_seconds as oracle_seconds
+from drumbeat.fleet.simulate.values import (
+    SimulatedLoad as SimulatedLoad,
+    SimulatedOrders as SimulatedOrders,
+    SimulatedProvider as SimulatedProvider,
+    SimulatedSeries as SimulatedSeries,
+    SimulationResult as SimulationResult,
+)
+from drumbeat.fleet.simulate.world import SimulatedWorker as SimulatedWorker, World as World

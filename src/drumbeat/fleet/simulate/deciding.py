@@ -1,4 +1,4 @@
-"""A simulation's controller that uses the fleet's real decision: builds a view of the simulated world and returns orders."""
+"""The controller of a simulation: builds a view of the simulated world and decides with the fleet's real decision."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ EPOCH = datetime(2026, 1, 5, tzinfo=UTC)  #: the simulation's second 0, a Monday
 POOL = PoolId("simulated")
 _NEVER = timedelta(days=36_500)
 _LAG_SAMPLES = 9  #: ended workers kept in the view to measure the spawn lag
-_MAX_FINISHED = 100  #: finished jobs in one view, at most
+_MAX_FINISHED = 100  #: maximum number of finished jobs in one view
 _SAMPLE_SIZE = 200
 
 
@@ -39,13 +39,13 @@ def moment(seconds: float) -> datetime:
 
 
 def never_ill(policy: FleetPolicy) -> FleetPolicy:
-    """The policy without health timeouts, since simulated workers never fail."""
+    """Return the policy without health timeouts, since simulated workers never fail."""
     limits = dict.fromkeys(("heartbeat_timeout", "spawning_timeout", "stuck_timeout", "ready_not_claiming_timeout"), _NEVER)
     return replace(policy, **limits)  # type: ignore[arg-type]
 
 
 class Deciding:
-    """Runs the fleet's beats in a simulation: same view, decision and state. Rows are rebuilt only when they change."""
+    """Runs a simulation's beats with the fleet's real decision and state. Rows are rebuilt only when they change."""
 
     def __init__(self, policy: FleetPolicy) -> None:
         self._policy = never_ill(policy)
@@ -57,7 +57,7 @@ class Deciding:
         self._last_number = -1
 
     def __call__(self, world: World) -> SimulatedOrders:
-        """Run one beat."""
+        """Run one beat: return which simulated workers to start and to drain."""
         view = self._view(world)
         decision = step(view)
         self._state, self._last = decision.state, view.now
@@ -106,7 +106,7 @@ class Deciding:
             self._instances.pop(name, None)
 
     def _row(self, machine: SimulatedWorker, now: float) -> Worker:
-        """The worker's row, rebuilt only if the worker has changed."""
+        """Return the worker's row, rebuilt only if the worker has changed."""
         known = self._rows.get(machine.name)
         ready, leaves = machine.is_ready(now), machine.leaving
         if known is None or (known.ready_at is not None) != ready or (known.drain_deadline is not None) != leaves:
@@ -123,7 +123,7 @@ class Deciding:
         return [row(each, world.now) for each in world.gone[-_LAG_SAMPLES:]]
 
     def _finished(self, world: World) -> tuple[Finished, ...]:
-        """Finished jobs that were running in the last beat; shorter ones are not seen."""
+        """Return finished jobs that were running in the last beat; as in a real fleet, shorter jobs go unnoticed."""
         last = (self._last - EPOCH).total_seconds() if self._last else world.now
         visible = [each for each in world.finished if each[2] - each[1] <= last][:_MAX_FINISHED]
         return tuple(
@@ -131,15 +131,15 @@ class Deciding:
         )
 
     def _spent(self, world: World, now: datetime, provider: Provider) -> Spending:
-        """Money spent; computed only if the policy has a ceiling."""
+        """Return the money spent, computed only if the policy has a money ceiling."""
         policy = self._policy
-        if policy.max_per_hour is None and policy.max_per_day is None and policy.max_per_month is None:
+        if not policy.has_ceiling:
             return Spending()
         return spend([row(each, world.now) for each in world.everyone], now, tariff(policy, provider))
 
 
 def row(machine: SimulatedWorker, now: float) -> Worker:
-    """The row of a simulated worker."""
+    """Build the database row that a simulated worker would have: its status, and when it was created, ready and ended."""
     ready, ended = machine.is_ready(min(now, machine.ended or now)), machine.ended
     status = WorkerStatus.TERMINATED if ended is not None else WorkerStatus.ACTIVE if ready else WorkerStatus.SPAWNING
     return Worker(

@@ -12,7 +12,7 @@ _COLOURS = {"workers": "#4269d0", "busy": "#3ca951", "queued": "#ff725c"}
 
 
 def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
-    """Workers, busy workers and queued jobs over time, one line each, scaled to its maximum."""
+    """Draw workers, busy workers and queued jobs over time as one line of blocks each, scaled to its maximum."""
     lines = {"workers": course.workers, "busy": course.busy, "queued": course.queued}
     return [
         f"{name:>8} {_blocks(_squeezed(course.at, values, width))} {max(values, default=0)}" for name, values in lines.items()
@@ -20,7 +20,7 @@ def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
 
 
 def _squeezed(at: Sequence[float], values: Sequence[int], width: int) -> list[float]:
-    """The highest value in each of ``width`` equal parts of the time; a part without a beat repeats the one before."""
+    """Return the highest value in each of ``width`` equal time spans; a span without a beat repeats the one before."""
     if not at:
         return [0.0] * width
     span = max(at[-1] - at[0], 1e-9)
@@ -40,7 +40,7 @@ def _blocks(values: Sequence[float]) -> str:
 
 
 def as_svg(outcome: SimulationResult) -> str:
-    """The same as SVG; workers and busy workers share an axis, the queue has another."""
+    """Draw a simulation as SVG: workers and busy workers in one plot, queued jobs in another."""
     course, most = outcome.course, max(outcome.most_workers, 1)
     panes = [
         _pane(0, "workers (busy below)", course.at, {"workers": course.workers, "busy": course.busy}, most),
@@ -81,5 +81,5 @@ def _line(at: Sequence[float], values: Sequence[int], top: int, above: int, colo
 
 
 def as_page(outcome: SimulationResult) -> str:
-    """The SVG in an HTML page."""
+    """Return an HTML page with the drawing of a simulation."""
     return f'<!doctype html><meta charset="utf-8"><title>{outcome.policy}</title>{as_svg(outcome)}'

@@ -17,8 +17,8 @@ from drumbeat.fleet.simulate.values import (
 from drumbeat.fleet.simulate.world import World
 
 HOUR = 3600.0
-MAX_STALLED_BEATS = 20_000  #: after this many beats without an arrival, a start or a busy worker, the rest is never served
-MAX_BEATS = 1_000_000  #: beats in one simulation
+MAX_STALLED_BEATS = 20_000  #: after this many beats without progress, waiting jobs are never served
+MAX_BEATS = 1_000_000  #: maximum number of beats in one simulation
 
 Controller = Callable[[World], SimulatedOrders]
 
@@ -30,7 +30,7 @@ class _Record:
     busy: list[int] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
 
-    begun: tuple[int, int] = (0, 0)  #: jobs begun, and the last beat with progress
+    begun: tuple[int, int] = (0, 0)  #: number of jobs begun, and the last beat with progress
 
     def add(self, world: World) -> None:
         self.at.append(world.now)
@@ -42,7 +42,7 @@ class _Record:
             raise _too_long(world.every)
 
     def _check(self, world: World) -> None:
-        """Raises InvalidInput after ``MAX_STALLED_BEATS`` without progress."""
+        """Raise InvalidInput after ``MAX_STALLED_BEATS`` beats in which no job began, ran or was still to arrive."""
         if len(world.waits) != self.begun[0] or world.busy or world.next_arrival < float("inf"):
             self.begun = len(world.waits), len(self.at)
         if len(self.at) - self.begun[1] > MAX_STALLED_BEATS:
@@ -63,10 +63,10 @@ def simulate(
     sleeps: bool = True,
     skip: int = 0,
 ) -> SimulationResult:
-    """Run a load under a controller that beats every ``every`` seconds. The first ``skip`` jobs run but are not counted.
+    """Simulate a load with a controller that beats every ``every`` seconds. The first ``skip`` jobs run but are not counted.
 
-    With ``sleeps``, beats without workers and jobs are skipped after one that did nothing, since the next would do nothing
-    either. Raises InvalidInput when jobs remain that are never served, or when it would take too many beats.
+    With ``sleeps``, a pool without workers and jobs skips its beats until the next arrival, since they would do nothing.
+    Raises InvalidInput if some jobs are never served, or if the simulation would take too many beats.
     """
     _check_length(load, provider, every, sleeps=sleeps)
     world, record, due = World(load, provider, every, concurrency), _Record(), load.arrivals[0]
@@ -83,7 +83,7 @@ def simulate(
 
 
 def _check_length(load: SimulatedLoad, provider: SimulatedProvider, every: float, *, sleeps: bool) -> None:
-    """Raise InvalidInput for a load that takes more than ``MAX_BEATS`` whatever the decisions are."""
+    """Raise InvalidInput for a load that takes more than ``MAX_BEATS`` beats, whatever is decided."""
     longest = max(load.durations) + provider.spawn_lag.total_seconds() * (1 - provider.jitter)
     span = longest if sleeps else max(longest, load.arrivals[-1] - load.arrivals[0])
     if span > MAX_BEATS * every:
@@ -133,13 +133,13 @@ def _result(world: World, name: str, full: SimulatedSeries, skip: int) -> Simula
 
 
 def _oracle(world: World, skip: int) -> float:
-    """What the oracle pays for the counted jobs: its cost for all jobs minus its cost for the skipped ones."""
+    """Return the paid worker-seconds of the oracle (the ideal fleet): for all jobs, minus those for the skipped jobs."""
     load, lag, granule = world.load, world.provider.spawn_lag.total_seconds(), world.provider.granule.total_seconds()
     before = oracle_seconds(load.first(skip), lag, granule, world.concurrency) if skip else 0.0
     return oracle_seconds(load, lag, granule, world.concurrency) - before
 
 
 def flaps(turns: Sequence[tuple[float, int]], window: float) -> int:
-    """How often scaling changed direction within the window."""
+    """Count how often the fleet scaled in the opposite direction within ``window`` seconds."""
     pairs = pairwise(turns)
     return sum(1 for (before, one), (after, other) in pairs if one != other and after - before <= window)

@@ -1,8 +1,8 @@
-"""The clairvoyant oracle: the lowest cost of serving every job at its arrival.
+"""The oracle: an ideal fleet that knows all arrivals in advance, and the lowest cost of beginning every job at its arrival.
 
-It knows all arrivals, starts each worker one spawn lag ahead and pays for that start. A job takes the worker that got free
-last. A worker is kept over a gap that is no longer than the lag (or the granule), else it is ended and started again: the cost
-is the busy time and, for each gap, the shorter of gap and lag. A policy that lets jobs wait can cost less.
+It starts each worker one spawn lag ahead and pays for that start. A job takes the worker that became free last. A worker is
+kept over a gap up to the spawn lag (or the billing granule), else it is ended and started again: the cost is the busy time and,
+for each gap, the shorter of gap and lag. A policy that lets jobs wait can cost less.
 """
 
 from math import ceil
@@ -11,7 +11,7 @@ from drumbeat.fleet.simulate.values import SimulatedLoad
 
 
 def oracle_seconds(load: SimulatedLoad, lag: float, granule: float = 1.0, concurrency: int = 1) -> float:
-    """Paid worker-seconds of the oracle."""
+    """Return the worker-seconds that the oracle pays for a load."""
     worth = max(lag, granule)
     free: list[tuple[float, float]] = []  #: free workers: since when they are free, and since when they are paid
     taken: list[float] = []  #: workers in use: since when they are paid
@@ -31,7 +31,7 @@ def oracle_seconds(load: SimulatedLoad, lag: float, granule: float = 1.0, concur
 
 
 def _changes(load: SimulatedLoad) -> list[tuple[float, int]]:
-    """Starts and ends of jobs in order of time; at the same time, ends come first."""
+    """Return the begins (1) and ends (-1) of jobs in order of time; at the same time, ends come first."""
     begins = [(at, 1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
     ends = [(at + lasts, -1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
     return sorted([*begins, *ends])

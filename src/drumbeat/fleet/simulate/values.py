@@ -13,7 +13,7 @@ MOST_SECONDS = 1e10  #: the largest arrival or duration, three hundred years; a 
 
 
 def in_seconds(arrival: float, duration: float) -> bool:
-    """Whether both are plausible seconds; ``nan`` and milliseconds since 1970 are not."""
+    """Whether arrival and duration are plausible as seconds; ``nan`` and milliseconds since 1970 are not."""
     return abs(arrival) <= MOST_SECONDS and 0 <= duration <= MOST_SECONDS
 
 
@@ -30,19 +30,19 @@ class SimulatedLoad:
                 f"expected jobs, each with a duration, got {len(self.arrivals)} arrivals and {len(self.durations)} durations"
             )
         if any(late < early for early, late in zip(self.arrivals, self.arrivals[1:], strict=False)):
-            raise InvalidInput("expected jobs in order of arrival")
+            raise InvalidInput("expected jobs in order of arrival, got a job that arrives before the previous one")
         if not all(in_seconds(at, lasts) for at, lasts in zip(self.arrivals, self.durations, strict=True)):
-            raise InvalidInput(f"expected arrivals and durations in seconds, durations 0 or more, at most {MOST_SECONDS:g}")
+            raise InvalidInput(f"expected arrivals and durations of at most {MOST_SECONDS:g} s, and no duration below 0 s")
 
     def __len__(self) -> int:
         return len(self.arrivals)
 
     def first(self, count: int) -> "SimulatedLoad":
-        """The first ``count`` jobs."""
+        """Return a load of only the first ``count`` jobs."""
         return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
     def twice(self) -> "SimulatedLoad":
-        """The same jobs twice: they arrive again when the last would have ended. Raises InvalidInput if that is too long."""
+        """Return the jobs twice: they arrive again after the last would have ended. Raises InvalidInput if that is too long."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
         arrivals = [at - began for at in self.arrivals]
@@ -72,9 +72,9 @@ class SimulatedProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOrders:
-    """What a beat orders: workers to start and workers to drain."""
+    """What a simulated beat decides: workers to start and workers to drain."""
 
-    spawn: Sequence[tuple[str, int]] = ()  #: name and slot
+    spawn: Sequence[tuple[str, int]] = ()  #: name and slot (position) of each worker to start
     drain: Sequence[str] = ()
 
 
@@ -88,7 +88,7 @@ class SimulatedSeries:
     queued: Sequence[int] = ()
 
     def since(self, moment: float) -> "SimulatedSeries":
-        """The beats from a moment on."""
+        """Return the part of the series from a moment on."""
         n = bisect_left(self.at, moment)
         return SimulatedSeries(at=self.at[n:], workers=self.workers[n:], busy=self.busy[n:], queued=self.queued[n:])
 
@@ -118,5 +118,5 @@ class SimulationResult:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """A percentile of a sorted sequence, by nearest rank."""
+    """Return a percentile of a sorted sequence, by nearest rank; ``share`` is 0 to 1."""
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0

@@ -11,7 +11,7 @@ from drumbeat.fleet.simulate.values import SimulatedLoad, SimulatedOrders, Simul
 
 @dataclass(slots=True, eq=False)
 class SimulatedWorker:
-    """One simulated worker."""
+    """A simulated worker: when it is created, ready and ended, and the jobs it holds."""
 
     name: str
     slot: int
@@ -37,23 +37,23 @@ class RandomNumbers:
 
 
 class World:
-    """The state at one moment. ``advance`` moves time forward, ``obey`` starts and drains workers."""
+    """All simulated workers and jobs at one moment. ``advance`` moves time forward, ``obey`` starts and drains workers."""
 
     def __init__(self, load: SimulatedLoad, provider: SimulatedProvider, every: float, concurrency: int = 1) -> None:
         self.load, self.provider = load, provider
         self.every, self.concurrency = every, concurrency
         self.now = load.arrivals[0]
-        self.arrivals_count = 0  #: jobs that have arrived
+        self.arrivals_count = 0  #: number of jobs that have arrived
         self.done = 0
         self.queue: deque[int] = deque()
-        self.machines: dict[str, SimulatedWorker] = {}  #: all workers that exist
+        self.machines: dict[str, SimulatedWorker] = {}  #: workers that exist now, by name
         self.gone: list[SimulatedWorker] = []
-        self.waits: list[float] = []  #: the wait of each begun job, in order of arrival
-        self.arrived: Counter[int] = Counter()  #: arrivals since the last beat, by minute
-        self.finished: list[tuple[str, float, float]] = []  #: worker, duration, end; since the last beat
-        self.turns: list[tuple[float, int]] = []  #: beats that scaled, and in which direction
-        self._free: list[SimulatedWorker] = []  #: ready, not leaving, with a free job slot
-        #: time, order, worker, and the job that ends (-1: the worker is ready)
+        self.waits: list[float] = []  #: how long each begun job has waited, in order of arrival
+        self.arrived: Counter[int] = Counter()  #: number of arrivals since the last beat, by minute
+        self.finished: list[tuple[str, float, float]] = []  #: worker, duration and end of jobs since the last beat
+        self.turns: list[tuple[float, int]] = []  #: time of each beat that scaled, and 1 for up or -1 for down
+        self._free: list[SimulatedWorker] = []  #: ready workers with a free job slot that are not leaving
+        #: coming events: time, order, worker, and the job that ends (-1: the worker becomes ready)
         self._events: list[tuple[float, int, SimulatedWorker, int]] = []
         self._count = 0
         self._random = RandomNumbers(provider.seed)
@@ -127,7 +127,7 @@ class World:
         heappush(self._events, (when, self._count, machine, job))
 
     def obey(self, orders: SimulatedOrders) -> None:
-        """Start and drain workers, and end those that an earlier beat drained and that hold no job."""
+        """Start and drain workers as a beat orders, and end workers without jobs that an earlier beat drained."""
         for machine in [each for each in self.machines.values() if each.leaving and not each.jobs]:
             self.end(machine)
         for name, slot in orders.spawn:
@@ -153,7 +153,7 @@ class World:
         self.gone.append(self.machines.pop(machine.name))
 
     def paid(self, until: float) -> float:
-        """Worker-seconds paid until a moment, rounded up to the granule for each worker."""
+        """Return the worker-seconds paid until a moment, rounded up to whole billing granules for each worker."""
         granule = self.provider.granule.total_seconds()
         begun = [each for each in self.everyone if each.created <= until]
         lifetimes = [min(inf if each.ended is None else each.ended, until) - each.created for each in begun]

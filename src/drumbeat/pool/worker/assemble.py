@@ -1,4 +1,4 @@
-"""Builds a worker's workload from its plan: claims, handlers, and the executor they run in."""
+"""Builds the part of a worker that runs jobs, as its plan says: the claims, the handlers and their executor."""
 
 import contextlib
 import random
@@ -28,8 +28,8 @@ def job_workload(
     handlers: Handlers | None = None,
     chance: Callable[[], float] = random.random,
 ) -> JobWorkload:
-    """The workload of one worker of a pool. ``handlers`` replace those of the plan. Raises InvalidInput for a handler that
-    cannot run in the plan's executor."""
+    """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers. Raises
+    InvalidInput for a handler that cannot run in the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
         check_portable(handlers)
     claims = Claims(
@@ -53,7 +53,7 @@ def job_workload(
 
 
 def _memory(kind: ExecutorKind) -> Callable[[], float]:
-    """A function that measures the memory of this process, and of its handlers' processes, in MB."""
+    """Return a function that measures the memory in MB of this process and of the child processes of its handlers."""
 
     def measure() -> float:
         import psutil

@@ -1,4 +1,4 @@
-"""One attempt at a job: run its handler within its timeout, and return the outcome."""
+"""Runs one attempt at a job: calls its handler, stops it at the timeout, and returns the outcome."""
 
 import asyncio
 import logging
@@ -20,21 +20,21 @@ log = logging.getLogger(__name__)
 
 
 class TakenAway(Exception):
-    """A job was taken from this worker before it began."""
+    """Raised if a claimed job was taken from this worker before its handler was called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRunner:
-    """Runs attempts at jobs."""
+    """Calls the handlers of jobs and turns what happens into outcomes: done, failed, timed out, cancelled or released."""
 
     handlers: Handlers
     executor: Executor
     clock: Clock
     chance: Callable[[], float]
-    timeout: timedelta | None = None  #: for jobs without their own
+    timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
 
     async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
-        """Run a job's handler and return the outcome. Raises only CancelledError, when its task is cancelled from outside.
+        """Run a job's handler and return the outcome. Raises only CancelledError, if the task that calls this is cancelled.
         ``begin`` is called first; if it raises TakenAway, the handler is not called."""
         try:
             return await self._verdict(held, begin)
@@ -63,7 +63,7 @@ class AttemptRunner:
                 job, HandlerFailure(error=f"took longer than {limit.total_seconds():g} s"), AttemptOutcome.TIMED_OUT
             )
         except Exception as exc:
-            log.info("job %s failed", job.job_id, exc_info=exc)
+            log.info("the handler of job %s failed", job.job_id, exc_info=exc)
             return self._failed(job, failure(exc))
         return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
@@ -98,7 +98,7 @@ def _why(outcome: AttemptOutcome) -> str:
 
 
 async def in_time(clock: Clock, limit: timedelta, work: Coroutine[Any, Any, object]) -> bool:
-    """Whether ``work`` ended within the limit; otherwise it is cancelled."""
+    """Run ``work`` for at most ``limit``, then cancel it. Returns whether it ended in time."""
     try:
         await race(clock.sleep(limit), work)
     except LostRace:

@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Run the jobs that the worker sends on standard input, until standard input ends."""
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     responses = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

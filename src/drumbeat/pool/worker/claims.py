@@ -1,4 +1,4 @@
-"""One worker's calls to the queue, in its own name."""
+"""The calls that one worker makes to the job queue: claim jobs, write outcomes, renew leases."""
 
 import logging
 from collections import Counter
@@ -19,7 +19,7 @@ _MOST_HELD = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """The queue as one worker uses it: which jobs it claims, as whom, and for how long."""
+    """The job queue for one worker: every call uses the worker's identity, lease, capabilities and job types."""
 
     queue: Queue
     jobs: Jobs
@@ -30,10 +30,10 @@ class Claims:
     lease: timedelta
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    ahead: bool = False  #: jobs are prefetched before they can begin, and ``begin`` reports when they do
+    ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> Settled:
-        """Write outcomes and claim up to ``limit`` more jobs, in one transaction; ``alone``: nothing else is held."""
+        """Write outcomes and claim up to ``limit`` more jobs, in one transaction. ``alone``: the worker holds no other job."""
         claiming = self._claiming(limit, alone=alone) if limit > 0 else None
         if claiming is not None and not verdicts:
             return Settled(stale=(), claimed=tuple(await self.queue.claim(claiming)))
@@ -55,40 +55,40 @@ class Claims:
         return await self.queue.renew(self.holder, tokens, self.lease)
 
     async def begin(self, token: Token) -> bool:
-        """Report that a prefetched job begins now. False: the job is no longer this worker's."""
+        """Report that a prefetched job begins now. Returns False if the job was taken from this worker."""
         return not await self.queue.begin(self.holder, [token])
 
     async def take_turn_alone(self) -> bool:
-        """Whether jobs wait to run alone, and it is this worker's turn to finish its jobs and claim one of them."""
+        """Whether jobs wait that must run alone, and this worker was chosen to finish its own jobs and then claim one."""
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"
         return await self.leases.acquire(f"{self.pool_id}/alone", owner, self.lease * 3) is not None
 
     async def held(self) -> Sequence[Job]:
-        """The jobs this worker holds according to the store."""
+        """Read from the store which jobs this worker holds."""
         return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], holder=self.holder, limit=_MOST_HELD)
 
     async def to_stop(self) -> Sequence[Token]:
-        """The held jobs whose cancellation was requested."""
+        """Read which of this worker's jobs must stop because their cancellation was requested."""
         return await self.jobs.to_stop(self.holder)
 
     async def tell_progress(self, token: Token, share: float, note: str | None) -> bool:
         return await self.jobs.progress(self.holder, token, share, note)
 
     async def must_leave(self) -> bool:
-        """Whether this worker was told to leave. Raises NotFound if it has no row."""
+        """Whether this worker was ordered to exit. Raises NotFound if it has no row."""
         return not stays(await self.workers.get(self.holder.pool_id, self.holder.worker_id))
 
     async def wait(self, within: timedelta) -> bool:
         return await self.queue.wait(self.pool_id, within)
 
     async def overdue_in(self) -> timedelta | None:
-        """How long until an expired claim of another worker can be taken back; None: every claim is renewed by its holder."""
+        """Return how long until a job with an expired lease can be taken from its worker; None: no lease has expired."""
         return await self.jobs.overdue_in(self._claiming(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:
-        """Take back jobs of silent workers in every pool, so that no reaper is needed while a worker runs."""
+        """Take back jobs with an expired lease in every pool, so that no reaper is needed while a worker runs."""
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
             log.warning("took back %d jobs of pool %s: their worker stopped renewing the leases", count, pool_id)

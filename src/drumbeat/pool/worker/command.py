@@ -1,4 +1,4 @@
-"""Runs a program as a handler: the payload on its standard input, the result on its standard output; without a shell."""
+"""Runs a program as a handler, without a shell: it reads the payload from standard input and prints the result."""
 
 import asyncio
 import contextlib
@@ -17,17 +17,17 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.worker.context import JobContext, JobFailure
 
-TAIL = 4000  #: how many bytes of its standard error are kept
+TAIL = 4000  #: how many bytes at the end of the program's standard error are kept
 _CHUNK = 65536
 _READ_REST = timedelta(seconds=1)  #: how long to read the remaining output of a program that has exited
-_SECRET = re.compile("DRUMBEAT_.*(PASSWORD|TOKEN|KEY|SECRET)")  #: variables that only the worker may read
+_SECRET = re.compile("DRUMBEAT_.*(PASSWORD|TOKEN|KEY|SECRET)")  #: environment variables not passed to programs
 
 
 async def run_command(words: Sequence[str], context: JobContext) -> Any:
     """Run a program and return its output, as JSON if it is JSON, else as text.
 
-    Raises JobFailure with the end of its standard error. When the program exits or this is cancelled, all processes it has
-    started are killed.
+    Raises JobFailure with the end of its standard error if it fails. When the program exits or this call is cancelled, all
+    processes that the program has started are killed.
     """
     printed, errors = bytearray(), bytearray()
     async with _started(words, context) as (transport, program):
@@ -36,12 +36,12 @@ async def run_command(words: Sequence[str], context: JobContext) -> Any:
     if code != 0:
         raise JobFailure(f"{words[0]} ended with exit code {code}: {_text(errors).strip() or 'no error output'}")
     if len(printed) > MOST_BYTES:
-        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; print a location instead")
+        raise InvalidInput(f"expected {words[0]} to print at most {MOST_BYTES} bytes, got more; print a file name or URL")
     return _result(printed)
 
 
 class _Program(SubprocessStreamProtocol):
-    """A program and its pipes. Unlike asyncio's Process it ends when the program exits, even if others hold its pipes."""
+    """A program and its pipes. Unlike asyncio's Process, it reports the exit even while other processes hold the pipes."""
 
     def __init__(self) -> None:
         super().__init__(limit=_CHUNK, loop=asyncio.get_running_loop())
@@ -57,7 +57,7 @@ Started = tuple[SubprocessTransport, _Program]
 
 @asynccontextmanager
 async def _started(words: Sequence[str], context: JobContext) -> AsyncIterator[Started]:
-    """The program in a new session; at the end all its processes are killed, and its pipes closed on our side."""
+    """Run the program in a new session during the block; then kill all its processes and close its pipes."""
     started = await _start(words, _environment(context))
     try:
         yield started
@@ -66,7 +66,7 @@ async def _started(words: Sequence[str], context: JobContext) -> AsyncIterator[S
 
 
 async def _start(words: Sequence[str], environment: Mapping[str, str]) -> Started:
-    """Start the program; if that is cancelled, kill it: asyncio would lose the program and wait for what it started."""
+    """Start the program. If the start is cancelled, kill it, because asyncio would leave it running."""
     program = asyncio.get_running_loop().subprocess_exec(
         _Program, *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
     )
@@ -88,7 +88,7 @@ async def _end(transport: SubprocessTransport, program: _Program) -> None:
 
 
 async def _communicate(program: _Program, pid: int, payload: Any, printed: bytearray, errors: bytearray) -> None:
-    """Send the payload and read the output until the program exits; not until others close its pipes."""
+    """Send the payload and read the output until the program exits, even if processes it started still hold its pipes."""
     async with asyncio.TaskGroup() as group:
         pipes = [
             group.create_task(_feed(program.stdin, payload)),
@@ -103,7 +103,7 @@ async def _communicate(program: _Program, pid: int, payload: Any, printed: bytea
 
 
 def _environment(context: JobContext) -> dict[str, str]:
-    """The worker's environment without its secrets, plus variables that describe the job."""
+    """Return the worker's environment variables without secrets, plus variables that describe the job."""
     inherited = {name: value for name, value in os.environ.items() if not _is_secret(name, value)}
     job = {"DRUMBEAT_JOB_ID": context.job_id, "DRUMBEAT_JOB_TYPE": context.type, "DRUMBEAT_JOB_ATTEMPT": str(context.attempt)}
     return {**inherited, **job}
@@ -114,7 +114,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(url: str) -> bool:
-    """Whether a store's URL holds a password, or something that may be one."""
+    """Whether a store's URL contains a password, or a value that may be one."""
     if url.startswith("sqlite:"):
         return False
     credentials = url.partition("://")[2].rpartition("@")[0]
@@ -142,7 +142,7 @@ async def _last(stream: asyncio.StreamReader | None, buffer: bytearray, most: in
 
 
 def _kill(pid: int) -> None:
-    """Kill the program and what it started: its process group exists until its last process has ended."""
+    """Kill the program and the processes it started: all are in its process group, which outlives the program itself."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

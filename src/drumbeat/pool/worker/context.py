@@ -1,4 +1,4 @@
-"""What a handler gets with a job: the job, its deadline, and a way to report progress and failures."""
+"""What a handler gets with a job: the job, its deadline, and how to report progress and failures."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ Tell = Callable[[float, str | None], None]
 
 
 class JobFailure(Exception):
-    """Raise this in a handler to say how its job failed: ``fatal`` (no retry), or to be retried after ``retry_in``.
+    """Raise this in a handler to fail the job: without retry if ``fatal``, else with a retry after ``retry_in`` or its backoff.
 
     ``retry_in`` is a timedelta or a number of seconds; less than 0 counts as 0, more than ten years as ten years.
     """
@@ -26,12 +26,12 @@ class JobFailure(Exception):
 
 
 class JobContext:
-    """One attempt at a job, for its handler. Safe to use from any thread."""
+    """What a handler can know about the job it runs, and how it reports progress. Safe to use from any thread."""
 
     def __init__(self, job: Job, deadline: datetime | None = None, tell: Tell | None = None) -> None:
         self.job = job
         self.deadline = deadline  #: when the attempt times out; None: never
-        self.cancelled = False  #: the job must stop: a handler in a thread should check this and return
+        self.cancelled = False  #: True: the job must stop; a handler in a thread should check this and return
         self._tell = tell
 
     @property
@@ -44,7 +44,7 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, counted from 1."""
+        """The number of this attempt at the job, counted from 1."""
         return self.job.attempts
 
     @property
@@ -52,10 +52,7 @@ class JobContext:
         return self.job.payload
 
     def progress(self, share: float, note: object = None) -> None:
-        """Report progress from 0 to 1, with a note as text. Written about twice a second; only the latest counts.
-
-        Raises InvalidInput.
-        """
+        """Report progress from 0 to 1, with a note. The latest is stored, at most twice a second. Raises InvalidInput."""
         if not 0 <= share <= 1:
             raise InvalidInput(f"expected progress between 0 and 1, got {share!r}")
         if self._tell is not None:

@@ -13,24 +13,24 @@ from drumbeat.pool.worker.threads import Threads
 
 
 class Executor(Protocol):
-    """Runs handlers. Cancelling ``run`` stops the handler where that is possible."""
+    """Runs handlers. Cancelling ``run`` stops the handler if possible; a function in a thread cannot be stopped and lingers."""
 
     on_free: Callable[[], None]  #: called when a lingering handler has ended
 
     @property
     def lingering(self) -> int:
-        """Handlers that were given up but still run; each takes up a slot."""
+        """How many handlers were cancelled but still run; each takes up a job slot."""
         ...
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
-        """Run a handler and return its result. Raises what it raised, but never SystemExit, KeyboardInterrupt and the like."""
+        """Run a handler and return its result. Raises the handler's exception; SystemExit and the like become RuntimeError."""
         ...
 
     async def close(self) -> None: ...
 
 
 class LoopExecutor:
-    """Coroutines on this loop, plain functions in threads."""
+    """Runs coroutines on the worker's event loop, and plain functions in threads."""
 
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
@@ -54,28 +54,17 @@ class LoopExecutor:
         self._threads.close()
 
 
-class ThreadExecutor:
-    """Everything in threads, coroutines on a new loop there. Commands need no thread and run on the worker's loop."""
-
-    def __init__(self) -> None:
-        self.on_free: Callable[[], None] = _nothing
-        self._threads = Threads(lambda: self.on_free())
-
-    @property
-    def lingering(self) -> int:
-        return self._threads.lingering
+class ThreadExecutor(LoopExecutor):
+    """Runs every handler in a thread, coroutines on a new event loop there. Programs (``command:``) need no thread."""
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if handler.is_command:
             return await handler.invoke(context)
         return await self._threads.run(lambda: call(handler, context))
 
-    async def close(self) -> None:
-        self._threads.close()
-
 
 class ProcessExecutor:
-    """Everything in child processes, one job at a time each. They are reused; one whose job must stop is killed."""
+    """Runs handlers in child processes, one job at a time in each. A process is reused, and killed if its job must stop."""
 
     lingering = 0
 
@@ -87,7 +76,7 @@ class ProcessExecutor:
         if handler.is_command:
             return await handler.invoke(context)
         if not handler.portable:
-            raise InvalidInput(f"handler {handler.name!r}: another process cannot find it; give it as module:function")
+            raise InvalidInput(f"handler {handler.name!r}: a child process cannot import it; give it as module:function")
         return await self._processes.run(handler.name, context)
 
     async def close(self) -> None:
@@ -95,7 +84,7 @@ class ProcessExecutor:
 
 
 def _nothing() -> None:
-    """The default of ``on_free``."""
+    """Do nothing: the default of ``on_free``."""
 
 
 def executor(kind: ExecutorKind) -> Executor:
@@ -109,5 +98,5 @@ def executor(kind: ExecutorKind) -> Executor:
 
 
 def call(handler: Handler, context: JobContext) -> Any:
-    """Call a handler from code without an event loop."""
+    """Call a handler from code without an event loop, and return its result."""
     return asyncio.run(handler.invoke(context)) if handler.is_async else handler.invoke(context)

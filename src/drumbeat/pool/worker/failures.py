@@ -1,4 +1,4 @@
-"""Turns a handler's exception into a failure: an error short enough to store, and whether to retry."""
+"""Turns a handler's exception into what is stored: a short error text, and whether and when to retry."""
 
 import math
 import traceback
@@ -19,15 +19,15 @@ _OURS = str(Path(__file__).parent)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerFailure:
-    """The failure of one attempt at a job."""
+    """How one attempt at a job failed: the error text, and whether and when to retry."""
 
     error: str
     fatal: bool = False
-    retry_in: timedelta | None = None  #: None: by the job's backoff
+    retry_in: timedelta | None = None  #: how long until the retry; None: the job's backoff decides
 
 
 class FailedElsewhere(Exception):
-    """A handler failed in a child process, which reported the failure."""
+    """Raised in the worker for a handler that failed in a child process; holds the failure that the process reported."""
 
     def __init__(self, failure: HandlerFailure) -> None:
         super().__init__(failure.error)
@@ -35,18 +35,18 @@ class FailedElsewhere(Exception):
 
 
 def failure(exc: BaseException) -> HandlerFailure:
-    """An exception as a failure. A payload that does not fit its handler is fatal: it will not fit next time either."""
+    """Convert an exception to a failure. An invalid payload or result (InvalidInput) is fatal, because a retry cannot help."""
     if isinstance(exc, FailedElsewhere):
         return exc.failure
     if isinstance(exc, JobFailure):
-        return _as_said(exc)
+        return _from_job_failure(exc)
     if isinstance(exc, InvalidInput):
         return HandlerFailure(error=shortened(str(exc)), fatal=True)
     return HandlerFailure(error=shortened(_trace(exc)))
 
 
-def _as_said(exc: JobFailure) -> HandlerFailure:
-    """The failure as the handler described it; with an invalid ``retry_in`` the job's backoff decides."""
+def _from_job_failure(exc: JobFailure) -> HandlerFailure:
+    """Convert a JobFailure raised by a handler. If its ``retry_in`` is invalid, the job's backoff decides."""
     said, fatal = str(exc) or "the handler failed without a message", bool(exc.fatal)
     try:
         return HandlerFailure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))
@@ -55,7 +55,7 @@ def _as_said(exc: JobFailure) -> HandlerFailure:
 
 
 def _wait(retry_in: object) -> timedelta | None:
-    """How long to wait before the next attempt, within limits. Raises InvalidInput."""
+    """Convert a handler's ``retry_in`` to a duration between 0 and LONGEST_WAIT. Raises InvalidInput."""
     if retry_in is None:
         return None
     if isinstance(retry_in, timedelta):
@@ -66,21 +66,21 @@ def _wait(retry_in: object) -> timedelta | None:
 
 
 def _bounded(number: Any) -> float | None:
-    """The number within limits; None for NaN and infinity."""
+    """Limit seconds to between 0 and LONGEST_WAIT; None for NaN and infinity."""
     if number != number or number in (math.inf, -math.inf):
         return None
     return float(min(max(number, 0), LONGEST_WAIT.total_seconds()))
 
 
 def shortened(text: str) -> str:
-    """The beginning and end of a long text, without characters that databases refuse."""
+    """Cut the middle out of a long text, and remove characters that databases refuse."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 4]}\n…\n{text[-LONGEST * 3 // 4 :]}"
     return cut(text, LONGEST * 2)
 
 
 def _trace(exc: BaseException) -> str:
-    """The error message, then the handler's own part of the traceback."""
+    """Return the error message, then the traceback without Drumbeat's own frames."""
     if isinstance(exc, DrumbeatError):
         return str(exc)
     frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not frame.filename.startswith(_OURS)]

@@ -1,4 +1,4 @@
-"""Handlers: found by name, inspected once, called with a job's payload."""
+"""Loads handlers (the functions or programs that run jobs) by name, and calls them with a job's payload."""
 
 import importlib
 import inspect
@@ -18,24 +18,24 @@ from drumbeat.pool.worker.command import run_command
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.options import check_spec
 
-COMMAND = "command"  #: before the colon: what follows is a program and its arguments
+COMMAND = "command"  #: prefix of a handler that is a program: command:PROGRAM ARGUMENT…
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function or program that runs jobs."""
+    """A function or program that runs jobs, and the names of the parameters it takes."""
 
     name: str  #: as module:function or command:PROGRAM
     call: Callable[..., Any]
     is_async: bool
-    payload_name: str | None = None  #: the parameter that takes the payload; None: no such parameter
+    payload_name: str | None = None  #: the parameter that takes the payload; None: it takes none
     payload_kind: Any = None  #: the type the payload is converted to; None: plain JSON
     context_name: str | None = None  #: the parameter that takes the JobContext
-    portable: bool = True  #: whether another process can find it by its name
-    is_command: bool = False  #: it starts its own process, so it needs no thread or child process
+    portable: bool = True  #: whether another process can import it by its name
+    is_command: bool = False  #: it is a program, which needs no thread or child process of the worker
 
     def invoke(self, context: JobContext) -> Any:
-        """The result, or the coroutine of an async handler. Raises InvalidInput for a payload that does not fit."""
+        """Call the handler. Returns its result, or a coroutine if it is async. Raises InvalidInput for an invalid payload."""
         given: dict[str, Any] = {}
         if self.payload_name is not None:
             given[self.payload_name] = build(self.payload_kind, context.payload)
@@ -48,7 +48,7 @@ Handlers = Mapping[str, Handler]
 
 
 def handler_for(handlers: Handlers, job_type: str) -> Handler:
-    """The handler for a job type, or else the default handler. Raises InvalidInput."""
+    """Return the handler for a job type, or else the default handler. Raises InvalidInput if there is neither."""
     found = handlers.get(job_type) or handlers.get("")
     if found is None:
         raise InvalidInput(f"no handler for type {job_type!r}; this worker has: {', '.join(handlers) or 'none'}")
@@ -56,30 +56,36 @@ def handler_for(handlers: Handlers, job_type: str) -> Handler:
 
 
 def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
-    """Load every handler of a plan. Raises InvalidInput naming the one that cannot be loaded."""
+    """Load the handlers of a plan, by job type. Raises InvalidInput that names the handler that cannot be loaded."""
     if not specs:
         raise InvalidInput("expected a handler, got none; give --handler module:function, here or to: drumbeat pool create")
     return {kind: load(spec) for kind, spec in specs.items()}
 
 
 def check_portable(handlers: Handlers) -> None:
-    """Raise InvalidInput for a handler that a child process could not find by its name."""
+    """Raise InvalidInput if a child process cannot import one of the handlers by its name."""
     for handler in handlers.values():
         if not handler.portable:
             raise InvalidInput(
-                f"handler {handler.name!r}: the executor 'processes' starts it in another process, which cannot find it; give "
+                f"handler {handler.name!r}: the executor 'processes' runs it in a child process, which cannot import it; give "
                 f"a function of a module that can be imported (module:function), or use the executor 'threads'"
             )
 
 
+def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., Any] | str]") -> dict[str, Handler]:
+    """Make handlers by job type, from one handler for every type or from a mapping; each is a function or its name."""
+    by_type = given if isinstance(given, Mapping) else {"": given}
+    return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
+
+
 def load(spec: str) -> Handler:
-    """Load a handler by its name. Raises InvalidInput saying what is wrong."""
+    """Load a handler from ``module:function`` or ``command:PROGRAM ARGUMENT…``. Raises InvalidInput that says what is wrong."""
     where, _, what = check_spec(spec).partition(":")
-    return _command(spec, what) if where == COMMAND else describe(_found(spec, where, what), spec)
+    return _command(spec, what) if where == COMMAND else describe(_imported(spec, where, what), spec)
 
 
 def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
-    """Make a handler of a function: find the parameters for the payload and the context. Raises InvalidInput."""
+    """Make a handler from a function: find its parameters for the payload and the JobContext. Raises InvalidInput."""
     label = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
     if not callable(function):
         raise InvalidInput(f"handler {label!r}: expected a function, got {type(function).__name__}")
@@ -91,12 +97,12 @@ def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
         payload_name=payload_name,
         payload_kind=kind,
         context_name=context_name,
-        portable=name is not None or _is_named(function),
+        portable=name is not None or _is_importable(function),
     )
 
 
-def _is_named(function: Callable[..., Any]) -> bool:
-    """Whether another process can find this function by module and name; not if it is in ``__main__``."""
+def _is_importable(function: Callable[..., Any]) -> bool:
+    """Whether another process can import this function by module and name; not if it is in ``__main__``."""
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     found: Any = sys.modules.get(module) if module and module != "__main__" else None
     for name in path.split(".") if path else ():
@@ -111,13 +117,13 @@ def _parameters(function: Callable[..., Any], label: str) -> tuple[str | None, s
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidInput(f"handler {label!r}: expected parameters that take keywords, got {name!r} as positional-only")
+            raise InvalidInput(f"handler {label!r}: expected parameters that accept keywords, got positional-only {name!r}")
         if hints.get(name) is JobContext or (name == "context" and name not in hints):
             context_name = name
         elif payload_name is None:
             payload_name = name
         elif parameter.default is parameter.empty:
-            raise InvalidInput(f"handler {label!r}: expected a payload and at most a JobContext as parameters, got {name!r}")
+            raise InvalidInput(f"handler {label!r}: expected at most a payload and a JobContext as parameters, got {name!r}")
     kind = hints.get(payload_name) if payload_name else None
     return context_name, payload_name, kind if is_typed(kind) else None
 
@@ -130,7 +136,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _found(spec: str, module: str, path: str) -> Any:
+def _imported(spec: str, module: str, path: str) -> Any:
     try:
         with _modules_of_this_folder():
             found: Any = importlib.import_module(module)
@@ -138,14 +144,14 @@ def _found(spec: str, module: str, path: str) -> Any:
         raise InvalidInput(f"handler {spec!r}: cannot import {module!r}: {type(exc).__name__}: {exc}") from exc
     for name in path.split("."):
         if not hasattr(found, name):
-            raise InvalidInput(f"handler {spec!r}: {module!r} has no {path!r}; expected the name of a function in it")
+            raise InvalidInput(f"handler {spec!r}: module {module!r} has no {path!r}; expected a function of that module")
         found = getattr(found, name)
     return found
 
 
 @contextmanager
 def _modules_of_this_folder() -> Iterator[None]:
-    """Inside the block modules are found in the current folder too."""
+    """During the block, Python also imports modules from the current folder."""
     here = os.getcwd()
     if {"", here} & set(sys.path):
         yield
@@ -162,7 +168,7 @@ def _command(spec: str, line: str) -> Handler:
     try:
         words = shlex.split(line)
     except ValueError as exc:
-        raise InvalidInput(f"handler {spec!r}: cannot be split into words: {exc}") from exc
+        raise InvalidInput(f"handler {spec!r}: its command cannot be split into words: {exc}; check the quotes") from exc
     if not words or shutil.which(words[0]) is None:
         raise InvalidInput(f"handler {spec!r}: expected a program, got {words[0] if words else ''!r}, which is not on the PATH")
 

@@ -1,4 +1,4 @@
-"""The jobs a worker holds, each with its state, and how many more the worker has room for."""
+"""The jobs in flight in one worker: claimed, and the outcome not yet written. Also decides how many more to claim."""
 
 import asyncio
 from collections import deque
@@ -15,15 +15,15 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.runtime.worker import Measurement
 
-BATCH = 500  #: outcomes written at once, at most
+BATCH = 500  #: the most outcomes that are written in one transaction
 MOST_PREFETCHED = 500
-PREFETCH_TIME = timedelta(milliseconds=20)  #: by default as many jobs are prefetched as run in this time
+PREFETCH_TIME = timedelta(milliseconds=20)  #: default prefetch: as many jobs as the worker runs in this time
 _FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 _NANOSECOND = 1e-9
 
 
 class JobState(StrEnum):
-    """The state of a claimed job in its worker.
+    """The state of a claimed job within its worker.
 
     WAITING ─▶ RUNNING ─▶ STOPPING        DECIDED ◀─▶ WRITING ─▶ removed
        └──────────┴──────────┴───────────────▲
@@ -32,28 +32,28 @@ class JobState(StrEnum):
 
     WAITING = "waiting"  #: claimed; its handler has not begun
     RUNNING = "running"  #: its handler runs
-    STOPPING = "stopping"  #: its handler was told to stop and has not ended
-    DECIDED = "decided"  #: its outcome is known and not written yet
+    STOPPING = "stopping"  #: its handler was asked to stop and has not ended yet
+    DECIDED = "decided"  #: its outcome is known but not written to the store yet
     WRITING = "writing"  #: its outcome is being written
     LOST = "lost"  #: it was taken from this worker: its result is dropped
 
 
-_OPEN = frozenset({JobState.WAITING, JobState.RUNNING, JobState.STOPPING})  #: without an outcome
+_OPEN = frozenset({JobState.WAITING, JobState.RUNNING, JobState.STOPPING})  #: the job has no outcome yet
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class InFlightJob:
-    """A job this worker holds."""
+    """A claimed job with its state, its handler's context and its latest progress."""
 
     job: Job
     token: Token
     wake: Callable[[], None] = lambda: None  #: called when there is progress to send
     state: JobState = JobState.WAITING
-    task: "asyncio.Task[Any] | None" = None  #: while its handler runs
-    stop_outcome: AttemptOutcome | None = None  #: how it ends, once it was told to stop
-    unsent: tuple[float, str | None] | None = None  #: progress that was not sent yet
+    task: "asyncio.Task[Any] | None" = None  #: the task that runs its handler; None: it is not running
+    stop_outcome: AttemptOutcome | None = None  #: the outcome to write, if the handler was asked to stop
+    unsent: tuple[float, str | None] | None = None  #: progress and note to send to the store
     began: timedelta = timedelta()
-    sure_until: timedelta = timedelta()  #: until then no other worker can have claimed it
+    sure_until: timedelta = timedelta()  #: until then the lease surely holds: no other worker can claim the job
 
     context: JobContext = field(init=False)
 
@@ -68,7 +68,7 @@ class InFlightJob:
         self.state, self.began = JobState.RUNNING, now
 
     def stop(self, outcome: AttemptOutcome) -> None:
-        """Tell the handler to stop; the job ends with the first outcome given here."""
+        """Ask the handler to stop. The job gets ``outcome``; if this is called again, the first outcome counts."""
         self.stop_outcome = self.stop_outcome or outcome
         self.context.cancelled = True
         if self.state is JobState.RUNNING:
@@ -77,7 +77,7 @@ class InFlightJob:
             self.task.cancel()
 
     def handler_ended(self) -> None:
-        """Detach the task, which may go on to another job and must not be cancelled for this one."""
+        """Detach the job from its task: the task may run another job next, and must not be cancelled because of this one."""
         if self.stop_outcome is not None and self.task is not None:
             while self.task.cancelling():
                 self.task.uncancel()
@@ -85,14 +85,14 @@ class InFlightJob:
 
 
 class JobTally:
-    """Counts of attempts, in total and since the last ``interval``."""
+    """Counts of ended, done and failed attempts, in total and since the last call of ``interval``."""
 
     def __init__(self) -> None:
         self.ended = 0  #: attempts that have ended, with any outcome
-        self.done = 0  #: of those, jobs whose result was stored
+        self.done = 0  #: attempts that succeeded, less those whose result the store did not accept
         self.failed = 0
         self.error: str | None = None
-        self.average = 0.0  #: moving average of the seconds a job takes; 0 until known
+        self.average = 0.0  #: moving average of the seconds a job takes; 0: unknown
         self._latency = Histogram()
         self._reported = (0, 0)
 
@@ -107,13 +107,13 @@ class JobTally:
         self._latency.record(int(seconds / _NANOSECOND))
 
     def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
-        """Correct the counts: the store refused some results, and dropped some that came too late, for jobs taken away."""
+        """Correct the counts for results that the store refused, and for results dropped because the job was taken away."""
         self.failed += len(refused)
         self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
 
     def interval(self) -> Measurement:
-        """The counts since the last call."""
+        """Return the counts and latencies since the last call."""
         ended, failed = self.ended - self._reported[0], self.failed - self._reported[1]
         measured = Measurement(operations=ended, errors=failed, latency=self._latency)
         self._latency, self._reported = Histogram(), (self.ended, self.failed)
@@ -121,7 +121,7 @@ class JobTally:
 
 
 class InFlight:
-    """The jobs of one worker. Starts no tasks and calls no store."""
+    """The jobs that one worker holds. This class only keeps state: it starts no tasks and does not call the store."""
 
     def __init__(self, plan: WorkPlan, clock: Clock, lease: timedelta) -> None:
         self._plan = plan
@@ -131,10 +131,10 @@ class InFlight:
         self._waiting: deque[InFlightJob] = deque()
         self._running = 0
         self._left = 1 if plan.mode is Mode.ONCE else plan.max_jobs
-        self.verdicts: list[JobOutcome] = []  #: outcomes of decided jobs, in the order of their decision
+        self.verdicts: list[JobOutcome] = []  #: outcomes to write, in the order in which the jobs ended
         self.slots = plan.concurrency  #: how many jobs may run at once
-        self._alone: Token | None = None  #: the last job that must run alone; such jobs are claimed one at a time
-        self.next_is_alone = False  #: claim nothing until all jobs are finished, then one job to run alone
+        self._alone: Token | None = None  #: the last claimed job that must run alone, that is, beside no other job
+        self.next_is_alone = False  #: claim nothing until all jobs are finished, then claim one job that must run alone
         self.tally = JobTally()
 
     @property
@@ -153,11 +153,11 @@ class InFlight:
 
     @property
     def is_spent(self) -> bool:
-        """Whether ``max_jobs`` has been reached and all jobs are settled."""
+        """Whether ``max_jobs`` has been reached and the outcomes of all jobs are written."""
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """How many more jobs to claim; none beside a job that must run alone."""
+        """Return how many more jobs to claim: none while a job runs that must run alone."""
         if self._runs_alone() or (self.next_is_alone and self.is_busy):
             return 0
         if self.next_is_alone:
@@ -166,12 +166,12 @@ class InFlight:
         return max(free if self._left is None else min(free, self._left), 0)
 
     def _runs_alone(self) -> bool:
-        """Whether a job that must run alone has no outcome yet."""
+        """Whether the worker holds a job that must run alone and has no outcome yet."""
         held = None if self._alone is None else self._find(self._alone)
         return held is not None and held.state in _OPEN
 
     def _prefetch(self) -> int:
-        """How many jobs to hold beyond those that run."""
+        """Return how many jobs to claim in advance, beyond the jobs that run."""
         if self._plan.prefetch is not None:
             return self._plan.prefetch
         if not self.tally.average:
@@ -179,7 +179,7 @@ class InFlight:
         return min(int(self.slots * PREFETCH_TIME.total_seconds() / self.tally.average), MOST_PREFETCHED)
 
     def add(self, jobs: Sequence[Job], unsent: asyncio.Event) -> None:
-        """Add claimed jobs. Their progress sets ``unsent``, from any thread."""
+        """Add claimed jobs. When one reports progress, from any thread, the event ``unsent`` is set."""
         loop, until = asyncio.get_running_loop(), self._clock.elapsed() + self._lease
 
         def wake() -> None:
@@ -194,7 +194,7 @@ class InFlight:
             self._left = max(self._left - len(jobs), 0)
 
     def next(self, lingering: int) -> InFlightJob | None:
-        """The next job to run, if a slot is free. A job whose lease may have run out is released instead of run."""
+        """Return the next job to run, if a slot is free. A job with a lease that may have run out is released, not run."""
         while self._waiting and self._running + lingering < self.slots:
             held, now = self._waiting.popleft(), self._clock.elapsed()
             if now < held.sure_until:
@@ -210,7 +210,7 @@ class InFlight:
         self.verdicts.append(outcome)
 
     def finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
-        """Record that a handler has ended."""
+        """Record that the handler of a job has ended with this outcome. The outcome of a lost job is dropped."""
         held.handler_ended()
         self._running -= 1
         if held.state is not JobState.LOST:
@@ -218,18 +218,18 @@ class InFlight:
             self._decide(held, verdict)
 
     def take_verdicts(self) -> list[JobOutcome]:
-        """Take outcomes to write them."""
+        """Remove up to BATCH outcomes from the list and return them, to be written to the store."""
         taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
         self._move(taken, JobState.WRITING)
         return taken
 
     def keep_verdicts(self, verdicts: Sequence[JobOutcome]) -> None:
-        """Put back outcomes that could not be written; they are written next."""
+        """Put back outcomes that could not be written, so that they are written next."""
         self._move(verdicts, JobState.DECIDED)
         self.verdicts = [*verdicts, *self.verdicts]
 
     def settle(self, verdicts: Sequence[JobOutcome]) -> None:
-        """Remove jobs whose outcomes were written."""
+        """Remove the jobs of these outcomes, which were written to the store."""
         for verdict in verdicts:
             if self.knows(verdict.token):
                 del self._held[verdict.token.job_id]
@@ -240,11 +240,11 @@ class InFlight:
                 held.state = to
 
     def runs_since(self, moment: timedelta) -> bool:
-        """Whether a job that had begun by ``moment`` still runs."""
+        """Whether a job runs that began at ``moment`` or earlier."""
         return any(held.task is not None and held.began <= moment for held in self._held.values())
 
     def tokens(self) -> list[Token]:
-        """The leases to renew: those of every job without an outcome."""
+        """Return the tokens of jobs without an outcome: the leases of these jobs must be renewed."""
         return [held.token for held in self._held.values() if held.state in _OPEN]
 
     def renewed(self, tokens: Sequence[Token]) -> None:
@@ -261,7 +261,7 @@ class InFlight:
         return held if held is not None and held.token == token else None
 
     def forget(self, token: Token) -> bool:
-        """Drop a job that was taken away: stop its handler and discard its result. False if it was gone or had an outcome."""
+        """Stop a job that was taken from this worker, and discard its result. Returns False if it is gone or has an outcome."""
         held = self._find(token)
         if held is None or held.state not in _OPEN:
             return False
@@ -283,19 +283,19 @@ class InFlight:
             self._decide(held, JobOutcome(token=token, outcome=outcome))
 
     def cancel(self, tokens: Sequence[Token]) -> None:
-        """End jobs as cancelled, except those that are stopping already."""
+        """Stop these jobs with the outcome cancelled, except jobs that are stopping already."""
         for token in tokens:
             held = self._find(token)
             if held is not None and held.stop_outcome is None:
                 self.stop(token, AttemptOutcome.CANCELLED)
 
     def release_waiting(self) -> None:
-        """Release all jobs that have not begun."""
+        """Return all jobs that have not begun to the queue."""
         for held in list(self._waiting):
             self.stop(held.token, AttemptOutcome.RELEASED)
 
     def release_all(self) -> None:
-        """Stop and release all jobs without an outcome."""
+        """Stop all jobs without an outcome and return them to the queue."""
         for token in self.tokens():
             self.stop(token, AttemptOutcome.RELEASED)
 
@@ -303,7 +303,7 @@ class InFlight:
         yield from (held.task for held in self._held.values() if held.task is not None)
 
     def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
-        """Take the progress that was not sent yet."""
+        """Return the progress to send, by job, and mark it as sent."""
         unsent = [(held, held.unsent) for held in self._held.values() if held.unsent is not None]
         for held, _ in unsent:
             held.unsent = None

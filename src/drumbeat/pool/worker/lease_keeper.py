@@ -1,4 +1,4 @@
-"""A worker's background loops: renew leases, poll for cancelled jobs and for orders to leave, send progress."""
+"""Background loops of a worker: renew leases, poll for cancelled jobs and for the order to exit, send progress."""
 
 import asyncio
 import logging
@@ -14,25 +14,25 @@ from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
 
-_POLL_EVERY = timedelta(seconds=1)  #: how soon a running job learns of its cancellation, an idle worker of its order to leave
+_POLL_EVERY = timedelta(seconds=1)  #: how often to poll for cancelled jobs and for the order to exit
 _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
 class LeaseKeeper:
-    """Four background loops of one worker. Store errors never stop these loops."""
+    """The loops ``keep``, ``poll_cancelled``, ``poll_orders`` and ``report`` of one worker. Store errors never stop them."""
 
     def __init__(self, in_flight: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
-        """``changed`` is called when jobs in flight may have been stopped or lost."""
+        """``changed`` is called after jobs in flight may have been stopped or lost."""
         self._in_flight = in_flight
         self._claims = claims
         self._clock = clock
         self._changed = changed
         self.unsent = asyncio.Event()  #: there is progress to send
-        self.in_doubt = asyncio.Event()  #: a notification brought no job: it may have been an order for this worker
-        self.beat: Callable[[], None] = lambda: None  #: makes the worker fetch its orders at once
+        self.in_doubt = asyncio.Event()  #: set when a notification brought no job: it may announce an order to exit
+        self.beat: Callable[[], None] = lambda: None  #: sends a heartbeat at once, which also reads the worker's orders
 
     async def keep(self) -> None:
-        """Renew leases, stop jobs that were lost or cancelled, and take back jobs of silent workers."""
+        """Every third of a lease: renew leases, stop lost and cancelled jobs, take back jobs of silent workers."""
         while True:
             await self._clock.sleep(self._claims.lease / 3)
             await _try(self._renew(), "failed to renew leases")
@@ -47,7 +47,7 @@ class LeaseKeeper:
         self._in_flight.renewed(tokens)
         for token in renewed.stale:
             if self._in_flight.forget(token):
-                log.warning("job %s is no longer this worker's; stopping its handler", token.job_id)
+                log.warning("job %s was taken from this worker; stopping its handler", token.job_id)
         self._in_flight.cancel(renewed.cancelled)
         self._changed()
 
@@ -55,20 +55,20 @@ class LeaseKeeper:
         await self._claims.expire()
 
     async def _look_for_turn(self) -> None:
-        """When jobs wait to run alone, make a busy worker finish its jobs first; an idle worker claims them anyway."""
+        """If jobs wait that must run alone, a busy worker finishes its own jobs first. An idle worker claims them anyway."""
         if self._in_flight.held_count and await self._claims.take_turn_alone():
-            log.info("jobs wait to run alone; this worker finishes its jobs, then claims one of them")
+            log.info("a job waits that must run alone; this worker finishes its own jobs, then claims it")
             self._in_flight.next_is_alone = True
 
     async def poll_cancelled(self) -> None:
-        """Poll for cancelled jobs, but only while a job has run for longer than the polling interval."""
+        """Poll for cancelled jobs, but only while a job has been running for longer than the polling interval."""
         while True:
             await self._clock.sleep(_POLL_EVERY)
             if self._in_flight.runs_since(self._clock.elapsed() - _POLL_EVERY) and not await self._stop_cancelled():
                 await self._clock.sleep(self._claims.lease / 3)
 
     async def _stop_cancelled(self) -> bool:
-        """Stop jobs whose cancellation was requested; False when the store's answer cannot be read."""
+        """Stop jobs that a user has cancelled. Returns False after an unexpected error, so that the caller waits longer."""
         try:
             cancelled = await self._claims.to_stop()
         except StoreUnavailable as exc:
@@ -83,7 +83,7 @@ class LeaseKeeper:
         return True
 
     async def poll_orders(self) -> None:
-        """Poll for an order to leave, but only after ``in_doubt`` was set, and at most once per interval."""
+        """Poll for the order to exit, but only after ``in_doubt`` was set, and at most once per interval."""
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()

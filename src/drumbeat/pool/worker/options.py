@@ -1,4 +1,4 @@
-"""How a worker runs jobs: its handlers, how many jobs at once, in which executor, and when it leaves."""
+"""Settings of a worker of jobs: its handlers, how many jobs it runs at once, in which executor, and when it exits."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ EXPECTED_HANDLER = "expected module:function or command:PROGRAM ARGUMENT…, wit
 
 
 class Mode(StrEnum):
-    """When a worker leaves."""
+    """When a worker exits."""
 
-    ONCE = "once"  #: after one job, or at once when there is none
-    DRAIN = "drain"  #: when nothing is left to claim
-    LOOP = "loop"  #: only when told to stop
+    ONCE = "once"  #: after one job, or at once if there is no job
+    DRAIN = "drain"  #: when no job is left to claim
+    LOOP = "loop"  #: only when it is asked to stop
 
 
 class ExecutorKind(StrEnum):
-    """Where handlers run."""
+    """Where a worker runs its handlers."""
 
     ASYNC = "async"  #: coroutines on the worker's event loop, plain functions in threads
     THREADS = "threads"  #: everything in threads, so that a blocking handler does not delay the loop
@@ -31,7 +31,7 @@ class ExecutorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkPlan:
-    """How a worker runs jobs."""
+    """Settings of a worker: its handlers, and how it claims and runs jobs. Stored in the policy of its pool."""
 
     handlers: Mapping[str, str] = field(default_factory=dict)  #: handlers by job type; '': for every other type
     mode: Mode = Mode.DRAIN
@@ -39,11 +39,11 @@ class WorkPlan:
     concurrency: int = 1
     capabilities: tuple[str, ...] = ()
     lease: timedelta | None = None  #: how long a claim lasts unless renewed; None: twice the pool's heartbeat
-    timeout: timedelta | None = None  #: for jobs without their own
-    max_jobs: int | None = None  #: leave after this many jobs, to be replaced
-    max_memory_mb: int | None = None  #: leave when the worker uses more memory
-    prefetch: int | None = None  #: jobs to hold beyond those that run; None: as many as run in 20 ms
-    gather: timedelta = timedelta(milliseconds=2)  #: how long a result waits to be written together with others
+    timeout: timedelta | None = None  #: time limit for jobs that have no timeout of their own
+    max_jobs: int | None = None  #: exit after this many jobs, to be replaced by a new worker
+    max_memory_mb: int | None = None  #: exit when the worker uses more memory
+    prefetch: int | None = None  #: jobs to claim in advance; None: as many as the worker runs in 20 ms
+    gather: timedelta = timedelta(milliseconds=2)  #: how long to collect results before they are written together
 
     def __post_init__(self) -> None:
         _at_least("concurrency", self.concurrency, 1, MOST_CONCURRENCY)
@@ -57,14 +57,14 @@ class WorkPlan:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The only job types it has handlers for; empty: every type."""
+        """The job types that the worker has handlers for; empty: every type."""
         return () if "" in self.handlers else tuple(self.handlers)
 
     def lease_for(self, thresholds: Thresholds) -> timedelta:
         return self.lease or thresholds.heartbeat_every * 2
 
     def to_json(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """JSON for a pool's policy: the named fields, or all that differ from the default."""
+        """Return fields as JSON for a pool's policy: the fields in ``names``, or all fields that differ from the default."""
         default = WorkPlan()
         chosen = [name for name in PLAN_FIELDS if getattr(self, name) != getattr(default, name)] if names is None else names
         return {name: _json(getattr(self, name)) for name in chosen}
@@ -77,15 +77,15 @@ def _json(value: Any) -> Any:
 
 
 def plan_of(pool: PoolRow) -> WorkPlan:
-    """The work plan in a pool's policy; other fields of the policy are ignored. Raises InvalidInput."""
+    """Read the work plan from a pool's policy; other fields of the policy are ignored. Raises InvalidInput."""
     try:
         return WorkPlan(**{name: _read(name, value) for name, value in pool.policy.items() if name in _READERS})
     except InvalidInput as exc:
-        raise InvalidInput(f"pool {pool.pool_id}, policy: {exc}") from exc
+        raise InvalidInput(f"invalid policy of pool {pool.pool_id}: {exc}") from exc
 
 
 def parse_handlers(given: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
-    """Handlers by type, from ``SPEC`` and ``TYPE=SPEC``. Raises InvalidInput."""
+    """Parse handlers given as ``SPEC`` (for every type) or ``TYPE=SPEC``. Returns them by type. Raises InvalidInput."""
     if isinstance(given, Mapping):
         return {kind: check_spec(spec) for kind, spec in given.items()}
     found: dict[str, str] = {}
@@ -100,7 +100,7 @@ def parse_handlers(given: Mapping[str, str] | list[str] | tuple[str, ...]) -> di
 
 
 def check_spec(spec: str) -> str:
-    """The handler's name, if its form is valid. Raises InvalidInput."""
+    """Return the handler's name if it has the form ``module:function`` or ``command:PROGRAM``. Raises InvalidInput."""
     before, colon, after = spec.partition(":")
     if not colon or not before.strip() or not after.strip():
         raise InvalidInput(f"{EXPECTED_HANDLER}; got {spec!r}")
@@ -108,11 +108,11 @@ def check_spec(spec: str) -> str:
 
 
 def changed_handlers(current: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
-    """A pool's handlers with some added and some removed. Raises InvalidInput for a removed type that has none."""
+    """Return a pool's handlers after adding some and removing some. Raises InvalidInput if a type to remove has none."""
     for kind in removed:
         if kind not in current:
             known = ", ".join(repr(each) for each in sorted(current)) or "none"
-            raise InvalidInput(f"expected to remove the handler of a type that has one ({known}), got {kind!r}")
+            raise InvalidInput(f"type {kind!r} has no handler to remove; types with a handler: {known}")
     return {kind: spec for kind, spec in current.items() if kind not in set(removed)} | {**added}
 
 

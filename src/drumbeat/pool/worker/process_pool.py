@@ -1,4 +1,4 @@
-"""The worker's side of its child processes: sends them jobs, reads results, and kills one whose job must stop."""
+"""Runs handlers in child processes: sends them jobs, reads results, and kills a process if its job must stop."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,13 @@ _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
 
 
 class ProcessPool:
-    """Child processes, started when needed and reused."""
+    """Child processes that run handlers. A process is started when none is idle, and reused for later jobs."""
 
     def __init__(self) -> None:
         self._idle: list[Process] = []
 
     async def run(self, handler: str, context: JobContext) -> Any:
-        """Run a handler in a child process. Raises FailedElsewhere; when cancelled, the process is killed."""
+        """Run a handler in a child process. Raises FailedElsewhere if it fails. If this is cancelled, the process is killed."""
         process = self._idle.pop() if self._idle else await _start()
         try:
             result = await _exchange(process, handler, context)

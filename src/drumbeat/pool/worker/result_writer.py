@@ -1,4 +1,4 @@
-"""Writes the outcomes of jobs to the store; handles lost answers, repeated writes and refused results."""
+"""Writes the outcomes of jobs to the store. Handles lost answers of the store, repeated writes and refused results."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,27 +16,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The result of writing outcomes and claiming more jobs."""
+    """What the store did with the written outcomes, and the jobs claimed in the same call."""
 
-    asked: int = 0  #: how many jobs the store was asked for
+    asked: int = 0  #: how many jobs this worker tried to claim
     claimed: tuple[Job, ...] = ()
-    refused: tuple[JobOutcome, ...] = ()  #: failures written instead of results that the store refused
+    refused: tuple[JobOutcome, ...] = ()  #: failures, written in place of results that the store refused
     dropped: tuple[JobOutcome, ...] = ()  #: outcomes that came too late: the job had been taken from this worker
 
 
 class ResultWriter:
-    """Writes outcomes in batches. After a lost answer it reads from the store which jobs this worker holds."""
+    """Writes outcomes in batches. If the store's answer to a claim is lost, it reads which jobs this worker holds."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
-        self.is_unsure = False  #: a claim got no answer: this worker may hold jobs it does not know of
+        self.is_unsure = False  #: a claim got no answer, so this worker may hold jobs it does not know of
         self._repeated: set[Token] = set()  #: outcomes that may have been written already
 
     async def settle(self, verdicts: Sequence[JobOutcome], asked: int, *, alone: bool = False) -> WriteResult:
-        """Write outcomes and claim jobs in one transaction; if it is refused, write one by one and claim none.
-
-        Raises StoreUnavailable.
-        """
+        """Write outcomes and claim ``asked`` jobs in one transaction. If the store refuses it, write the outcomes one by one
+        and claim no jobs. Raises StoreUnavailable."""
         try:
             settled = await self._claims.settle(verdicts, asked, alone=alone)
         except StoreUnavailable:
@@ -55,7 +53,7 @@ class ResultWriter:
         return written
 
     async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:
-        """Write each outcome; returns the failures written in place of refused results."""
+        """Write outcomes one by one. If the store refuses a result, write a failure instead; returns these failures."""
         refused = []
         for verdict in verdicts:
             try:
@@ -84,26 +82,27 @@ class ResultWriter:
         return tuple(verdict for verdict in verdicts if verdict.token in gone)
 
     def _log_stale(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> None:
-        """Log the outcomes that the store dropped. A released job has no result to lose."""
+        """Log the outcomes that the store did not accept because the job was taken from this worker."""
         released = {verdict.token for verdict in verdicts if verdict.outcome is AttemptOutcome.RELEASED} if stale else set()
         for token in stale:
             if token in released:
-                log.info("job %s was taken from this worker before it was released", token.job_id)
+                log.info("job %s was taken from this worker before the worker could release it", token.job_id)
             elif token in self._repeated:
-                log.info("the result of job %s was written before, or came too late", token.job_id)
+                log.info("the result of job %s was not written again: it is stored, or the job was taken away", token.job_id)
             else:
                 log.warning(
-                    "the result of job %s came too late: the job was taken from this worker; it is dropped", token.job_id
+                    "the result of job %s came too late and is dropped: the job was taken from this worker", token.job_id
                 )
 
     async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> bool:
-        """Adopt jobs that an unanswered claim gave this worker. Returns whether the store answered this time."""
+        """Call ``adopt`` for jobs that this worker holds but does not know, because the store's answer to a claim was lost.
+        Returns whether the store answered this time."""
         try:
             held = await self._claims.held()
         except StoreUnavailable:
             return False
         except Exception:
-            log.exception("failed to read the jobs of an unanswered claim; they are retried when their leases run out")
+            log.exception("failed to read the jobs of a claim that got no answer; they are retried when their leases run out")
             held = ()
         self.is_unsure = False
         for job in held:

@@ -1,4 +1,4 @@
-"""Threads for blocking handlers. They are daemon threads: one that cannot be stopped does not keep the process alive."""
+"""Threads for blocking handlers. They are daemon threads, so a handler that does not stop cannot keep the process alive."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ class Threads:
             report(_outcome(work))
 
     def _answer(self, answer: "asyncio.Future[Any]", outcome: Callable[[], Any]) -> None:
-        """Deliver an outcome; runs on the loop."""
+        """Pass a function's outcome to the waiting call of ``run``; called on the event loop."""
         self._idle += 1
         if answer.cancelled():
             self.lingering -= 1
@@ -58,7 +58,7 @@ class Threads:
             answer.set_exception(exc)
 
     def close(self) -> None:
-        """End idle threads now, and busy ones when they are done."""
+        """End idle threads now, and busy threads when their function returns."""
         for _ in range(self._made):
             self._tasks.put(None)
 

@@ -1,4 +1,4 @@
-"""The workload of a job worker: claim jobs, run their handlers, write outcomes, renew leases."""
+"""What a worker of jobs does: claim jobs, run their handlers, write outcomes, renew leases."""
 
 import asyncio
 import itertools
@@ -23,19 +23,18 @@ log = logging.getLogger(__name__)
 
 IDLE = timedelta(seconds=30)  #: how long to wait for a notification before claiming anyway
 _MEMORY_EVERY = timedelta(seconds=1)
-_YIELD_EVERY = 16  #: jobs a task runs before it yields to other tasks
-_BATCH = 16  #: with this many outcomes, write without waiting for more
-_GRACE = timedelta(seconds=5)  #: for releasing held jobs on exit, and for handlers in threads to stop
-_PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: between retries without a store: the first, the longest
-_EMPTY_PAUSES = (timedelta(milliseconds=5), timedelta(seconds=1))  #: the same, while notifications bring no job
+_YIELD_EVERY = 16  #: after this many jobs a task yields to other tasks
+_BATCH = 16  #: with this many outcomes, write them without waiting for more
+_GRACE = timedelta(seconds=5)  #: time limit for releasing jobs on exit, and for handlers in threads to stop
+_PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: first and longest pause before a store error is retried
+_EMPTY_PAUSES = (timedelta(milliseconds=5), timedelta(seconds=1))  #: shortest and longest wait while notifications bring no job
 
 
 class JobWorkload:
-    """One worker's jobs. Handlers are loaded in ``prepare``; a failing handler never ends the worker.
+    """Claims and runs the jobs of one worker. A failing handler never ends the worker.
 
-    One task writes outcomes and claims jobs, so that results are written in batches. One waits for notifications of new jobs.
-    Four renew leases and poll for orders (``LeaseKeeper``). Each running job has its own task. A task that fails unexpectedly
-    ends the worker, so that it never hangs.
+    One task writes outcomes and claims jobs, so that results are written in batches; one waits for notifications of new jobs;
+    four are the loops of ``LeaseKeeper``; each running job has its own. If a task fails unexpectedly, the worker exits.
     """
 
     def __init__(
@@ -57,17 +56,17 @@ class JobWorkload:
         self.in_flight = InFlight(plan, clock, claims.lease)
         self._writer = ResultWriter(claims)
         self._keeper = LeaseKeeper(self.in_flight, claims, clock, self._changed)
-        self._wake = asyncio.Event()  #: wakes the pump
-        self._wants_jobs = asyncio.Event()  #: there is room, and the last claim brought fewer jobs than asked for
-        self._idle = asyncio.Event()  #: nothing is held
-        self._stuck = asyncio.Event()  #: nothing is held, yet there is no room
+        self._wake = asyncio.Event()  #: wakes the task that writes outcomes and claims jobs
+        self._wants_jobs = asyncio.Event()  #: slots are free, and the last claim brought fewer jobs than asked for
+        self._idle = asyncio.Event()  #: the worker holds no job
+        self._stuck = asyncio.Event()  #: the worker holds no job, but handlers that do not stop take up all slots
         self._done = asyncio.Event()
         self._broken: Exception | None = None
         self._may_claim = True
         self._leaving = False
-        self._exchanging = False  #: waiting for an answer of the store, which may bring jobs
+        self._exchanging = False  #: a call to the store is in progress that may claim jobs
         self._empty_claims = 0  #: claims in a row that brought no job
-        self._waits_for_others = False  #: it has logged that it waits for expired claims of other workers
+        self._waits_for_others = False  #: the wait for expired claims of other workers has been logged
         self._waited = False  #: the next claim follows a wait for notifications
         self._memory_checked = timedelta()
         self._loops: list[asyncio.Task[None]] = []
@@ -76,7 +75,7 @@ class JobWorkload:
         self._keeper.beat = beat
 
     async def prepare(self) -> None:
-        """Import the handlers, in a thread because it may take long."""
+        """Import the handlers, in a thread because an import may take long."""
         self._attempts = await asyncio.to_thread(self._load)
         self._attempts.executor.on_free = self._resume
 
@@ -89,7 +88,7 @@ class JobWorkload:
         self._wake.set()
 
     def set_phase(self, phase: str) -> None:
-        """Jobs have no phases."""
+        """Do nothing: only benchmarks have phases."""
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
         """Set how many jobs to run at once, at most the plan's concurrency; 0: the plan's concurrency."""
@@ -116,7 +115,7 @@ class JobWorkload:
             raise self._broken
 
     async def drain(self, within: timedelta) -> DrainResult:
-        """Release jobs that have not begun and finish the others; at the limit, stop and release those too."""
+        """Release jobs that have not begun, and finish the others; a job that runs longer than ``within`` is released too."""
         self._leaving = True
         self.in_flight.release_waiting()
         self._changed()
@@ -149,12 +148,12 @@ class JobWorkload:
         try:
             await work
         except Exception as exc:
-            log.exception("a task of the worker failed; the worker leaves")
+            log.exception("a task of the worker failed unexpectedly; the worker exits")
             self._broken = exc
             self._done.set()
 
     async def _pump(self) -> None:
-        """Write outcomes and claim jobs, whenever there is something to write or room to fill."""
+        """Write outcomes and claim jobs, whenever there are outcomes to write or free slots."""
         pause = _PAUSES[0]
         while True:
             await self._wake.wait()
@@ -168,7 +167,8 @@ class JobWorkload:
                     pause = min(pause * 2, _PAUSES[1])
 
     async def _step(self) -> bool:
-        """Recover jobs of an unanswered claim, or else write and claim. Returns whether the store answered."""
+        """After a claim without an answer, read which jobs it claimed; else write outcomes and claim jobs. Returns whether the
+        store answered."""
         if not self._writer.is_unsure:
             return await self._exchange()
         answered = await self._writer.recall(self._adopt, self.in_flight.knows)
@@ -181,7 +181,7 @@ class JobWorkload:
             await self._clock.sleep(self._plan.gather)
 
     def _free(self) -> int:
-        """How many jobs to claim with the next exchange."""
+        """Return how many jobs to claim next; 0 while the worker is leaving."""
         return 0 if self._leaving else self.in_flight.room(self._lingering)
 
     @property
@@ -214,7 +214,8 @@ class JobWorkload:
         return True
 
     async def _leave_if_empty(self) -> None:
-        """Leave, unless claims of other workers have expired: take those back first. If the store is unavailable, go on."""
+        """Exit, because no job is left, unless jobs of other workers have an expired lease: those are taken back first. If the
+        store is unavailable, the worker does not exit, but tries again."""
         self._may_claim = True
         try:
             if await self._claims.expire():
@@ -230,10 +231,10 @@ class JobWorkload:
         self._done.set()
 
     async def _await_overdue(self, within: timedelta) -> None:
-        """Wait until expired claims can be taken back, or until there is another job to claim."""
+        """Wait until jobs with an expired lease can be taken from other workers, or until there is a new job to claim."""
         if not self._waits_for_others:
             self._waits_for_others = True
-            log.warning("claims of other workers have expired; waiting %.0f s to take their jobs over", within.total_seconds())
+            log.warning("jobs of other workers have an expired lease; taking them over in %.0f s", within.total_seconds())
         began = self._clock.elapsed()
         notified = await self._claims.wait(min(max(within, _EMPTY_PAUSES[0]), IDLE))
         await self._pause(began, notified=notified)
@@ -245,17 +246,17 @@ class JobWorkload:
         self._fill()
 
     def _adopt(self, job: Job) -> None:
-        """Run a job whose claim got no answer."""
+        """Run a job that was claimed although the store's answer to the claim was lost."""
         log.info("job %s was claimed, but the store's answer was lost; running it", job.job_id)
         self._begin((job,))
 
     def _fill(self) -> None:
-        """Start waiting jobs, as far as slots are free."""
+        """Start waiting jobs while slots are free."""
         while (held := self.in_flight.next(self._lingering)) is not None:
             held.task = self._group.create_task(self._guarded(self._run(held)))
 
     async def _run(self, first: InFlightJob) -> None:
-        """Run one job after another while jobs wait, and yield to other tasks in between."""
+        """Run a job, then the next waiting jobs, one after another, and yield to other tasks in between."""
         held: InFlightJob | None = first
         for turn in itertools.count(1):
             if held is None or self._attempts is None:
@@ -271,7 +272,7 @@ class JobWorkload:
                 held.task = asyncio.current_task()
 
     async def _tell_begun(self, held: InFlightJob) -> None:
-        """Tell the store that a prefetched job begins. Raises TakenAway when it is no longer this worker's."""
+        """Record in the store that a prefetched job begins. Raises TakenAway if the job was taken from this worker."""
         while True:
             try:
                 if await self._claims.begin(held.token):
@@ -286,7 +287,7 @@ class JobWorkload:
         raise TakenAway
 
     def _resume(self) -> None:
-        """Fill the slot of a lingering handler that has ended."""
+        """Start a waiting job, because a handler that did not stop in time has ended and freed its slot."""
         self._fill()
         self._wake.set()
 
@@ -302,7 +303,7 @@ class JobWorkload:
         self._note_idle()
 
     def _note_exchange(self, asked: int, got: int) -> bool:
-        """Decide after an exchange whether to claim more or to leave. True if nothing is left to claim or to run."""
+        """Decide, after a claim, whether to claim more or to exit. Returns True if no job is left to claim or to run."""
         if asked:
             self._may_claim = got >= asked
             self._empty_claims = 0 if got else self._empty_claims + 1
@@ -315,7 +316,7 @@ class JobWorkload:
         return asked > 0 and not got and not self.in_flight.held_count and self._plan.mode is not Mode.LOOP
 
     def _suspect_orders(self, got: int) -> None:
-        """A wait that brought no job may have ended because of an order for this worker: have it polled."""
+        """Poll for an order to exit if a notification brought no job: it may have been for the order."""
         if self._waited and not got:
             self._keeper.in_doubt.set()
         self._waited = False
@@ -337,26 +338,26 @@ class JobWorkload:
 
     @property
     def _listens(self) -> bool:
-        """Whether it waits for notifications: not in mode once, nor in mode drain with one slot."""
+        """Whether the worker waits for notifications: in mode loop, and in mode drain with more than one slot."""
         return self._plan.mode is Mode.LOOP or (self._plan.mode is Mode.DRAIN and self._plan.concurrency > 1)
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether handlers that do not stop take up all slots, and nothing else is left to finish."""
+        """Whether handlers that do not stop take up all slots, and no other job is left to finish."""
         return not self.in_flight.held_count and self._lingering >= self.in_flight.slots
 
     async def _watch_stuck(self) -> None:
-        """Leave when it stays stuck: the handlers' threads end with the process, and another worker replaces it."""
+        """Exit if handlers that do not stop take up all slots: their threads end with the process, and a new worker starts."""
         while not self._done.is_set():
             await self._stuck.wait()
             self._stuck.clear()
             await self._clock.sleep(_GRACE)
             if self._is_stuck:
-                log.warning("%d handlers do not stop and take up all slots; leaving, to be replaced", self._lingering)
+                log.warning("%d handlers do not stop and take up all slots; exiting, to be replaced", self._lingering)
                 self._done.set()
 
     async def _listen(self) -> None:
-        """Wait for notifications of new jobs while there is room."""
+        """Wait for notifications of new jobs while slots are free."""
         while True:
             await self._wants_jobs.wait()
             self._wants_jobs.clear()
@@ -373,7 +374,7 @@ class JobWorkload:
             self._wake.set()
 
     async def _pause(self, began: timedelta, *, notified: bool) -> None:
-        """Make a wait last longer the more notifications in a row brought no job."""
+        """Sleep after a notification, longer the more notifications in a row brought no job."""
         if notified and self._empty_claims > 1:
             least = min(_EMPTY_PAUSES[0] * 2 ** min(self._empty_claims, 20), _EMPTY_PAUSES[1])
             await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))

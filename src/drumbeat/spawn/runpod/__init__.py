@@ -1,4 +1,4 @@
-"""Workers as RunPod pods, through its REST API v2."""
+"""A spawner that starts workers as RunPod pods, through RunPod's REST API v2."""
 
 from drumbeat.spawn.runpod.settings import API_KEY_VARIABLE, RunPodSettings
 from drumbeat.spawn.runpod.spawner import RunPodSpawner

@@ -1,4 +1,4 @@
-"""A client for RunPod's REST API v2: the calls that we need, and what the answers mean."""
+"""A client for the calls of RunPod's REST API v2 that the spawner needs."""
 
 import logging
 import re
@@ -24,14 +24,14 @@ except ImportError as exc:
 
 log = logging.getLogger(__name__)
 
-Transport = httpx.AsyncBaseTransport  #: replaced in tests
+Transport = httpx.AsyncBaseTransport  #: sends HTTP requests; replaced in tests
 
-_RETRY_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: before retries of calls that are safe to repeat
-_LONGEST_PAUSE = timedelta(seconds=15)  #: a longer Retry-After is not waited for
-_RETRY_WITHIN = timedelta(seconds=50)  #: for all tries of one call together, so that it ends within a beat
+_RETRY_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: pauses before the first and second retry
+_LONGEST_PAUSE = timedelta(seconds=15)  #: a call is not retried if RunPod asks for a longer pause
+_RETRY_WITHIN = timedelta(seconds=50)  #: most time for a call with its retries, so that it ends within a control beat
 _CONNECTIONS = 8
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_UNCERTAIN = frozenset({500, 502, 504})  #: the server or a gateway failed: the request may have been carried out
+_UNCERTAIN = frozenset({500, 502, 504})  #: HTTP errors after which the request may have been carried out
 _SHORTEST_SECRET = 6
 
 _CAUSES: Mapping[int, SpawnCause] = {
@@ -57,7 +57,7 @@ class _Gpus(msgspec.Struct, frozen=True):
 
 
 class _Problem(msgspec.Struct, frozen=True):
-    """An error response (RFC 9457)."""
+    """The body of an error response (RFC 9457)."""
 
     title: str = ""
     detail: str = ""
@@ -65,21 +65,21 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """The fields of a network volume that matter here."""
+    """A network volume: only the fields that are used here."""
 
     id: str
-    size: int  #: GB
+    size: int  #: in GB
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Unknown whether the pod was created."""
+    """RunPod gave no usable answer, so it is unknown whether the pod was created."""
 
     why: str
 
 
 class RunPodClient:
-    """The API calls. Reads, deletions and resizes are retried where that may help; a creation never is."""
+    """Calls RunPod's API. Reads, deletions and resizes are retried after temporary errors; a creation never is."""
 
     def __init__(self, key: str, settings: RunPodSettings, clock: Clock, transport: Transport | None = None) -> None:
         self._key = key
@@ -97,20 +97,20 @@ class RunPodClient:
         await self._http.aclose()
 
     async def pods(self) -> Sequence[Pod]:
-        """All pods of the account. Raises SpawnError, also if the list seems to be partial, which is worse than none."""
+        """Return all pods of the account. Raises SpawnError, also if the list is incomplete: pods would seem to be gone."""
         answer = await self._ask("GET", "/v2/pods")
         body = self._read(answer, dict[str, Any])
         if more := [field for field, value in body.items() if value and re.search(r"next|cursor|page", field, re.IGNORECASE)]:
-            raise SpawnError(f"RunPod: expected the whole list of pods, got a part of it ({', '.join(more)}); update Drumbeat")
+            raise SpawnError(f"RunPod: expected the whole list of pods, got a page ({', '.join(more)}); update Drumbeat")
         return self._read(answer, _Pods).pods
 
     async def find_pod(self, pod_id: str) -> Pod | None:
-        """One pod; None if it does not exist."""
+        """Return the pod with this id; None if it does not exist."""
         answer = await self._ask("GET", f"/v2/pods/{pod_id}", accepted={404})
         return None if answer.status_code == 404 else self._read(answer, Pod)
 
     async def create(self, body: Mapping[str, Any]) -> Pod | Refusal | NoAnswer:
-        """Request a pod, without retries."""
+        """Request a new pod, without retries, because a second request might create a second pod."""
         try:
             answer = await self._http.post("/v2/pods", json=body)
         except _NEVER_SENT as exc:
@@ -127,15 +127,15 @@ class RunPodClient:
             return NoAnswer(str(exc))
 
     async def stop(self, pod_id: str) -> None:
-        """Send SIGTERM to its container. Harmless if the pod is gone or cannot be stopped."""
+        """Send SIGTERM to the pod's container. Harmless if the pod does not exist or cannot be stopped."""
         await self._ask("POST", f"/v2/pods/{pod_id}/action", json={"action": "stop"}, accepted={404, 409})
 
     async def delete(self, pod_id: str) -> None:
-        """Delete the pod. Harmless if it is gone."""
+        """Delete the pod. Harmless if it does not exist."""
         await self._ask("DELETE", f"/v2/pods/{pod_id}", accepted={404})
 
     async def volume(self, volume_id: str) -> Volume:
-        """A network volume. Raises SpawnError, also if it does not exist."""
+        """Return a network volume. Raises SpawnError, also if it does not exist."""
         return self._read(await self._ask("GET", f"/v2/network-volumes/{quote(volume_id, safe='')}"), Volume)
 
     async def resize(self, volume_id: str, size: int) -> Volume:
@@ -144,12 +144,12 @@ class RunPodClient:
         return self._read(await self._ask("PATCH", path, json={"size": size}), Volume)
 
     async def gpus(self, cloud: Cloud, count: int) -> Sequence[GpuType]:
-        """The catalogue of a cloud, with its stock for pods with ``count`` GPUs."""
+        """Return the GPU types of a cloud with prices, and with the stock for pods of ``count`` GPUs."""
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": cloud.value, "count": str(count)}
         return self._read(await self._ask("GET", "/v2/catalog/gpus", params=query), _Gpus).gpus
 
     async def _ask(self, method: str, path: str, *, accepted: Iterable[int] = (), **more: Any) -> httpx.Response:
-        """Make a call that is safe to repeat, with a few retries while there is time. Raises SpawnError with the last cause."""
+        """Make a call that is safe to repeat; temporary errors are retried. Raises SpawnError with the last cause."""
         began = self._clock.elapsed()
         for pause in (*_RETRY_PAUSES, None):
             try:
@@ -160,7 +160,7 @@ class RunPodClient:
                 late = self._clock.elapsed() - began + wait + self._timeout > _RETRY_WITHIN
                 if pause is None or not is_transient or wait > _LONGEST_PAUSE or late:
                     raise
-                log.info("retrying in %.1f s: %s", wait.total_seconds(), exc)
+                log.info("a call to RunPod failed: %s; retrying in %.1f s", exc, wait.total_seconds())
                 await self._clock.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
@@ -187,7 +187,7 @@ class RunPodClient:
         )
 
     def _redacted(self, text: str, secrets: Iterable[str]) -> str:
-        """The text without the API key and the worker's environment, which the provider may repeat in errors."""
+        """Return the text without the API key and the values in ``secrets``, which RunPod may repeat in errors."""
         for secret in (self._key, *secrets):
             text = text.replace(secret, "…") if len(secret) >= _SHORTEST_SECRET else text
         return text
@@ -197,11 +197,11 @@ class RunPodClient:
             return msgspec.json.decode(answer.content, type=kind)
         except msgspec.DecodeError as exc:
             where = f"{answer.request.method} {answer.request.url.path}"
-            raise SpawnError(f"RunPod: {where}: expected an answer as in its API schema, got another: {exc}") from exc
+            raise SpawnError(f"RunPod: {where}: expected an answer as in its API schema, got: {exc}; update Drumbeat") from exc
 
 
 def _retry_after(headers: httpx.Headers) -> timedelta | None:
-    """The wait from the Retry-After header, or else from the used-up windows of the RateLimit header."""
+    """Return how long RunPod asks to wait: the Retry-After header, else the longest exhausted limit of RateLimit."""
     if (seconds := headers.get("Retry-After", "").strip()).isdecimal():
         return timedelta(seconds=int(seconds))
     used_up = re.findall(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))

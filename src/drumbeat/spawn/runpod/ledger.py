@@ -1,7 +1,7 @@
-"""Remembers the provider's refusals for the next process, in small files in the state folder.
+"""Stores in small files which requests RunPod refused, for the next process: each beat that cron starts is a new process.
 
-Each beat that cron starts is a new process, and reads what the previous one wrote. A file that cannot be read or written only
-costs a few more refused requests. The provider's messages are not stored, only their meaning, so no secret can be in a file.
+Without a usable file, a few more requests are refused, and nothing worse. RunPod's messages are not stored, because they may
+contain secrets.
 """
 
 import hashlib
@@ -20,46 +20,46 @@ from drumbeat.spawn.runpod.settings import RunPodSettings
 
 log = logging.getLogger(__name__)
 
-MOST = 500  #: most records in one file; the newest are kept
+MOST = 500  #: how many records a file has at most; the oldest are dropped
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 
 class RefusalFile(Generic[R]):
-    """A file of records of one kind, shared by the processes with the same state folder, API key and settings."""
+    """A file of refusals or failures, shared by all processes with the same state folder, API key and settings."""
 
     def __init__(
         self, folder: Path, name: str, kind: type[R], settings: RunPodSettings, clock: Clock, asked_with: str = ""
     ) -> None:
-        """``asked_with`` identifies key and settings: refusals under others do not count."""
+        """``asked_with`` is a hash of API key and settings: refusals with another key or other settings do not count."""
         account = hashlib.sha256(f"{settings.base_url} {settings.prefix} {asked_with}".encode()).hexdigest()[:16]
         self._path = folder / "runpod" / f"{name}-{account}.json"
         self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
         self._clock = clock
 
     def read(self) -> Sequence[R]:
-        """The records written last, by any process."""
+        """Return the records in the file; none if it cannot be read."""
         try:
             return self._decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as exc:
-            log.warning("failed to read earlier refusals from %s: %s", self._path, exc)
+            log.warning("failed to read earlier refusals of RunPod from %s: %s; going on without them", self._path, exc)
             return []
 
     def write(self, records: Sequence[R]) -> None:
-        """Replace the records; a reader sees the old or the new ones, never a mix."""
+        """Replace all records in the file at once, so that a reader never sees a mix of old and new ones."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_private(draft, msgspec.json.encode(records[-MOST:]))
             draft.replace(self._path)
         except OSError as exc:
-            log.warning("failed to store refusals: %s", exc)
+            log.warning("failed to store refusals of RunPod in %s: %s; the next process will ask again", self._path, exc)
 
     def moment(self, elapsed: timedelta) -> datetime:
-        """Convert from this process's elapsed time to the wall clock."""
+        """Convert a time since this process started to the time of the wall clock."""
         return self._clock.now() + (elapsed - self._clock.elapsed())
 
     def elapsed(self, moment: datetime) -> timedelta:
-        """Convert from the wall clock to this process's elapsed time."""
+        """Convert a time of the wall clock to the time since this process started."""
         return self._clock.elapsed() + (moment - self._clock.now())

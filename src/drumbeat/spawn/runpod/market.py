@@ -1,4 +1,4 @@
-"""RunPod's GPU catalogue as last read: prices, stock, and GPU memory."""
+"""Caches RunPod's GPU catalogue: prices, stock and GPU memory."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Market:
-    """The GPU catalogue, read again when it is outdated."""
+    """RunPod's GPU catalogue, which is read again when it is outdated."""
 
     def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:
         self._client = client
@@ -27,13 +27,13 @@ class Market:
         self.memory_gb: dict[str, int] = {}
 
     async def places(self) -> Sequence[GpuPlace]:
-        """The places to ask for a pod, cheapest first. Raises SpawnError."""
+        """Return where a pod can be requested (GPU type and data centre), cheapest first. Raises SpawnError."""
         if self._is_outdated(self._read_at):
             await self._read()
         return gpu_places(self._catalogue, self._settings)
 
     async def learn_memory(self, pods: Iterable[Pod]) -> None:
-        """Read the memory of these pods' GPUs from the catalogue, if it is unknown. Errors are only logged."""
+        """Read from the catalogue how much memory the GPUs of these pods have, if that is unknown. Errors are only logged."""
         unknown = any(pod.runtime and pod.gpu and pod.gpu.id not in self.memory_gb for pod in pods)
         if not unknown or not self._is_outdated(self._memory_read_at):
             return

@@ -1,4 +1,4 @@
-"""Which GPU types and data centres to ask, in which order, and which refused recently."""
+"""Chooses where to request a pod: by price, stock and recent refusals. A place is a GPU type in a data centre."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,21 +25,21 @@ _CAPACITY_WORDS = (
 
 
 class Price(msgspec.Struct, frozen=True):
-    """USD per hour of one GPU."""
+    """The price of one GPU in RunPod's two clouds, in USD per hour."""
 
     secure: float
     community: float
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A data centre that has a GPU type."""
+    """A data centre that offers a GPU type, and how many it has in stock (HIGH, MEDIUM, LOW …)."""
 
     id: str
     availability: str
 
 
 class GpuType(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a catalogue entry that matter here."""
+    """A GPU type in RunPod's catalogue: only the fields that are used here."""
 
     id: str
     memory: int
@@ -50,18 +50,18 @@ class GpuType(msgspec.Struct, frozen=True, rename="camel"):
     data_centers: tuple[Site, ...] = ()
 
     def offer(self, cloud: Cloud) -> float | None:
-        """The price of one GPU in a cloud; None if it is not offered there."""
+        """Return the price of one GPU of this type in a cloud; None if it is not offered there."""
         offered, price = (self.secure, self.price.secure) if cloud is Cloud.SECURE else (self.community, self.price.community)
         return price if offered and price > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlace:
-    """A GPU type in a data centre."""
+    """A place where a pod can be requested: a GPU type in a data centre."""
 
     gpu: str
     cloud: Cloud
-    data_center: str | None  #: None: any
+    data_center: str | None  #: None: any data centre
 
     def __str__(self) -> str:
         return f"{self.gpu} in {self.data_center or 'any data centre'} ({self.cloud})"
@@ -69,7 +69,7 @@ class GpuPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A request that the provider refused."""
+    """RunPod's refusal of a request for a pod: HTTP status, message and cause."""
 
     status: int
     detail: str
@@ -78,17 +78,17 @@ class Refusal:
 
     @property
     def may_work_elsewhere(self) -> bool:
-        """Whether another place may accept the request."""
+        """Whether another GPU type or data centre may accept the request."""
         return self.status in {400, 403}
 
     @property
     def is_out_of_stock(self) -> bool:
-        """Whether the place is out of stock. RunPod has no code for it: 400 also means that the request is invalid."""
+        """Whether the place is out of stock. Found by words: RunPod answers 400, as for an invalid request."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
 def gpu_places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[GpuPlace]:
-    """All places with a suitable GPU within the maximum price: cheapest first, then by stock, then by the settings' order."""
+    """Return all places with a suitable GPU within the maximum price, by price, then stock, then the order in the settings."""
     offers = [
         (
             (price, _STOCK[site.availability], _rank(settings.gpu_types, gpu.id), _rank(settings.data_centers, site.id)),
@@ -106,7 +106,7 @@ def gpu_places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSet
 
 
 def _price(gpu: GpuType, cloud: Cloud, settings: RunPodSettings) -> float | None:
-    """The price of a pod; None if the GPU type does not match the settings or is too expensive."""
+    """Return the price of a pod per hour; None if the GPU type does not match the settings or is too expensive."""
     if (settings.gpu_types and gpu.id not in settings.gpu_types) or gpu.memory < settings.min_gpu_memory_gb:
         return None
     each = gpu.offer(cloud)
@@ -115,7 +115,7 @@ def _price(gpu: GpuType, cloud: Cloud, settings: RunPodSettings) -> float | None
 
 
 def _sites(gpu: GpuType, settings: RunPodSettings) -> Iterator[Site]:
-    """Data centres with stock. A type in stock without a list may be placed anywhere, unless the settings name data centres."""
+    """Return the allowed data centres with stock. A GPU type without a list of them is available in any data centre."""
     if not gpu.data_centers and not settings.data_centers and gpu.availability in _STOCK:
         yield Site(id="", availability=gpu.availability)
     for site in gpu.data_centers:
@@ -128,14 +128,14 @@ def _rank(preferred: Sequence[str], name: str) -> int:
 
 
 class RefusalRecord(msgspec.Struct, frozen=True):
-    """A refusal as stored, without the provider's message."""
+    """A refusal as stored in a file, without RunPod's message."""
 
     gpu: str
     cloud: Cloud
     data_center: str | None
     until: datetime
     status: int
-    full: bool  #: out of stock
+    full: bool  #: whether the place was out of stock
 
     @property
     def place(self) -> GpuPlace:
@@ -143,14 +143,14 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> Refusal:
-        """The refusal; the provider's message is no longer known."""
+        """Return the stored refusal; RunPod's own message is no longer known."""
         detail = f"HTTP {self.status}, a while ago: {'out of stock' if self.full else 'refused'}"
         cause = SpawnCause.AUTH if self.status == 403 else SpawnCause.BAD_REQUEST
         return Refusal(status=self.status, detail=detail, cause=cause)
 
 
 class Refusals:
-    """Places that refused recently, so that they are not asked again at once; with a ledger, later processes know them too."""
+    """Remembers places that refused recently, so that they are not asked again at once; a ``ledger`` file keeps them."""
 
     def __init__(
         self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None
@@ -175,7 +175,7 @@ class Refusals:
             self._ledger.write([])
 
     def open(self, places: Sequence[GpuPlace], now: timedelta) -> Sequence[GpuPlace]:
-        """The places that have not refused recently."""
+        """Return the places that have not refused recently."""
         self._until = {place: entry for place, entry in self._until.items() if entry[0] > now}
         return [place for place in places if place not in self._until]
 
@@ -183,7 +183,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """How long until one of the places may be asked; None if one may be asked now."""
+        """Return how long to wait until one of the places may be asked again; None if one may be asked now."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)
@@ -202,14 +202,14 @@ def _record(ledger: RefusalFile[RefusalRecord], place: GpuPlace, entry: tuple[ti
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A failed creation, as stored."""
+    """A failed creation of a pod, as stored in a file."""
 
     pool_id: str
     at: datetime
 
 
 class CreationBackoff:
-    """Counts recent failed creations: after too many, requests pause, whatever places there are."""
+    """Counts the recent failed creations of each pool: after too many, no pods are requested for a while, at any place."""
 
     def __init__(
         self, most: int, within: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[Failed] | None = None
@@ -223,7 +223,7 @@ class CreationBackoff:
                 self._failed.setdefault(pool_id, []).append(at)
 
     def wait(self, pool_id: str, now: timedelta) -> timedelta | None:
-        """How long until a pod may be requested for this pool again; None: now."""
+        """Return how long to wait until a pod may be requested for this pool again; None: no wait."""
         recent = self._failed[pool_id] = [at for at in self._failed.get(pool_id, ()) if now - at < self._within]
         return recent[-self._most] + self._within - now if len(recent) >= self._most else None
 
@@ -232,12 +232,12 @@ class CreationBackoff:
         self._keep(now)
 
     def succeeded(self, pool_id: str) -> None:
-        """Forget the pool's failures."""
+        """Forget the failed creations of a pool, after a success."""
         if self._failed.pop(pool_id, None):
             self._keep(None)
 
     def _keep(self, now: timedelta | None) -> None:
-        """Store the failures that still count, oldest first."""
+        """Write the failed creations that still count to the ledger file, oldest first."""
         if self._ledger is None:
             return
         recent = [
@@ -247,7 +247,7 @@ class CreationBackoff:
 
 
 def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Refusals:
-    """The refusals, including those of earlier processes with the same folder, key and settings."""
+    """Create the memory of refusals, with those that earlier processes stored in the same folder."""
     ledger = RefusalFile(folder, "refused", RefusalRecord, settings, clock, asked_with) if folder else None
     return Refusals(settings.refused_for, clock.elapsed(), ledger)
 
@@ -258,14 +258,11 @@ def remembered_backoff(settings: RunPodSettings, clock: Clock, folder: Path | No
 
 
 def all_refused(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
-    """The error when every place refused.
-
-    RunPod has no code for "no capacity": 400 means that, or that the request is invalid, which it then is everywhere.
-    """
+    """Return the error for a worker when every place refused, or when there is no suitable place at all."""
     if not refusals:
         return SpawnFailed(
-            f"{who}: expected a GPU type in stock within the price ceiling, the catalogue has none; "
-            "raise the ceiling, or allow more types and data centres",
+            f"{who}: expected a GPU type in stock within the maximum price, RunPod's catalogue has none; "
+            "raise RUNPOD_MAX_PRICE_PER_HOUR, or allow more GPU types and data centres",
             cause=SpawnCause.NO_CAPACITY,
         )
     last = next((each for each in reversed(refusals) if each.status == 400), refusals[-1])

@@ -1,4 +1,4 @@
-"""Pods as RunPod reports them, pod names, and the body of a creation request."""
+"""Pods as RunPod reports them, their names, and the request that creates a pod."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from drumbeat.spawn.runpod.placement import GpuPlace
 from drumbeat.spawn.runpod.settings import RunPodSettings
 from drumbeat.spawn.tagged import POOL, WORKER, Name
 
-SURPLUS = "~"  #: between a worker's id and the pod's, in the name of a second pod for one worker
+SURPLUS = "~"  #: separates worker id and pod id in the name of a surplus pod (a worker's second pod)
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -28,28 +28,28 @@ _STATES: Mapping[str, InstanceState] = {
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """The GPUs of a pod."""
+    """Type and number of the GPUs of a pod."""
 
     id: str
     count: int = 1
 
 
 class GpuUse(msgspec.Struct, frozen=True, rename="camel"):
-    """How busy one GPU is, in percent."""
+    """How much of one GPU and of its memory is used, in percent."""
 
     util: int | None = None
     memory_util: int | None = None
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """What RunPod measures in a running pod."""
+    """What RunPod measures in a running pod: uptime and GPU use."""
 
     uptime: int | None = None
     gpus: tuple[GpuUse, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a pod that matter here."""
+    """A RunPod pod (a rented container): only the fields that are used here."""
 
     id: str
     name: str
@@ -64,7 +64,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> InstanceState:
-        """The pod's state; an unknown status counts as pending, since the pod may run and cost money."""
+        """Return the pod's state; an unknown status counts as pending, since the pod may run and cost money."""
         return _STATES.get(self.status, InstanceState.PENDING)
 
     @property
@@ -73,17 +73,17 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def seniority(self) -> tuple[bool, datetime, str]:
-        """Sort key for pods of one name: smallest for the pod whose worker has most likely joined."""
+        """Sort key for pods of the same name: smallest for the pod in which the worker most likely runs."""
         return self.state is not InstanceState.RUNNING, self.started_at or self.created_at, self.id
 
 
 def pod_name(prefix: str, name: Name) -> str:
-    """The name of a worker's pod; two workers never share a name."""
+    """Return the name for a worker's pod, made of prefix, pool and worker; two workers never share a name."""
     return ".".join(_quoted(part) for part in (prefix, *name))
 
 
 def parse_name(prefix: str, text: str) -> Name | None:
-    """The worker of a pod name; None if it is not one of ours."""
+    """Return pool and worker from a pod's name; None if the name has another prefix or form."""
     parts = text.split(".")
     if len(parts) != 3 or parts[0] != _quoted(prefix):
         return None
@@ -95,12 +95,12 @@ def _quoted(part: str) -> str:
 
 
 def surplus_id(worker_id: WorkerId, pod: Pod) -> WorkerId:
-    """A name for a surplus pod that no row has, so that a controller ends this pod and not the worker's."""
+    """Return a worker id for a surplus (second) pod. No worker has that id, so a controller ends this pod, not the first."""
     return WorkerId(f"{worker_id}{SURPLUS}{pod.id}")
 
 
 def instance(pod: Pod, name: Name, memory_gb: Mapping[str, int]) -> Instance:
-    """The pod as an ``Instance``."""
+    """Convert a pod to an ``Instance`` of the spawner interface."""
     running = pod.state is InstanceState.RUNNING
     return Instance(
         pool_id=name[0],
@@ -114,7 +114,7 @@ def instance(pod: Pod, name: Name, memory_gb: Mapping[str, int]) -> Instance:
 
 
 def _details(pod: Pod, memory_gb: Mapping[str, int]) -> Mapping[str, Any]:
-    """The pod's location, and the use of its GPUs."""
+    """Return details of a pod: status, location, and the use of its GPUs."""
     details: dict[str, Any] = {"status": pod.status, "cloud": pod.cloud, "data_center": pod.data_center_id}
     if pod.gpu is not None:
         details |= {"gpu": pod.gpu.id, "gpu_count": pod.gpu.count}
@@ -135,7 +135,7 @@ def _gpu_use(use: GpuUse, total_gb: int | None) -> Mapping[str, Any]:
 
 
 def creation(order: Order, place: GpuPlace, settings: RunPodSettings, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """The request body that creates a worker's pod at a place."""
+    """Return the body of the request that creates a worker's pod at a place (GPU type and data centre)."""
     name = (order.pool_id, order.worker_id)
     gpu = {"id": place.gpu, "count": settings.gpu_count, "minCudaVersion": settings.min_cuda_version}
     body: dict[str, Any] = {
@@ -163,7 +163,7 @@ def _command(order: Order, settings: RunPodSettings) -> Sequence[str]:
 
 
 def _volume(settings: RunPodSettings) -> Mapping[str, str]:
-    """The variables that name the worker's volume, so that it reports its free space."""
+    """Return the environment variables that tell a worker which volume it has, so that it reports the free space."""
     if settings.network_volume_id:
         return {VOLUME_PATH: settings.volume_mount_path, VOLUME_ID: settings.network_volume_id}
     return {VOLUME_PATH: settings.volume_mount_path} if settings.persistent_disk_gb else {}

@@ -1,4 +1,4 @@
-"""Which pods to rent, where, and at what maximum price. The API key is not a setting: it stays in the environment."""
+"""Settings: which RunPod pods to rent, where, and at what maximum price. The API key stays in the environment."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ BASE_URL = "https://api.runpod.io"
 
 
 class Cloud(StrEnum):
-    """Which of RunPod's clouds."""
+    """RunPod's two clouds, from which pods can be rented."""
 
     SECURE = "SECURE"  #: RunPod's own data centres
     COMMUNITY = "COMMUNITY"  #: machines of third parties
@@ -23,37 +23,37 @@ class Cloud(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPodSettings:
-    """The kind of pod to rent. An image or template and the maximum price are required; the rest has defaults."""
+    """Which pods to rent from RunPod. Required are an image or template, and the maximum price; the rest has defaults."""
 
-    max_price_per_hour: float  #: no pod with a higher price is ever requested
+    max_price_per_hour: float  #: in USD; no pod with a higher price is ever requested
     image: str | None = None
     template_id: str | None = None
     registry: str | None = None  #: the id of the registry credentials stored at RunPod, for a private image
-    gpu_types: tuple[str, ...] = ()  #: names as in the catalogue; empty: every type
+    gpu_types: tuple[str, ...] = ()  #: names as in RunPod's catalogue; empty: every type
     min_gpu_memory_gb: int = 0
     gpu_count: int = 1
     min_cuda_version: str | None = None
     clouds: tuple[Cloud, ...] = (Cloud.SECURE,)
-    data_centers: tuple[str, ...] = ()  #: empty: everywhere
+    data_centers: tuple[str, ...] = ()  #: allowed data centres; empty: all
     container_disk_gb: int = 50
-    persistent_disk_gb: int = 0  #: on the pod's machine, deleted with the pod; 0: none
-    network_volume_id: str | None = None  #: set ``data_centers`` to the volume's data centre
+    persistent_disk_gb: int = 0  #: size of a disk that is deleted with the pod; 0: none
+    network_volume_id: str | None = None  #: a network volume; set ``data_centers`` to its data centre
     volume_mount_path: str = "/workspace"
     ports: tuple[str, ...] = ()
-    command: tuple[str, ...] = ("drumbeat", "worker")  #: precedes the worker's arguments
-    auto_start: bool = True  #: False: the image's own command runs and starts the worker
-    prefix: str = "drumbeat"  #: must differ between deployments that share an account
+    command: tuple[str, ...] = ("drumbeat", "worker")  #: what the pod runs, followed by the worker's arguments
+    auto_start: bool = True  #: False: the image's own command starts the worker
+    prefix: str = "drumbeat"  #: begins pod names; must differ between deployments that share an account
     base_url: str = BASE_URL
-    tries_per_spawn: int = 5  #: places to try before a spawn gives up
-    refused_for: timedelta = timedelta(minutes=10)  #: how long a place that refused is not asked again
-    catalogue_for: timedelta = timedelta(minutes=1)  #: how long prices and stock are cached
+    tries_per_spawn: int = 5  #: how many places (GPU types and data centres) a spawn tries
+    refused_for: timedelta = timedelta(minutes=10)  #: for how long a place that refused is not asked again
+    catalogue_for: timedelta = timedelta(minutes=1)  #: for how long prices and stock are cached
     settle: timedelta = timedelta(minutes=3)  #: how long a pod may still appear if its creation got no answer
-    timeout: timedelta = timedelta(seconds=30)  #: for one API call
+    timeout: timedelta = timedelta(seconds=30)  #: of one API call
     usual_start: timedelta = timedelta(minutes=2)
-    billing_granule: timedelta = timedelta(minutes=1)  #: RunPod's documentation says both second and minute
+    billing_granule: timedelta = timedelta(minutes=1)  #: the billed unit of time; RunPod documents both second and minute
 
     def __post_init__(self) -> None:
-        """Raise InvalidSettings for settings from which no pod can be created."""
+        """Raise InvalidSettings if no pod can be created with these settings."""
         for fails, expected in self._rules():
             if fails:
                 raise InvalidSettings(f"RunPod: expected {expected}")
@@ -61,15 +61,15 @@ class RunPodSettings:
     def _rules(self) -> tuple[tuple[bool, str], ...]:
         both = bool(self.persistent_disk_gb and self.network_volume_id)
         return (
-            (not (self.image or self.template_id), "an image or a template; set RUNPOD_WORKER_IMAGE"),
-            (not self.max_price_per_hour > 0, f"a price ceiling above 0, got {self.max_price_per_hour}"),
-            (self.gpu_count < 1, f"at least one GPU a pod, got {self.gpu_count}"),
-            (self.container_disk_gb < 1, f"a container disk of 1 GB or more, got {self.container_disk_gb}"),
-            (0 < self.persistent_disk_gb < 10, f"a persistent disk of 10 GB or more, got {self.persistent_disk_gb}"),
-            (both, "a persistent disk or a network volume, got both"),
-            (not self.clouds, "at least one cloud: SECURE, COMMUNITY"),
-            (not self.prefix, "a prefix for pod names, got an empty one"),
-            (self.tries_per_spawn < 1, f"at least one try a spawn, got {self.tries_per_spawn}"),
+            (not (self.image or self.template_id), "an image or a template, got none; set RUNPOD_WORKER_IMAGE"),
+            (not self.max_price_per_hour > 0, f"RUNPOD_MAX_PRICE_PER_HOUR above 0, got {self.max_price_per_hour}"),
+            (self.gpu_count < 1, f"RUNPOD_GPU_COUNT of 1 or more, got {self.gpu_count}"),
+            (self.container_disk_gb < 1, f"RUNPOD_CONTAINER_DISK_GB of 1 or more, got {self.container_disk_gb}"),
+            (0 < self.persistent_disk_gb < 10, f"RUNPOD_DISK_SIZE_GB of 0, or 10 or more, got {self.persistent_disk_gb}"),
+            (both, "RUNPOD_DISK_SIZE_GB or RUNPOD_NETWORK_VOLUME_ID, got both; remove one of them"),
+            (not self.clouds, "at least one of the clouds SECURE and COMMUNITY, got none"),
+            (not self.prefix, "a prefix for pod names, got an empty text; set RUNPOD_POD_PREFIX"),
+            (self.tries_per_spawn < 1, f"tries_per_spawn of 1 or more, got {self.tries_per_spawn}"),
         )
 
     @classmethod
@@ -81,7 +81,7 @@ class RunPodSettings:
             if variables.get(variable, "").strip()
         }
         if "max_price_per_hour" not in given:
-            raise InvalidSettings("RunPod: expected the most a pod may cost, in USD per hour, in RUNPOD_MAX_PRICE_PER_HOUR")
+            raise InvalidSettings("RunPod: set RUNPOD_MAX_PRICE_PER_HOUR to the most that a pod may cost, in USD per hour")
         return cls(**given)
 
 
@@ -99,7 +99,7 @@ _SWITCHES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def _url(text: str) -> str:
-    """The API's address. The key is sent there, so it must be https unless it is this machine."""
+    """Check the API's address: https, because the API key is sent there, unless it is on this machine."""
     parts = urlsplit(text)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost", "::1"}:
         raise ValueError(text)
@@ -110,7 +110,7 @@ def _clouds(text: str) -> tuple[Cloud, ...]:
     return tuple(Cloud(word.upper()) for word in _words(text))
 
 
-#: each variable, the setting it fills, and how it is read
+#: by environment variable: the setting that it sets, and the function that reads it
 VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "RUNPOD_MAX_PRICE_PER_HOUR": ("max_price_per_hour", float),
     "RUNPOD_WORKER_IMAGE": ("image", str),
@@ -148,15 +148,15 @@ def _read(variable: str, text: str, kind: Callable[[str], Any]) -> Any:
 
 
 def fingerprint(key: str, settings: RunPodSettings) -> str:
-    """A fingerprint of key and settings that reveals neither."""
+    """Return a hash of API key and settings, which reveals neither."""
     return hashlib.sha256(f"{key} {settings!r}".encode()).hexdigest()[:12]
 
 
 def api_key(variables: Mapping[str, str]) -> str:
-    """The API key, never shown. Raises InvalidSettings if it is missing or cannot be sent in an HTTP header."""
+    """Return RunPod's API key. Raises InvalidSettings if it is missing or cannot be sent in an HTTP header."""
     key = variables.get(API_KEY_VARIABLE, "").strip()
     if not key:
-        raise InvalidSettings(f"expected RunPod's API key in {API_KEY_VARIABLE}, got none; make one in its console and set it")
+        raise InvalidSettings(f"expected RunPod's API key in {API_KEY_VARIABLE}, got none; create a key in its console")
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise InvalidSettings(f"expected an API key without spaces or special letters in {API_KEY_VARIABLE}; copy it again")
+        raise InvalidSettings(f"expected an API key of ASCII characters without spaces in {API_KEY_VARIABLE}; copy it again")
     return key

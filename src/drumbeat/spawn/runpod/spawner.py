@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a spawn first looks for a pod."""
+"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a start first looks for a pod."""
 
 import asyncio
 import logging
@@ -26,20 +26,20 @@ from drumbeat.spawn.volumes import check_seen
 
 log = logging.getLogger(__name__)
 
-_SEARCH_PAUSES = (timedelta(), timedelta(seconds=1), timedelta(seconds=4))  #: pauses before searches for an unanswered creation
+_SEARCH_PAUSES = (timedelta(), timedelta(seconds=1), timedelta(seconds=4))  #: pauses before each search for a pod
 _GONE_WITHIN = timedelta(minutes=1)
 _POLL = timedelta(seconds=1)
-_LISTS_WITHOUT_POD = 2  #: lists without the pod before it counts as gone: a list may leave a pod out
+_LISTS_WITHOUT_POD = 2  #: how many lists must lack a pod before it counts as ended: a list may be incomplete
 
 
 class RunPodSpawner:
-    """Pods of one RunPod account whose names begin with the settings' prefix.
+    """Starts workers as pods of one RunPod account, with names that begin with the settings' prefix.
 
-    Spawners with the same key and prefix see the same workers. The key is read from RUNPOD_API_KEY and never shown. A
-    worker's environment, including the store's URL, becomes its pod's. Pods are placed by price (placement.py).
+    Spawners with the same API key and prefix see the same workers. The key is read from RUNPOD_API_KEY and never shown. Pods
+    get the worker's environment, including the store's URL, and are requested where they are cheapest (placement.py).
 
-    A second pod of one worker is listed under its own name (``worker~pod``): no row has that name, so a controller ends it as
-    a stray. RunPod reports no exit codes. A stopped pod still costs money for its disk until it is terminated.
+    A surplus pod (a second pod of one worker) is listed as ``worker~pod``: no worker has that id, so a controller ends it.
+    RunPod reports no exit codes. The disk of a stopped pod costs money until the pod is terminated.
     """
 
     def __init__(
@@ -51,10 +51,7 @@ class RunPodSpawner:
         transport: Transport | None = None,
         state_dir: Path | None = None,
     ) -> None:
-        """``environment`` is for workers; ``variables`` holds the API key and defaults to this process's environment.
-
-        Recent refusals are stored in ``state_dir``, for later processes.
-        """
+        """``variables`` has the API key (default: this process's environment); ``state_dir`` stores recent refusals."""
         self._settings = settings
         self._environment = dict(environment)
         self._clock = clock or SystemClock()
@@ -65,7 +62,7 @@ class RunPodSpawner:
         self._market = Market(self._client, settings, self._clock)
         self._refusals = remembered_refusals(settings, self._clock, state_dir, self._asked_with)
         self._backoff = remembered_backoff(settings, self._clock, state_dir, self._asked_with)
-        self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and until when their pods may appear
+        self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer: until when their pods may appear
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._is_open = False
 
@@ -102,7 +99,7 @@ class RunPodSpawner:
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
 
     async def pools(self) -> Set[PoolId]:
-        """The pools of all pods with this prefix, which another store may use too."""
+        """Return the pools of all pods with this prefix; some may belong to another store."""
         self._check_open()
         found = await self._watch.find_pods(lambda name: True)
         return {name[0] for name, pods in found.items() if pods.current is not None or pods.surplus}
@@ -110,7 +107,7 @@ class RunPodSpawner:
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """Stop the pod's container: RunPod sends SIGTERM, and SIGKILL after a short grace period.
 
-        To let longer work finish, drain through the store, as the fleet does; the pod is ended once its worker has left.
+        If work may take longer, drain the worker through the store, as the fleet does, and end the pod afterwards.
         """
         self._check_open()
         for pod in await self._pods_of((pool_id, worker_id)):
@@ -125,7 +122,7 @@ class RunPodSpawner:
             self._watch.forget(name)
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
-        """Expand only the volume of these settings: no money is spent on others that a worker may report."""
+        """Expand the volume, but only if it is the one in the settings: no money is spent on others that a worker reports."""
         self._check_open()
         own = self._settings.network_volume_id
         if volume != own:
@@ -136,7 +133,7 @@ class RunPodSpawner:
         return found.size if found.size >= to_gb else (await self._client.resize(volume, to_gb)).size
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Ask every place again, and forget the pool's failed creations."""
+        """Forget all refusals, and the pool's failed creations, so that pods are requested again at once."""
         self._refusals.forget()
         self._backoff.succeeded(pool_id)
 
@@ -158,7 +155,7 @@ class RunPodSpawner:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _instances(self, name: Name, found: Found | None, known: Pod | None) -> Sequence[Instance]:
-        """The worker's instance, as listed or as last seen, and one per surplus pod."""
+        """Return the worker's instance, as listed or else as last known, and one instance for each surplus (second) pod."""
         pool_id, worker_id = name
         last = (found.last if found else None) or known
         own = [instance(last, name, self._market.memory_gb)] if last else []
@@ -166,18 +163,18 @@ class RunPodSpawner:
         return [*own, *(instance(pod, (pool_id, surplus_id(worker_id, pod)), self._market.memory_gb) for pod in surplus)]
 
     async def _adopt(self, name: Name) -> Instance | None:
-        """The worker's existing pod, if any. Other pods of the same name are ended."""
+        """Return the worker's pod if it already exists, and end other pods of the same name."""
         try:
             found = await self._find(name)
         except SpawnError as exc:
             raise self._list_error(name, exc) from exc
         if found.current is None and self._is_unresolved(name):
-            raise SpawnAmbiguous(f"worker {name[1]}: its creation got no answer and no pod has turned up yet; list again later")
+            raise SpawnAmbiguous(f"worker {name[1]}: its creation got no answer, and no pod has appeared yet; list again later")
         await self._end_surplus(found.rest)
         return self._settled(name, found.current) if found.current else None
 
     async def _place(self, order: Order, name: Name) -> Instance:
-        """Request a pod at one place after the other."""
+        """Request a pod at one place (GPU type and data centre) after the other, until one accepts."""
         who, places = f"worker {order.worker_id}", await self._places(name)
         for place in self._refusals.open(places, self._clock.elapsed())[: self._settings.tries_per_spawn]:
             self._check_backoff(order)
@@ -186,7 +183,7 @@ class RunPodSpawner:
                 return answer
             if not answer.may_work_elsewhere:
                 raise SpawnFailed(f"{who}: {answer.detail}", cause=answer.cause, retry_after=answer.retry_after)
-            log.info("%s: %s refused: %s", who, place, answer.detail)
+            log.info("%s: RunPod refused a pod with %s: %s; trying the next place", who, place, answer.detail)
             self._refusals.note(place, answer, self._clock.elapsed())
         raise all_refused(who, self._refusals.remembered(places), self._refusals.wait(places, self._clock.elapsed()))
 
@@ -204,7 +201,7 @@ class RunPodSpawner:
             raise self._list_error(name, exc) from exc
 
     async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
-        """Request a pod once. If cancelled, the creation stays unresolved."""
+        """Request a pod at one place. Until the answer comes, also after a cancellation, the creation counts as unresolved."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
         self._backoff.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))
@@ -219,20 +216,20 @@ class RunPodSpawner:
         return answer
 
     async def _resolve(self, name: Name, lost: NoAnswer) -> Instance:
-        """After no answer, look for the pod; it must not be requested again until it is known whether it exists."""
-        log.warning("worker %s: its creation got no answer (%s); looking for it", name[1], lost.why)
+        """Look for the pod of a creation without an answer. It must not be requested again while it may exist."""
+        log.warning("worker %s: the creation of its pod got no answer (%s); looking for the pod", name[1], lost.why)
         if (pod := await self._seek(name)) is None:
-            raise SpawnAmbiguous(f"worker {name[1]}: its creation got no answer ({lost.why}); list before trying again")
+            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer ({lost.why}); list before trying again")
         return self._settled(name, pod)
 
     async def _seek(self, name: Name) -> Pod | None:
-        """Look for the worker's pod a few times."""
+        """Look for the worker's pod a few times; None if it is not found."""
         for pause in _SEARCH_PAUSES:
             await self._clock.sleep(pause)
             try:
                 found = await self._find(name)
             except SpawnError as exc:
-                log.warning("worker %s: failed to look for its pod: %s", name[1], exc)
+                log.warning("worker %s: failed to look for its pod: %s; trying again", name[1], exc)
                 continue
             if found.current is not None:
                 await self._end_surplus(found.rest)
@@ -251,7 +248,7 @@ class RunPodSpawner:
         return name in self._unresolved
 
     def _list_error(self, name: Name, exc: SpawnError) -> SpawnError:
-        """The error when RunPod could not be read: ambiguous if an earlier call may have created a pod."""
+        """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker may have a pod, else SpawnFailed."""
         if self._is_unresolved(name) or self._watch.is_known_alive(name):
             return SpawnAmbiguous(f"worker {name[1]}: {exc}; it may be running: list before trying again")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
@@ -260,15 +257,15 @@ class RunPodSpawner:
         return (await self._watch.find_pods(lambda each: each == name)).get(name, Found(None, ()))
 
     async def _end_surplus(self, pods: Sequence[Pod]) -> None:
-        """End surplus pods. A pod that cannot be ended now stays listed, and is ended later."""
+        """End surplus pods (second pods of a worker). If one cannot be ended now, it stays listed and is ended later."""
         for pod in pods:
             try:
                 await self._client.delete(pod.id)
             except SpawnError as exc:
-                log.warning("failed to end surplus pod %s: %s; it is ended later", pod.id, exc)
+                log.warning("failed to end the surplus pod %s: %s; trying again later", pod.id, exc)
 
     async def _pods_of(self, name: Name) -> Sequence[Pod]:
-        """All pods of a worker; for the name of a surplus pod, that pod."""
+        """Return all pods of a worker; for the id of a surplus pod (``worker~pod``), only that pod."""
         found = await self._find(name)
         pods = [*([found.current] if found.current else []), *found.rest]
         if pods or SURPLUS not in name[1]:
@@ -278,7 +275,7 @@ class RunPodSpawner:
         return [pod for pod in siblings.rest if pod.id == pod_id]
 
     async def _end(self, name: Name) -> None:
-        """Delete the worker's pods until lists show none. Raises SpawnError if one stays."""
+        """Delete the worker's pods until RunPod lists none. Raises SpawnError if one cannot be deleted."""
         gone: set[str] = set()
         clean, deadline = 0, self._clock.elapsed() + _GONE_WITHIN
         while clean < _LISTS_WITHOUT_POD:
@@ -287,11 +284,11 @@ class RunPodSpawner:
             gone |= {pod.id for pod in left if await self._delete(pod)}
             if any(pod.id not in gone for pod in left):
                 if self._clock.elapsed() > deadline:
-                    raise SpawnError(f"worker {name[1]}: expected its pods to be gone within {_GONE_WITHIN}, some are not")
+                    raise SpawnError(f"worker {name[1]}: expected its pods to end within {_GONE_WITHIN}, some still run")
                 await self._clock.sleep(_POLL)
 
     async def _delete(self, pod: Pod) -> bool:
-        """Delete a pod. Returns whether it is gone."""
+        """Delete a pod. Returns whether it no longer exists."""
         await self._client.delete(pod.id)
         left = await self._client.find_pod(pod.id)
         return left is None or left.status == "TERMINATED"

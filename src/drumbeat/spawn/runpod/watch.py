@@ -1,4 +1,4 @@
-"""Finds the pods of each worker, even if RunPod's list leaves some out: known pods are looked up by id."""
+"""Finds the pods of each worker, even if RunPod's list is incomplete: known pods that it lacks are looked up by id."""
 
 import logging
 from collections import defaultdict
@@ -16,20 +16,20 @@ from drumbeat.spawn.tagged import Name
 
 log = logging.getLogger(__name__)
 
-_LOOKUPS = 20  #: most pods looked up by id per call; the rest are assumed to be unchanged
+_LOOKUPS = 20  #: most pods looked up by id per call; others count as unchanged
 _TERMINATED = "TERMINATED"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A worker's pods: the one in which it runs, and the others, which have ended or are surplus."""
+    """A worker's pods: the one in which it runs, and the others, which have ended or are surplus (second pods)."""
 
     current: Pod | None
     rest: Sequence[Pod]
 
     @property
     def last(self) -> Pod | None:
-        """The worker's pod, or else the last one that ended."""
+        """Return the pod in which the worker runs, or else the newest one that has ended."""
         over = (pod for pod in self.rest if not pod.is_alive)
         return self.current or max(over, key=lambda pod: pod.created_at, default=None)
 
@@ -41,11 +41,11 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class _Known:
     pod: Pod
-    new_until: timedelta  #: until then RunPod may not know the pod that it created
+    new_until: timedelta  #: until then, the new pod may be missing in RunPod's answers
 
 
 class Watch:
-    """The pods whose names have the settings' prefix. Changes nothing at the provider."""
+    """Reads, and remembers, the pods with the settings' prefix in their names. Changes nothing at RunPod."""
 
     def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:
         self._client = client
@@ -54,10 +54,10 @@ class Watch:
         self._known: dict[Name, _Known] = {}
 
     async def find_pods(self, matches: Callable[[Name], bool]) -> Mapping[Name, Found]:
-        """The pods of the matching workers: those in RunPod's list, and known ones that it leaves out."""
+        """Return the pods of the matching workers: those in RunPod's list, and known ones that the list lacks."""
         listed = await self._listed(matches)
         if self._missing(listed, matches):
-            log.info("known pods are missing from the list of pods; listing again")
+            log.info("known pods are missing in RunPod's list of pods; listing again")
             listed = {**listed, **await self._listed(matches)}
         for name, known in self._missing(listed, matches)[:_LOOKUPS]:
             pod = await self._by_id(known)
@@ -66,7 +66,7 @@ class Watch:
         return await self._sorted(listed)
 
     def note(self, name: Name, pod: Pod, *, is_new: bool = False) -> None:
-        """Remember the worker's pod."""
+        """Remember this pod as the worker's."""
         known = self._known.get(name)
         new_until = known.new_until if known is not None and known.pod.id == pod.id else timedelta()
         self._known[name] = _Known(pod, self._clock.elapsed() + self._settings.settle if is_new else new_until)
@@ -78,7 +78,7 @@ class Watch:
         return name in self._known and self._known[name].pod.is_alive
 
     def pod_of(self, name: Name) -> Pod | None:
-        """The worker's pod as it was last seen."""
+        """Return the worker's pod as it was last read; None if it is not known."""
         return self._known[name].pod if name in self._known else None
 
     def known(self, matches: Callable[[Name], bool]) -> Mapping[Name, Pod]:
@@ -96,7 +96,7 @@ class Watch:
         ]
 
     async def _by_id(self, known: _Known) -> Pod:
-        """The pod as it is now. A pod unknown to RunPod has ended, unless it is so new that RunPod may not show it yet."""
+        """Read a pod by its id. If RunPod does not know it, it has ended, or it is so new that RunPod does not show it yet."""
         pod = await self._client.find_pod(known.pod.id)
         if pod is not None:
             return pod
@@ -111,7 +111,7 @@ class Watch:
         return {name: await self._choose(name, group) for name, group in pods.items()}
 
     async def _choose(self, name: Name, pods: Sequence[Pod]) -> Found:
-        """Of several live pods, confirmed by id, choose the one known to be the worker's, or else the most likely one."""
+        """Choose the worker's pod among several that run: the one remembered as the worker's, or else the most likely one."""
         alive = [pod for pod in pods if pod.is_alive]
         if len(alive) > 1:
             alive = [

@@ -1,7 +1,7 @@
-"""Tests that every store must pass. A backend's test file has a subclass of StoreContract and two fixtures.
+"""Tests that every store must pass. A backend's test file subclasses StoreContract and provides two fixtures.
 
 ``store``: an open, migrated Store; all tests of the class may share it, because each test creates new pools.
-``elapse``: an Elapse; ``await elapse(t)`` moves every time that the store has written back by ``t``.
+``elapse``: a function; ``await elapse(t)`` simulates that ``t`` has passed: all stored times then lie ``t`` further back.
 """
 
 from drumbeat.store.contract.answers import AnswersContract
@@ -49,8 +49,8 @@ class StoreContract(
     LogsContract,
     UpkeepContract,
 ):
-    """Tests of everything that ``store/interface`` promises."""
+    """All tests of a store, except those of job queues, which are in PoolContract."""
 
 
 class PoolContract(QueueContract, JobsContract):
-    """Tests of everything that ``store/interface/jobs.py`` promises, for a store with job pools."""
+    """All tests of a store's job queues: every promise of ``store/interface/jobs.py``."""

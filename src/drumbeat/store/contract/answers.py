@@ -1,4 +1,4 @@
-"""Tests of a store's answers to idempotent requests."""
+"""Tests of stored HTTP responses: a repeated request with the same idempotency key gets the same response."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tests of a store's beats."""
+"""Tests of beats: the stored record of each pass of a controller's loop."""
 
 import asyncio
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """Tests of claiming jobs: in which order, and which worker may claim."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,11 +20,11 @@ from drumbeat.store.contract.given import (
     new_pool,
 )
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, pushed_alike, verdict
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import PoolChange, Store
 
 
 class ClaimContract(Given):
-    """Claiming jobs."""
+    """Tests of claims: the order in which jobs are claimed, and which worker may claim which job."""
 
     async def test_nothing_is_claimed_from_an_empty_pool(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, await store.pools.create(new_pool()), "another pool's")
@@ -178,7 +177,7 @@ class ClaimContract(Given):
 
     async def test_nothing_is_claimed_from_a_paused_pool(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
-        await store.pools.save(replace(pool, paused_until=await store.now() + 10 * MINUTE))
+        await store.pools.change(pool.pool_id, PoolChange(paused_until=await store.now() + 10 * MINUTE))
         assert await store.queue.claim(claiming(pool)) == []
         await elapse(11 * MINUTE)
 
@@ -226,7 +225,7 @@ class ClaimContract(Given):
             case "is lost":
                 await store.workers.move(worker, WorkerStatus.LOST, "silent")
             case _:
-                await store.pools.save(replace(pool, paused_until=await store.now() + 10 * MINUTE))
+                await store.pools.change(pool.pool_id, PoolChange(paused_until=await store.now() + 10 * MINUTE))
         await elapse(3 * MINUTE)
 
         settled = await store.queue.settle(worker.holder, [verdict(held)], claiming(pool, worker.holder, limit=5))

@@ -1,4 +1,4 @@
-"""Tests of a store's connections."""
+"""Tests of connections: the stored addresses of the databases that benchmarks run against."""
 
 import asyncio
 from dataclasses import replace

@@ -18,7 +18,7 @@ STEPS = 60
 
 @dataclass
 class RandomMoves:
-    """Pushes, claims, settles, cancels, requeues and releases jobs of several pools at random."""
+    """Changes jobs of several pools at random: pushes, claims, settles, cancels, requeues or releases them."""
 
     store: Store
     pools: list[PoolRow]

@@ -1,4 +1,4 @@
-"""Tests of what a controller writes about its workers: targets, drain requests, instances and reaping."""
+"""Tests of a controller's writes about its workers: targets, drain requests, instances and reaping."""
 
 import asyncio
 from dataclasses import replace

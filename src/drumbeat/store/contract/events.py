@@ -1,4 +1,4 @@
-"""Tests of a store's events."""
+"""Tests of events: the numbered instructions and records in a pool's log."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ def numbered(many: int) -> list[NewEvent]:
 
 
 async def read_to_the_end(store: Store, pool_id: PoolId, limit: int = BATCH) -> list[Event]:
-    """Every event, read in batches as a worker does."""
+    """Return every event of the pool, read in batches as a worker reads them."""
     read: list[Event] = []
     while batch := await store.events.read(pool_id, read[-1].sequence_id if read else 0, limit):
         read.extend(batch)

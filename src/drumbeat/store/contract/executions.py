@@ -1,4 +1,4 @@
-"""Tests of a store's executions: the single operations of a run."""
+"""Tests of executions: one row for each single operation of a benchmark run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ MORE_THAN_A_BATCH = 25_001
 
 
 def execution(run_id: RunId, n: int = 1, **changed: Any) -> Execution:
-    """The ``n``-th operation of a worker; each starts a microsecond after the previous one."""
+    """Return the ``n``-th operation of a worker; each starts a microsecond after the previous one."""
     fields: dict[str, Any] = {"worker_id": W1, "connection": 3, "kind": "POINT_LOOKUP", "duration_ms": 0.5, "ok": True}
     return Execution(run_id=run_id, n=n, started_at=BEGIN + timedelta(microseconds=n), **(fields | changed))
 

@@ -10,14 +10,13 @@ import pytest
 from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Fence, Lease
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.core.pool import pool as pool_of
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_of
 from drumbeat.core.run import Run, RunId
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import Heartbeat, Joining, Store
 
-Elapse = Callable[[timedelta], Awaitable[None]]  #: lets time pass in the store
+Elapse = Callable[[timedelta], Awaitable[None]]  #: type of the fixture ``elapse``, which simulates that time passes
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -31,7 +30,7 @@ AWKWARD: Mapping[str, Any] = {
     "large": 2**53 - 1,
     "negative": -0.125,
     "nothing": None,
-}  #: JSON that is easily damaged when it is stored
+}  #: JSON that a faulty store would return changed
 
 
 class Given:
@@ -39,17 +38,17 @@ class Given:
 
     @pytest.fixture
     async def pool(self, store: Store) -> PoolRow:
-        """A new pool that only this test uses."""
+        """Create a pool that only this test uses."""
         return await store.pools.create(new_pool())
 
     @pytest.fixture
     async def lease(self, store: Store, pool: PoolRow) -> Lease:
-        """The pool's controller lease, held for an hour."""
+        """Acquire the lease of the pool's controller for an hour."""
         return await taken(store, pool.pool_id)
 
 
 def unique(prefix: str) -> str:
-    """A name that is not used in this store yet."""
+    """Return the prefix with a random ending, a name that no other test uses."""
     return f"{prefix}-{uuid4().hex[:12]}"
 
 
@@ -58,21 +57,21 @@ def new_pool(kind: PoolKind = PoolKind.BENCH, **policy: Any) -> PoolRow:
 
 
 async def new_run(store: Store, **config: Any) -> Run:
-    """A new run, with a pool of the same id."""
+    """Create a benchmark run, and a pool with the same id."""
     run_id = unique("run")
     run = Run(run_id=RunId(run_id), name="a run", config=config)
     return await store.runs.create(run, pool_of(run_id, PoolKind.BENCH))
 
 
 async def taken(store: Store, name: str, owner: str = "a", ttl: timedelta = timedelta(hours=1)) -> Lease:
-    """Acquire a lease that is free."""
+    """Acquire a lease; fail the test if another owner holds it."""
     lease = await store.leases.acquire(name, owner, ttl)
     assert lease is not None
     return lease
 
 
 async def outdated(store: Store, lease: Lease) -> Fence:
-    """The fence of a controller whose lease another controller has taken since."""
+    """Return a fence (lease and epoch) that no longer permits writes: another controller has taken the lease since."""
     await store.leases.release(lease)
     await taken(store, lease.name, owner="another")
     return lease.fence
@@ -83,7 +82,7 @@ def worker_row(pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0, **fields:
 
 
 async def added(store: Store, pool: PoolRow, *names: WorkerId) -> Worker:
-    """Add workers whose processes do not exist yet, in slots 0, 1, …. Returns the first."""
+    """Add rows of workers that have no process yet, in slots 0, 1, …. Returns the first row."""
     await store.workers.add([worker_row(pool, name, slot) for slot, name in enumerate(names or (W1,))])
     return await store.workers.get(pool.pool_id, names[0] if names else W1)
 
@@ -94,12 +93,12 @@ def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **c
 
 
 async def joined(store: Store, pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0) -> Worker:
-    """A worker whose process ``i1`` has joined."""
+    """Let the process ``i1`` join as this worker, and return the row."""
     return await store.membership.join(joining(pool.pool_id, worker_id, slot=slot))
 
 
 async def moved(store: Store, worker: Worker, *path: WorkerStatus) -> Worker:
-    """The worker after it moved itself through these statuses."""
+    """Let the worker move itself through these statuses, and return its row."""
     for status in path:
         worker = await store.membership.move(worker.pool_id, worker.worker_id, worker.instance or "", status, "on its way")
     return worker
@@ -110,7 +109,7 @@ async def active(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worke
 
 
 async def lost(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worker:
-    """A worker that joined and was marked lost by a controller."""
+    """Create a worker that has joined and that a controller has then marked lost."""
     return await store.workers.move(await active(store, pool, worker_id), WorkerStatus.LOST, "silent too long")
 
 
@@ -120,17 +119,17 @@ def heartbeat(worker: Worker, read_to: int = 0, **changed: Any) -> Heartbeat:
 
 
 def sample(n: int, *latencies: int, **measured: Any) -> Sample:
-    """The ``n``-th sample of a worker, with these latencies in nanoseconds."""
+    """Return a worker's ``n``-th sample: one operation for each of these latencies (nanoseconds)."""
     histogram = Histogram()
     histogram.record_all(latencies)
     return Sample(n=n, interval=SECOND, operations=len(latencies), latency=histogram, **measured)
 
 
 async def moves(store: Store, pool_id: PoolId) -> Sequence[Mapping[str, Any]]:
-    """The payloads of the pool's WORKER_MOVED events, in order."""
+    """Return the payloads of the pool's WORKER_MOVED events, oldest first."""
     return [event.payload for event in await store.events.read(pool_id, 0) if event.type == EventType.WORKER_MOVED]
 
 
 async def event_types(store: Store, pool_id: PoolId) -> Sequence[tuple[int, str]]:
-    """The number and type of each event of the pool."""
+    """Return the number and type of each event of the pool, oldest first."""
     return [(event.sequence_id, event.type) for event in await store.events.read(pool_id, 0)]

@@ -1,4 +1,4 @@
-"""Functions that set up the contract tests of jobs: push, claim and settle them."""
+"""Functions that set up the contract tests of jobs: they push, claim and settle jobs."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,7 @@ from drumbeat.store.contract.given import (
 )
 from drumbeat.store.interface import Claiming, Store
 
-EVERY = 100_000  #: a limit above all leases of a store, which other tests may share
+EVERY = 100_000  #: a limit that no store reaches, although other tests add leases to the same store
 
 
 def holder(pool: PoolRow, worker_id: WorkerId = W1, instance: str = "") -> Holder:
@@ -21,18 +21,18 @@ def holder(pool: PoolRow, worker_id: WorkerId = W1, instance: str = "") -> Holde
 
 
 def claiming(pool: PoolRow, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **options: Any) -> Claiming:
-    """A claim of this pool's jobs, by a worker of this pool or by any holder."""
+    """Build a request to claim this pool's jobs; ``by`` is a worker of this pool, or a holder of any pool."""
     who = by if isinstance(by, Holder) else holder(pool, by)
     return Claiming(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **options)
 
 
 async def pushed(store: Store, pool: PoolRow, *payloads: Any, **options: Any) -> list[JobId]:
-    """Push jobs with these payloads and the same options."""
+    """Push one job for each payload, all with these options. Returns the job ids."""
     return [*await store.queue.push(pool.pool_id, [NewJob(payload=payload, **options) for payload in payloads])]
 
 
 async def pushed_alike(store: Store, pool: PoolRow, *payloads: Any, **options: Any) -> list[JobId]:
-    """Like ``pushed``, but as one AlikeJobs."""
+    """Like ``pushed``, but push the jobs as one AlikeJobs (a template and payloads), which stores handle faster."""
     return [*await store.queue.push(pool.pool_id, AlikeJobs(payloads, NewJob(payload=None, **options)))]
 
 
@@ -41,7 +41,7 @@ def without_identity(job: Job) -> Job:
 
 
 async def claimed(store: Store, pool: PoolRow, by: WorkerId | Holder = W1, **options: Any) -> Job:
-    """The only job that a claim returns."""
+    """Claim jobs, expect exactly one, and return it."""
     [job] = await store.queue.claim(claiming(pool, by, **options))
     return job
 
@@ -51,7 +51,7 @@ def verdict(job: Job, outcome: AttemptOutcome = AttemptOutcome.DONE, **options: 
 
 
 async def failed(store: Store, pool: PoolRow, **options: Any) -> Job:
-    """The next job, after a worker claimed it and reported a failure."""
+    """Claim the next job, report that it failed, and return its row."""
     job = await claimed(store, pool)
     await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.FAILED, error="no luck", **options)])
     return await store.jobs.get(job.job_id)

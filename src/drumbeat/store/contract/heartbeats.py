@@ -1,4 +1,4 @@
-"""Tests of a worker's heartbeat, and of what the reply to it contains."""
+"""Tests of a worker's heartbeat and of the store's reply to it."""
 
 import asyncio
 from dataclasses import replace

@@ -9,8 +9,7 @@ import pytest
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.errors import NotFound, Refused
 from drumbeat.core.log import NewLog
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.core.pool import pool as pool_of
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_of
 from drumbeat.core.run import RUN_ENDED, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.store.contract.executions import execution
@@ -115,7 +114,7 @@ class ListRunsContract(Given):
 
 
 async def filled(store: Store) -> Run:
-    """A run with a row in every table that holds rows of runs."""
+    """Create a run with a row in every table that has rows of runs."""
     run = await new_run(store)
     pool_id = PoolId(run.run_id)
     worker = await active(store, await store.pools.get(pool_id))
@@ -131,7 +130,7 @@ async def filled(store: Store) -> Run:
 
 
 async def rows_of(store: Store, run_id: RunId) -> dict[str, int]:
-    """How many rows of each kind a run has."""
+    """Count the rows of a run in each table."""
     pool_id = PoolId(run_id)
     return {
         "pools": 1 if await store.pools.find(pool_id) else 0,
@@ -191,4 +190,4 @@ class DeleteRunsContract(Given):
 
 
 class HistoryContract(ListRunsContract, DeleteRunsContract):
-    """Listing and deleting runs."""
+    """All tests of listing and deleting runs."""

@@ -1,4 +1,4 @@
-"""Tests of held claims: renewal, release, expiry, and waiting for jobs."""
+"""Tests of claimed jobs: renewal, release and expiry of their leases; and of waiting for jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ from drumbeat.store.interface import PoolChange, Store
 
 
 class HoldContract(Given):
-    """Claims that are held."""
+    """Tests of claimed jobs before they are settled, and of a worker's wait for jobs."""
 
     async def test_renewing_keeps_a_claim_for_so_long_from_now(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
@@ -130,7 +130,7 @@ class HoldContract(Given):
         assert (await store.queue.settle(me, [verdict(job)])).stale == ()
 
     async def test_only_the_current_holder_renews_begins_or_reports_progress(self, store: Store, pool: PoolRow) -> None:
-        """The worker, process, pool and claim must match, and the claim must not have ended."""
+        """A call is refused if its worker, process, pool or claim is not the holder's, or if the claim has ended."""
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me, ahead=True)
@@ -268,7 +268,7 @@ async def _ran_out(store: Store, job: Job) -> bool:
 
 
 async def _claimed_in_time(store: Store, pool: PoolRow) -> list[Job]:
-    """Wait and claim until there are jobs."""
+    """Wait for jobs and claim, again and again, until a claim returns jobs."""
     while not (found := await store.queue.claim(claiming(pool, limit=5))):
         await store.queue.wait(pool.pool_id, timedelta(seconds=60))
     return [*found]

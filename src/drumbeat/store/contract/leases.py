@@ -1,4 +1,4 @@
-"""Tests of a store's leases."""
+"""Tests of leases: locks that expire unless their owner renews them."""
 
 import asyncio
 from dataclasses import replace
@@ -58,7 +58,7 @@ class LeasesContract(Given):
         assert (lease.owner, lease.epoch) == ("b", 2)
 
     async def test_a_lease_shows_when_it_expires(self, store: Store, lease: Lease, elapse: Elapse) -> None:
-        """So another controller can take over from a dead one at that moment, and not a beat later."""
+        """The time must be exact, so that another controller can take over from a dead one at that moment."""
         found = await store.leases.find(lease.name)
         assert found is not None
         left = found.expires_at - await store.now()

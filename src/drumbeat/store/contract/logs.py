@@ -1,4 +1,4 @@
-"""Tests of a store's log lines."""
+"""Tests of the log lines of a pool and its workers."""
 
 import asyncio
 

@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Only attempts that had begun count a crash. If several had begun, none is poisoned before it has run alone."""
+    """A lost worker counts as a crash for jobs that had begun. If several had, none is poisoned before it has run alone."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow
@@ -283,7 +283,7 @@ class LossContract(Given):
 
 
 async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
-    """Jobs that ran together on ``losses`` workers, which were all lost."""
+    """Push ``count`` jobs, and ``losses`` times let a worker claim them all at once and be lost."""
     ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
     for _ in range(losses):

@@ -1,4 +1,4 @@
-"""Tests of what workers write about themselves: join, heartbeat, move."""
+"""Tests of a worker's writes about itself: join, heartbeat, move to another status."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -228,10 +228,10 @@ every_write = pytest.mark.parametrize("write", [beats_late, moves_late, measures
 
 
 class GoneContract(Given):
-    """Only the process that joined may write, and only while the worker's row is live."""
+    """Tests of refused writes: only the process that joined may write, and only while the worker's row is live."""
 
     async def expect_refused(self, store: Store, worker: Worker, write: Write, instance: str, why: str) -> None:
-        """The write is refused with this reason and changes nothing."""
+        """Expect that the write is refused with this reason and changes nothing."""
         events = await event_types(store, worker.pool_id)
         with pytest.raises(WorkerGone, match=why):
             await write(store, worker, instance)
@@ -271,4 +271,4 @@ class GoneContract(Given):
 
 
 class MembershipContract(JoinContract, BeatContract, MoveOneselfContract, GoneContract):
-    """What workers write about themselves."""
+    """All tests of a worker's writes about itself."""

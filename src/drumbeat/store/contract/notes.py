@@ -1,4 +1,4 @@
-"""Tests of a store's notes."""
+"""Tests of notes: small JSON documents that are stored under a name."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tests of a store's pools."""
+"""Tests of pools: named sets of workers."""
 
 import asyncio
 from dataclasses import replace
@@ -87,31 +87,10 @@ class PoolsContract(Given):
         assert set(listed.values()) == {PoolKind.JOBS}
         assert listed.keys() & set(made.values()) == {made[PoolKind.JOBS]}
 
-    async def test_saving_replaces_thresholds_policy_and_pause(self, store: Store, pool: PoolRow) -> None:
-        pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
-        changed = replace(pool, thresholds=PRESETS[PoolKind.JOBS], policy={"max": 3}, paused_until=pause)
-
-        saved = await store.pools.save(changed)
-
-        assert saved == await store.pools.get(pool.pool_id) == changed
-
-    async def test_saving_ends_a_pause(self, store: Store, pool: PoolRow) -> None:
-        assert (await store.pools.save(replace(pool, paused_until=await store.now()))).paused_until is not None
-
-        assert (await store.pools.save(replace(pool, paused_until=None))).paused_until is None
-
-    async def test_saving_changes_neither_kind_nor_age(self, store: Store, pool: PoolRow) -> None:
-        saved = await store.pools.save(replace(pool, kind=PoolKind.FLEET, created_at=None, policy={"max": 4}))
-
-        assert saved == replace(pool, policy={"max": 4})
-
-    async def test_an_unknown_pool_is_not_saved(self, store: Store) -> None:
-        with pytest.raises(NotFound):
-            await store.pools.save(new_pool())
-
     async def test_a_change_touches_only_what_it_names(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
-        saved = await store.pools.save(replace(pool, policy={"max": 3, "empty": [], "none": None}, paused_until=pause))
+        given = PoolChange(policy={"max": 3, "empty": [], "none": None}, dropped=tuple(pool.policy), paused_until=pause)
+        saved = await store.pools.change(pool.pool_id, given)
         jobs = PRESETS[PoolKind.JOBS]
 
         capped = await store.pools.change(pool.pool_id, PoolChange(policy={"max": 4, "new": {}}))
@@ -126,7 +105,8 @@ class PoolsContract(Given):
         assert (await store.pools.change(pool.pool_id, PoolChange(paused_until=pause))).paused_until == pause
 
     async def test_a_change_may_drop_names_of_the_policy(self, store: Store, pool: PoolRow) -> None:
-        await store.pools.save(replace(pool, policy={"max": 3, "old": 1, "kept": [1]}))
+        given = PoolChange(policy={"max": 3, "old": 1, "kept": [1]}, dropped=tuple(pool.policy))
+        await store.pools.change(pool.pool_id, given)
 
         changed = await store.pools.change(pool.pool_id, PoolChange(policy={"max": 4}, dropped=("old", "max", "unknown")))
         dropped = await store.pools.change(pool.pool_id, PoolChange(dropped=["max"]))
@@ -155,16 +135,10 @@ class PoolsContract(Given):
 
         assert await store.pools.get(pool.pool_id) == pool
 
-    async def test_the_holder_of_the_lease_may_save_a_pool(self, store: Store, pool: PoolRow, lease: Lease) -> None:
-        await store.pools.save(replace(pool, policy={"max": 5}), fence=lease.fence)
+    async def test_the_holder_of_the_lease_may_change_a_pool(self, store: Store, pool: PoolRow, lease: Lease) -> None:
+        await store.pools.change(pool.pool_id, PoolChange(policy={"max": 5}), fence=lease.fence)
 
-        assert (await store.pools.get(pool.pool_id)).policy == {"max": 5}
-
-    async def test_an_outdated_controller_saves_no_pool(self, store: Store, pool: PoolRow, lease: Lease) -> None:
-        with pytest.raises(Fenced):
-            await store.pools.save(replace(pool, policy={"max": 5}), fence=await outdated(store, lease))
-
-        assert await store.pools.get(pool.pool_id) == pool
+        assert (await store.pools.get(pool.pool_id)).policy == {**pool.policy, "max": 5}
 
     async def test_a_pool_with_live_workers_is_not_deleted(self, store: Store, pool: PoolRow) -> None:
         worker = await added(store, pool)

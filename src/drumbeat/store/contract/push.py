@@ -1,4 +1,4 @@
-"""Tests of pushing jobs."""
+"""Tests of pushing jobs: the stored fields, invalid jobs, and repeated pushes of the same job."""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +23,7 @@ from drumbeat.store.interface import Store
 
 
 class PushContract(Given):
-    """Pushing jobs."""
+    """Tests of pushing jobs to a pool's queue."""
 
     async def test_a_pushed_job_is_claimed_with_its_payload(self, store: Store, pool: PoolRow) -> None:
         [job_id] = await pushed(store, pool, dict(AWKWARD), type="summary")

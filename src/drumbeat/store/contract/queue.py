@@ -1,4 +1,4 @@
-"""All tests of a store's job queue."""
+"""All tests of a store's job queue: push, claim, settle, hold and lose jobs."""
 
 from drumbeat.store.contract.claiming import ClaimContract
 from drumbeat.store.contract.holding import HoldContract
@@ -8,4 +8,4 @@ from drumbeat.store.contract.settle import SettleContract
 
 
 class QueueContract(PushContract, ClaimContract, SettleContract, HoldContract, LossContract):
-    """Tests of everything that ``Queue`` promises."""
+    """All tests of ``store.queue``."""

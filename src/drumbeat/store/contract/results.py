@@ -1,4 +1,4 @@
-"""Tests of a store's results: one per worker and kind of operation of a run."""
+"""Tests of results: the totals of a run, one row for each worker and kind of operation."""
 
 from dataclasses import replace
 

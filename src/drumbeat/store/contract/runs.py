@@ -9,8 +9,7 @@ import pytest
 
 from drumbeat.core.errors import AlreadyExists, Fenced, IllegalMove, NotFound, StaleWrite
 from drumbeat.core.event import set_phase, start, stop
-from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.core.pool import pool as pool_of
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_of
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, event_types, new_run, outdated, taken, unique
 from drumbeat.store.interface import RunChange, Store
@@ -25,7 +24,7 @@ SHORTEST: Mapping[RunStatus, tuple[RunStatus, ...]] = {
 
 
 async def along(store: Store, run: Run, *path: RunStatus) -> Run:
-    """The run after it moved through these statuses."""
+    """Move the run through these statuses, and return it."""
     for status in path:
         run = await store.runs.update(run, RunChange(status=status))
     return run
@@ -231,4 +230,4 @@ class UpdateContract(Given):
 
 
 class RunsContract(CreateContract, UpdateContract):
-    """Creating and updating runs."""
+    """All tests of creating and updating runs."""

@@ -1,4 +1,4 @@
-"""Tests of a store's samples."""
+"""Tests of samples: a worker's measurements of one interval each."""
 
 from dataclasses import replace
 from datetime import timedelta

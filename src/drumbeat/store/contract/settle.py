@@ -1,4 +1,4 @@
-"""Tests of settling: a worker reports the outcomes of its jobs."""
+"""Tests of settling jobs: a worker reports how its claimed jobs ended."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from drumbeat.store.interface import Store
 
 
 class SettleContract(Given):
-    """Settling jobs."""
+    """Tests of settling jobs, that is, of reporting how they ended."""
 
     async def test_done_keeps_the_result(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
@@ -146,7 +146,7 @@ class SettleContract(Given):
     async def test_an_outcome_is_accepted_from_the_current_holder_only(
         self, store: Store, pool: PoolRow, outcome: AttemptOutcome, claims_more: bool
     ) -> None:
-        """The worker, process, pool and claim must match, and the claim must not have ended."""
+        """A report is refused if its worker, process, pool or claim is not the holder's, or if the claim has ended."""
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me)

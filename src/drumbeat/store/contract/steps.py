@@ -1,4 +1,4 @@
-"""Tests of a store's steps: one per type and number of a run."""
+"""Tests of steps: a run controller's stored decisions, unique by run, type and number."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Tests of a store's templates."""
+"""Tests of templates: reusable configurations of benchmark runs."""
 
 import asyncio
 from dataclasses import replace
@@ -204,4 +204,4 @@ class ChangeTemplatesContract(Given):
 
 
 class TemplatesContract(MakeTemplatesContract, ListTemplatesContract, ChangeTemplatesContract):
-    """Creating, listing and changing templates."""
+    """All tests of creating, listing and changing templates."""

@@ -1,4 +1,4 @@
-"""Tests of a store's migration, check and pruning."""
+"""Tests of a store's maintenance: migration, check, and pruning (deleting old rows)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ async def fill(store: Store, pool_id: PoolId) -> None:
 
 
 async def reaped(store: Store, pool: PoolRow, worker_id: WorkerId) -> None:
-    """Add a worker that has ended and was reaped."""
+    """Add a worker that is lost and marked as reaped: its instance is known to be gone."""
     await lost(store, pool, worker_id)
     await store.workers.mark_reaped(pool.pool_id, worker_id)
 

@@ -1,4 +1,4 @@
-"""Tests of what controllers read and write about workers."""
+"""Tests of a controller's reads and writes about workers."""
 
 import asyncio
 from dataclasses import replace
@@ -332,4 +332,4 @@ class WorkersContract(
     ReapContract,
     EndedWorkersContract,
 ):
-    """What controllers read and write about workers."""
+    """All tests of a controller's reads and writes about workers."""

@@ -1,72 +1,46 @@
 """The interface of every store. Each method is one atomic operation: it happens completely or not at all.
 
-The database's clock, never the caller's, stamps rows and decides ages and expiries. A method with a ``fence`` raises Fenced
-once another controller has taken the lease. Every method may raise StoreUnavailable; the caller then does not know whether
-the write happened, so every write is safe to repeat.
+All timestamps, ages and expiries are by the database's clock, never the caller's. A method with a ``fence`` (the caller's
+lease) raises Fenced once another controller has taken the lease. Every method may raise StoreUnavailable; the caller then
+does not know whether the write happened, so every write is safe to repeat.
 """
 
-from drumbeat.store.interface.access import Answers, Connections, Notes
+from drumbeat.store.interface.access import Answers as Answers, Connections as Connections, Notes as Notes
 from drumbeat.store.interface.bench import (
-    ExecutionOrder,
-    Executions,
-    Results,
-    RunChange,
-    Runs,
-    Steps,
-    Templates,
+    ExecutionOrder as ExecutionOrder,
+    Executions as Executions,
+    Results as Results,
+    RunChange as RunChange,
+    Runs as Runs,
+    Steps as Steps,
+    Templates as Templates,
 )
 from drumbeat.store.interface.control import (
-    BATCH,
-    UNREAPED,
-    Events,
-    Heartbeat,
-    HeartbeatReply,
-    Joining,
-    Leases,
-    Membership,
-    PoolChange,
-    Pools,
-    WorkerChange,
-    Workers,
+    BATCH as BATCH,
+    UNREAPED as UNREAPED,
+    Events as Events,
+    Heartbeat as Heartbeat,
+    HeartbeatReply as HeartbeatReply,
+    Joining as Joining,
+    Leases as Leases,
+    Membership as Membership,
+    PoolChange as PoolChange,
+    Pools as Pools,
+    WorkerChange as WorkerChange,
+    Workers as Workers,
 )
-from drumbeat.store.interface.jobs import Claiming, Due, Jobs, Queue, Renewed, Settled
-from drumbeat.store.interface.record import Beats, Logs, Samples
-from drumbeat.store.interface.store import Store, StoreReport, StoreTraits, Upkeep
-
-__all__ = [
-    "BATCH",
-    "UNREAPED",
-    "Answers",
-    "Beats",
-    "Claiming",
-    "Connections",
-    "Due",
-    "Events",
-    "ExecutionOrder",
-    "Executions",
-    "Heartbeat",
-    "HeartbeatReply",
-    "Jobs",
-    "Joining",
-    "Leases",
-    "Logs",
-    "Membership",
-    "Notes",
-    "PoolChange",
-    "Pools",
-    "Queue",
-    "Renewed",
-    "Results",
-    "RunChange",
-    "Runs",
-    "Samples",
-    "Settled",
-    "Steps",
-    "Store",
-    "StoreReport",
-    "StoreTraits",
-    "Templates",
-    "Upkeep",
-    "WorkerChange",
-    "Workers",
-]
+from drumbeat.store.interface.jobs import (
+    Claiming as Claiming,
+    Due as Due,
+    Jobs as Jobs,
+    Queue as Queue,
+    Renewed as Renewed,
+    Settled as Settled,
+)
+from drumbeat.store.interface.record import Beats as Beats, Logs as Logs, Samples as Samples
+from drumbeat.store.interface.store import (
+    Store as Store,
+    StoreReport as StoreReport,
+    StoreTraits as StoreTraits,
+    Upkeep as Upkeep,
+)

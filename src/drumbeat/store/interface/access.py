@@ -1,4 +1,4 @@
-"""Connections to databases under test, answers by idempotency key, and notes."""
+"""Store interfaces for connections to databases under test, answers by idempotency key, and notes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,22 +10,22 @@ from drumbeat.core.note import Note
 
 
 class Connections(Protocol):
-    """Databases under test, by name. Secrets are encrypted before they come here; the store cannot decrypt them."""
+    """Saved connections to databases under test, by name. Secrets arrive encrypted; the store cannot decrypt them."""
 
     async def create(self, connection: StoredConnection) -> StoredConnection:
-        """Add a connection. It is never the default at first; ``is_default`` is ignored. Raises AlreadyExists."""
+        """Add a connection. A new connection is never the default: ``is_default`` is ignored. Raises AlreadyExists."""
         ...
 
     async def get(self, name: str) -> StoredConnection:
-        """Raises NotFound."""
+        """Return the connection with this name. Raises NotFound."""
         ...
 
     async def list(self) -> Sequence[StoredConnection]:
-        """All connections, by name."""
+        """Return all connections, sorted by name."""
         ...
 
     async def save(self, connection: StoredConnection) -> StoredConnection:
-        """Replace URL, secret and description. Raises NotFound."""
+        """Replace the URL, secret and description of a connection. Raises NotFound."""
         ...
 
     async def set_default(self, name: str) -> StoredConnection:
@@ -33,40 +33,40 @@ class Connections(Protocol):
         ...
 
     async def delete(self, name: str) -> None:
-        """Harmless when it does not exist."""
+        """Delete a connection. Does nothing if it does not exist."""
         ...
 
 
 class Answers(Protocol):
-    """Answers by idempotency key. A key is held while its request is worked on, then keeps the answer until it expires."""
+    """Responses by idempotency key. A request reserves its key while it runs; then the response is stored until it expires."""
 
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
-        """Take a free key for this long. Returns None if the caller now holds it, else what is stored under the key, which may
-        belong to a different request."""
+        """Reserve a free key for the time ``within``. Returns None if the caller has the key now, else the row stored under the
+        key, which may belong to a different request."""
         ...
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
-        """Store the answer to a request whose key is held. Harmless when the key is gone."""
+        """Store the response to the request that reserved this key. Does nothing if the key does not exist."""
         ...
 
     async def forget(self, key: str) -> None:
-        """Release the key of a request that failed. Harmless when it is gone."""
+        """Release the key of a request that failed. Does nothing if the key does not exist."""
         ...
 
 
 class Notes(Protocol):
-    """Small documents by name that outlive the process that wrote them: usual prices, when a trigger last fired."""
+    """Small JSON documents by name, which outlive the process: for example usual prices, or when a trigger last fired."""
 
     async def put(self, name: str, value: Mapping[str, Any]) -> Note:
-        """Write a note; replaces an earlier note of the same name."""
+        """Write a note. Replaces an earlier note with the same name."""
         ...
 
     async def find(self, name: str) -> Note | None: ...
 
     async def list(self, prefix: str = "") -> Sequence[Note]:
-        """Notes whose name starts with ``prefix``, by name."""
+        """Return the notes with names that start with ``prefix``, sorted by name."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Harmless when it does not exist."""
+        """Delete a note. Does nothing if it does not exist."""
         ...

@@ -1,4 +1,4 @@
-"""Benchmarks: runs, the templates they are made from, and their results."""
+"""Store interfaces for benchmarks: runs, their results, steps and executions, and the templates of runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """Changes to a run. A field that is None stays as it is."""
+    """The fields of a run to change; a field that is None stays as it is."""
 
     status: RunStatus | None = None
     phase: str | None = None
@@ -25,7 +25,7 @@ class RunChange:
     qps: float | None = None
     controller_state: Mapping[str, Any] | None = None
     custom_metrics: Mapping[str, Any] | None = None
-    started: bool = False  #: set the time to now, unless it is set already
+    started: bool = False  #: set ``started_at`` to now, unless it is set already; the next three fields do the same
     warmup_started: bool = False
     warmup_ended: bool = False
     ended: bool = False
@@ -35,11 +35,11 @@ class Runs(Protocol):
     """Benchmark runs. A run's pool is created with it and has the same id."""
 
     async def create(self, run: Run, pool: PoolRow) -> Run:
-        """Raises AlreadyExists."""
+        """Add a run and its pool. Raises AlreadyExists."""
         ...
 
     async def get(self, run_id: RunId) -> Run:
-        """Raises NotFound."""
+        """Return the run with this id. Raises NotFound."""
         ...
 
     async def list(
@@ -55,22 +55,22 @@ class Runs(Protocol):
         offset: int = 0,
         limit: int = 100,
     ) -> Sequence[Run]:
-        """Runs that match every filter, newest first.
+        """Return the runs that match every filter, newest first.
 
-        ``search`` is a part of the name, case-insensitive. The modes are those of the config: ``load_mode`` and
-        ``scaling.mode``. ``since`` (inclusive) and ``until`` (exclusive) bound the creation time.
+        ``search`` is a part of the name, case-insensitive. The two modes are compared with ``load_mode`` and
+        ``scaling.mode`` of the config. ``since`` (inclusive) and ``until`` (exclusive) bound the creation time.
         """
         ...
 
     async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
-        """Change a run whose status is still that of ``run``, and append the events for its workers, in one transaction.
+        """Change a run and append events for its workers, in one transaction.
 
-        Raises IllegalMove, StaleWrite.
+        Raises StaleWrite if the status is no longer that of ``run``, IllegalMove if the status may not change in this way.
         """
         ...
 
     async def delete(self, run_id: RunId) -> None:
-        """Delete a run, its pool and everything that belongs to them. Harmless when it does not exist.
+        """Delete a run, its pool and everything that belongs to them. Does nothing if the run does not exist.
 
         Raises Refused while the run is in progress or has a live worker.
         """
@@ -78,34 +78,34 @@ class Runs(Protocol):
 
 
 class Results(Protocol):
-    """Results of runs, and the files with their executions."""
+    """Results of benchmark runs, and the files that hold their executions (single operations)."""
 
     async def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
-        """Save results; each replaces an earlier one of the same run, worker and kind. Raises NotFound without the run."""
+        """Save results. A result replaces an earlier one of the same run, worker and kind. Raises NotFound (the run)."""
         ...
 
     async def list(self, run_id: RunId) -> Sequence[Result]:
-        """A run's results: first those of the run as a whole, then by worker and kind."""
+        """Return a run's results: first those of the whole run, then by worker and kind of operation."""
         ...
 
     async def add_file(self, file: ExecutionFile) -> None:
-        """Record a file of executions. A file that is already recorded stays as it is."""
+        """Record a file of executions. Does nothing if the file is already recorded."""
         ...
 
     async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
-        """A run's files of executions, by worker and path."""
+        """Return a run's files of executions, sorted by worker and path."""
         ...
 
 
 class Steps(Protocol):
-    """The steps that a run's controller decided on."""
+    """Load steps: the changes of load that the controller of a run decided on."""
 
     async def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
-        """Save steps; each replaces an earlier one of the same run, type and number. Raises NotFound without the run."""
+        """Save steps. A step replaces an earlier one of the same run, type and number. Raises NotFound (the run)."""
         ...
 
     async def list(self, run_id: RunId, type: StepType | None = None) -> Sequence[Step]:  # noqa: A002
-        """A run's steps, by type, then number."""
+        """Return a run's steps, sorted by type, then number."""
         ...
 
 
@@ -113,13 +113,12 @@ ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
 class Executions(Protocol):
-    """Single operations of a run, if they are loaded into the database."""
+    """Single operations of benchmark runs, as far as they were loaded into the database."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
-        """Load executions in bulk; skips those that exist. Returns how many are new.
+        """Load executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).
 
         Works in batches, each written completely or not at all. After a failure, load everything again.
-        Raises NotFound without the run.
         """
         ...
 
@@ -136,38 +135,38 @@ class Executions(Protocol):
         offset: int = 0,
         limit: int = 1000,
     ) -> Sequence[Execution]:
-        """A run's executions that match every filter: earliest first, or longest first."""
+        """Return a run's executions that match every filter: earliest first, or longest first."""
         ...
 
     async def count(self, run_id: RunId) -> int: ...
 
 
 class Templates(Protocol):
-    """Configurations to make runs from. Names are unique."""
+    """Templates: saved configurations to create runs from. Names are unique."""
 
     async def create(self, template: Template) -> Template:
-        """Add a template with no uses. Raises AlreadyExists if the id or the name is taken."""
+        """Add a template with a use count of 0. Raises AlreadyExists if the id or the name is taken."""
         ...
 
     async def get(self, id_or_name: str) -> Template:
-        """The template with this id, else with this name. Raises NotFound."""
+        """Return the template with this id, or else with this name. Raises NotFound."""
         ...
 
     async def list(self, search: str | None = None, tag: str | None = None) -> Sequence[Template]:
-        """Templates with ``search`` in name or description (case-insensitive) and with the tag, by name."""
+        """Return templates with ``search`` in name or description (case-insensitive) and with this tag, sorted by name."""
         ...
 
     async def save(self, template: Template) -> Template:
-        """Replace name, config, description and tags. Raises NotFound, or AlreadyExists if the name is taken.
+        """Replace a template's name, config, description and tags. Raises NotFound, or AlreadyExists if the name is taken.
 
         Raises Refused if the config changes after the template was used: it would no longer describe the runs made from it.
         """
         ...
 
     async def delete(self, template_id: str) -> None:
-        """Delete a template; runs made from it stay. Harmless when it does not exist."""
+        """Delete a template; runs made from it stay. Does nothing if it does not exist."""
         ...
 
     async def note_use(self, template_id: str) -> Template:
-        """Count one more use, now. Raises NotFound."""
+        """Add one to the use count, and set the time of last use to now. Raises NotFound."""
         ...

@@ -1,4 +1,4 @@
-"""Pools, their workers, the events that workers obey, and the leases that say which controller may act."""
+"""Store interfaces for pools, workers, the events that workers obey, and the leases that say which controller may act."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 
 BATCH = 100  #: the most events that one read returns
-UNREAPED = 1000  #: the most ended but unreaped workers that one read returns
+UNREAPED = 1000  #: the most ended workers with instances not confirmed gone that one read returns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,17 +21,17 @@ class PoolChange:
     """Changes to a pool. Other fields stay as they are, even if another caller changes them at the same time."""
 
     policy: Mapping[str, Any] = field(default_factory=dict)  #: merged into the pool's policy
-    dropped: Collection[str] = ()  #: names to remove from the policy, unless ``policy`` has them
+    dropped: Collection[str] = ()  #: keys to remove from the policy, unless ``policy`` sets them
     thresholds: Thresholds | None = None
     paused_until: datetime | None = None
     resumed: bool = False  #: end the pause
 
     def policy_of(self, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """The policy with this change applied."""
+        """Return the policy with this change applied."""
         return {**{name: value for name, value in policy.items() if name not in self.dropped}, **self.policy}
 
     def of(self, pool: PoolRow) -> PoolRow:
-        """The pool with this change applied."""
+        """Return the pool with this change applied."""
         return replace(
             pool,
             policy=self.policy_of(pool.policy),
@@ -41,28 +41,24 @@ class PoolChange:
 
 
 class Pools(Protocol):
-    """Named sets of workers."""
+    """Pools: named sets of workers, each with thresholds, a policy and perhaps a pause."""
 
     async def create(self, pool: PoolRow) -> PoolRow:
         """Create a pool; its events are numbered from 1. Raises AlreadyExists."""
         ...
 
     async def get(self, pool_id: PoolId) -> PoolRow:
-        """Raises NotFound."""
+        """Return the pool with this id. Raises NotFound."""
         ...
 
     async def find(self, pool_id: PoolId) -> PoolRow | None: ...
 
     async def list(self, kind: PoolKind | None = None) -> Sequence[PoolRow]:
-        """All pools, oldest first."""
-        ...
-
-    async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
-        """Replace a pool's thresholds, policy and pause; overwrites changes made since it was read. Raises NotFound."""
+        """Return all pools, or those of one kind, oldest first."""
         ...
 
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
-        """Apply only this change, so concurrent changes of other fields are not undone. Raises NotFound."""
+        """Change only these fields of a pool, so that concurrent changes of other fields are kept. Raises NotFound."""
         ...
 
     async def delete(self, pool_id: PoolId) -> None:
@@ -72,7 +68,7 @@ class Pools(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerChange:
-    """Changes to a worker along with its move. A field that is None stays as it is."""
+    """Fields to change when a worker moves to another status; a field that is None stays as it is."""
 
     exit_code: int | None = None
     error: str | None = None
@@ -81,28 +77,28 @@ class WorkerChange:
 
 
 class Workers(Protocol):
-    """The worker registry for controllers. Every move of a worker appends an event in the same transaction."""
+    """The worker registry as controllers use it. Each status change of a worker appends an event in the same transaction."""
 
     async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
-        """Add rows for workers whose processes do not exist yet; all or none. Raises AlreadyExists, NotFound (the pool)."""
+        """Add rows for workers before their processes exist; all or none. Raises AlreadyExists, or NotFound (the pool)."""
         ...
 
     async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
-        """Raises NotFound."""
+        """Return one worker of a pool. Raises NotFound."""
         ...
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
-        """The workers of a pool by slot, then age; with ``live`` only those in a live state. ``gone_since`` leaves out workers
-        that were reaped before then: in a long-lived pool, almost all."""
+        """Return a pool's workers, sorted by slot, then age; with ``live`` only live ones. ``gone_since`` leaves out workers
+        with instances confirmed gone before that time: almost all workers of a long-lived pool."""
         ...
 
     async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
-        """Unreaped workers: the live ones and the first UNREAPED of the ended ones. Also the workers in ``named``. By slot,
-        then age. The cost does not grow with the number of reaped workers."""
+        """Return the live workers, up to UNREAPED ended workers that were not reaped (instance not confirmed gone), and the
+        workers in ``named``, sorted by slot, then age. The cost does not grow with the number of reaped workers."""
         ...
 
     async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
-        """The workers that ended last, newest first. The cost does not grow with the number of earlier ones."""
+        """Return the workers that ended last, newest first. The cost does not grow with the number of ended workers."""
         ...
 
     async def move(
@@ -123,7 +119,7 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set workers' targets and append their events, in one transaction. Raises NotFound for a worker that is not live."""
+        """Set targets of workers and append the events about them, in one transaction. Raises NotFound unless all are live."""
         ...
 
     async def ask_to_drain(
@@ -135,9 +131,9 @@ class Workers(Protocol):
         *,
         fence: Fence | None = None,
     ) -> Sequence[WorkerId]:
-        """Give live workers a drain deadline and a STOP event each; returns those newly asked. Harmless to repeat.
+        """Ask live workers to drain: each gets a drain deadline and a STOP event, and no more jobs. Harmless to repeat.
 
-        From then on they get no jobs. Wakes the workers that wait for jobs of the pool, so that they learn of it at once.
+        Returns the workers that were not asked before. Wakes workers that wait for jobs, so that they notice it at once.
         """
         ...
 
@@ -149,7 +145,7 @@ class Workers(Protocol):
         ...
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
-        """Record that an ended worker's instance is gone. Raises StaleWrite while it is live, NotFound."""
+        """Record that the instance of an ended worker is gone. Raises NotFound, or StaleWrite if the worker is still live."""
         ...
 
 
@@ -169,7 +165,7 @@ class Joining:
 
     @property
     def holder(self) -> Holder:
-        """The identity under which the process holds jobs."""
+        """The identity under which this process holds jobs."""
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance)
 
 
@@ -180,7 +176,7 @@ class Heartbeat:
     pool_id: PoolId
     worker_id: WorkerId
     instance: str
-    read_to: int  #: the last event that the worker has obeyed
+    read_to: int  #: number of the last event that the worker has obeyed
     phase: str | None = None
     applied_target: int = 0
     active: int = 0
@@ -195,33 +191,33 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """The reply to a heartbeat: new events, and the state that the worker reconciles with."""
+    """The reply to a heartbeat: new events, and the state that the worker must adopt."""
 
     now: datetime  #: the store's clock
-    events: Sequence[Event]  #: events after ``read_to`` for this worker, at most BATCH
-    read_to: int  #: the last event that was searched; send it with the next heartbeat
-    more: bool  #: whether there are more events
+    events: Sequence[Event]  #: events for this worker after the heartbeat's ``read_to``, at most BATCH
+    read_to: int  #: number of the last event that this reply covers; send it with the next heartbeat
+    more: bool  #: whether more events are waiting
     status: WorkerStatus
     target: int
     target_seq: int
     drain_deadline: datetime | None
     run_status: RunStatus | None  #: None when the pool does not belong to a run
     run_phase: str | None
-    controller_until: datetime | None  #: when the controller's lease on the pool expires; None if there never was one
+    controller_until: datetime | None  #: when the controller's lease on the pool expires; None without any lease
 
 
 class Membership(Protocol):
-    """The worker registry for workers. Only the process that joined may write, and only while its row is live."""
+    """The worker registry as workers use it. Only the process that joined may write its row, and only while it is live."""
 
     async def join(self, joining: Joining) -> Worker:
-        """Take the row that was added for this worker, or create one. Joining again as the same instance is harmless.
+        """Take the row that a controller added for this worker, or create one. The same process may safely join again.
 
-        Raises WorkerGone when the worker has ended or another process has joined under its id, NotFound without a pool.
+        Raises WorkerGone if the worker has ended or another process has joined under its id, or NotFound (the pool).
         """
         ...
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        """Write heartbeat and sample and read new events in one round trip. Raises WorkerGone; then nothing is written."""
+        """Write a heartbeat and its sample, and read new events, in one round trip. Writes nothing if it raises WorkerGone."""
         ...
 
     async def move(
@@ -233,37 +229,37 @@ class Membership(Protocol):
         reason: str,
         change: WorkerChange | None = None,
     ) -> Worker:
-        """Move this worker to another status. Moving to its present status is harmless. Raises IllegalMove, WorkerGone."""
+        """Move this worker to another status. Does nothing if it has that status already. Raises IllegalMove, WorkerGone."""
         ...
 
 
 class Events(Protocol):
-    """One ordered log per pool. Numbers rise by one in commit order, so a reader that has read N never misses N+1."""
+    """One log of events per pool. Numbers rise by one in commit order, so a reader that has read N never misses N+1."""
 
     async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
-        """Number events and store them. Raises NotFound without a pool."""
+        """Number events and store them. Raises NotFound (the pool)."""
         ...
 
     async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
-        """The events that follow ``after``, in order."""
+        """Return the events numbered above ``after``, in order."""
         ...
 
 
 class Leases(Protocol):
-    """Leases on names: the holder may act. The store's clock decides expiry; epochs rise and are never used twice."""
+    """Leases by name: only the owner may act. They expire by the store's clock; epochs rise and are never used twice."""
 
     async def acquire(self, name: str, owner: str, ttl: timedelta) -> Lease | None:
-        """Take a free or expired lease, with a new epoch. None while any owner, also this one, holds it."""
+        """Acquire a free or expired lease, with a new epoch. Returns None while an owner, even the same one, holds it."""
         ...
 
     async def renew(self, lease: Lease, ttl: timedelta) -> Lease:
-        """Extend a lease to ``ttl`` from now. Raises Fenced if it was released, or expired and was taken since."""
+        """Extend a lease to ``ttl`` from now. Raises Fenced if it was released, or if it expired and was acquired again."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Release a lease, so that another owner may take it at once. Harmless when it is no longer held."""
+        """Release a lease, so that another owner can acquire it at once. Does nothing if it is no longer held."""
         ...
 
     async def find(self, name: str) -> Lease | None:
-        """The lease with its last holder, even if it has expired."""
+        """Return the lease with its last owner, even if it has expired."""
         ...

@@ -1,4 +1,4 @@
-"""Queues of jobs. Claims are atomic and leased, with fencing; no job is lost."""
+"""Store interfaces for job queues. Claims are atomic and leased: they end unless renewed, so that no job is lost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,104 +31,104 @@ class Claiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """When pending jobs come due."""
+    """Whether a pending job is due now, and when the next delayed job will be due."""
 
     is_ready: bool  #: a job is due now
     next_in: timedelta | None  #: time until the next delayed job is due; None if there is none
 
     @property
     def wait(self) -> timedelta | None:
-        """Time until a job is due; None if no job is pending."""
+        """Time until a job is due: zero if one is due now, None if no job is pending."""
         return timedelta() if self.is_ready else self.next_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Which outcomes were refused, and the jobs claimed in the same transaction."""
+    """The result of ``settle``: which outcomes were refused, and the jobs claimed in the same transaction."""
 
-    stale: tuple[Token, ...]  #: refused, nothing changed: the worker no longer holds the job, or the job has ended
+    stale: tuple[Token, ...]  #: tokens of refused outcomes: the worker no longer holds the job, or the job has ended
     claimed: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """The result of renewing a worker's claims."""
+    """The result of ``renew``: which claims are lost, and which jobs the worker must cancel."""
 
-    stale: tuple[Token, ...]  #: no longer held by this worker: its writes for them are refused
-    cancelled: tuple[Token, ...]  #: still held, but asked to be cancelled
+    stale: tuple[Token, ...]  #: claims that this worker no longer holds; its writes for them are refused
+    cancelled: tuple[Token, ...]  #: claims still held, of jobs with a cancel request
 
 
 class Queue(Protocol):
-    """Pushing, claiming and settling jobs. Every method is one atomic operation; raises NotFound if the pool does not exist."""
+    """Pushes, claims and settles jobs (records their outcomes). Every method is atomic and may raise NotFound (the pool)."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        """Add jobs, all or none. Returns the id of each, in order. A job whose id, or whose unique key in an unfinished job,
-        exists already is not added; the id of the existing job is returned for it. Wakes workers that wait for jobs."""
+        """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or an
+        unfinished job the same unique key; then the other job's id is returned. Wakes workers that wait for jobs."""
         ...
 
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
         """Claim ready jobs, highest priority first, then oldest; no two claims ever get the same job.
 
-        Increases the job's epoch, and counts an attempt unless it is claimed ahead. Skips jobs that are not due yet, whose
-        group has reached its limit or rate, or whose capability the worker lacks. Returns no jobs of a paused pool, and none
-        to a worker that was asked to drain, is draining or has ended. A worker without a row may claim.
+        Increases each job's epoch, and counts an attempt unless it is claimed ahead. Skips jobs that are not due yet, jobs of
+        a group that has reached its limit or rate, and jobs that need a capability the worker lacks. Returns no jobs of a
+        paused pool, and none to a worker that was asked to drain or has ended. A worker without a row may claim.
 
-        A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned: in
-        its turn if ``limit`` is 1, else only when no other job is claimable.
+        A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned.
+        With a ``limit`` of 1 it is claimed in its turn, with a higher limit only if no other job can be claimed.
         """
         ...
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
-        """Begin jobs that were claimed ahead: counts an attempt for each. Returns the tokens that this worker no longer holds;
-        it must not run those jobs. Harmless to repeat."""
+        """Begin jobs that were claimed ahead (prefetched): counts an attempt for each. Returns the tokens of jobs that this
+        worker no longer holds and must not run. Harmless to repeat."""
         ...
 
     async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
-        """Record the outcomes of claimed jobs, and claim more, in one transaction.
+        """Record the outcomes of claimed jobs, and claim more jobs for the same holder, in one transaction.
 
-        DONE stores the result. FAILED and TIMED_OUT count a failure: the job is retried after ``retry_in``, or poisoned if it
-        is fatal or its failures reach max_attempts. RELEASED makes the job pending at once and uncounts the attempt if it had
-        begun. CANCELLED ends the job. If the worker no longer holds the job under the token, nothing changes and the token is
-        returned as stale. Each outcome closes its row of the attempts log. ``claiming`` must be by the same holder.
+        DONE stores the result. FAILED and TIMED_OUT count a failure: the job is retried after ``retry_in``, or poisoned if the
+        outcome is fatal or the failures reach max_attempts. RELEASED makes the job pending at once, and does not count the
+        attempt. CANCELLED ends the job. Each outcome also ends the attempt in the attempts log. If the worker no longer holds
+        the job under the token, nothing changes and the token is returned as stale.
         """
         ...
 
     async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
-        """Extend claims to ``lease`` from now. Returns which are no longer held and which are to be cancelled."""
+        """Extend claims to ``lease`` from now. Returns which claims are lost and which jobs the worker must cancel."""
         ...
 
     async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        """Take back all jobs that a lost worker held, in the queues of all pools. Jobs of a worker with the same id in another
-        pool, or of another process under the same id, stay. Returns the jobs as they are now. Harmless to repeat.
+        """Take back all jobs that a lost worker process held, in the queues of all pools, and return them as they are now.
+        Does not touch jobs of another process or pool that uses the same worker id. Harmless to repeat.
 
-        The jobs become pending. A job that had not begun is charged nothing. If one job had begun, it is charged a crash; if
-        several had, each is charged a suspicion. Both count towards max_crashes: one short of it the job must run alone; at it
-        the job is poisoned, if it was the only one that had begun.
+        The jobs become pending. If one job had begun, its ``crashes`` rise by one; if several had begun, the ``suspicions`` of
+        each. Both count towards max_crashes: one short of it, the job must run alone; at it, the job is poisoned if it was
+        the only one that had begun.
         """
         ...
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
-        """Take back jobs whose lease has expired, of any worker, as ``release`` does.
+        """Take back jobs with an expired lease from any worker, as ``release`` does.
 
-        An expired lease is first extended once by its length, since the store may have been unreachable: a worker that is
-        alive renews it. Only when it expires again is the job taken back.
+        An expired lease is first extended once by its length, since the store may have been unreachable and a live worker
+        then renews it. If the lease expires again, the job is taken back.
         """
         ...
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Wait until a job may be claimable (a push, a release, a job that came due) or a worker was asked to drain, at most
-        for ``within``. Returns whether that happened.
+        """Wait at most ``within`` until a job may be claimable (a push, a release, a job that came due) or a worker was asked
+        to drain. Returns whether that happened.
 
-        May be wrong either way, so the worker claims afterwards in any case. Without notifications only jobs are noticed.
+        The result may be wrong, so the worker must try to claim in any case. Without notifications only jobs are noticed.
         """
         ...
 
 
 class Jobs(Protocol):
-    """Jobs to inspect, count, cancel, requeue and prune."""
+    """Inspects, counts, cancels, requeues and prunes jobs."""
 
     async def get(self, job_id: JobId) -> Job:
-        """Raises NotFound."""
+        """Return the job with this id. Raises NotFound."""
         ...
 
     async def list(
@@ -143,70 +143,70 @@ class Jobs(Protocol):
         after: JobId | None = None,
         limit: int = 100,
     ) -> Sequence[Job]:
-        """Jobs in the order of pushing, starting behind ``after``. ``worker_id`` is a worker of this pool, ``holder`` a worker
-        of any pool."""
+        """Return jobs in the order of pushing, starting after the job ``after``. ``worker_id`` selects jobs held by a worker of
+        this pool, ``holder`` jobs held by a worker of any pool."""
         ...
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
-        """A job's attempts, oldest first."""
+        """Return a job's attempts, oldest first."""
         ...
 
     async def size(self, pool_id: PoolId, most: int = 10_000) -> int:
-        """How many jobs are ready. The count stops at ``most``, which bounds its cost."""
+        """Count the ready jobs. The count stops at ``most``, which bounds the cost."""
         ...
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        """How many jobs are in each state. Ended jobs are counted exactly, all others only up to ``most``."""
+        """Count the jobs in each state. Ended jobs are counted exactly, all others only up to ``most``."""
         ...
 
     async def ahead(self, job: Job, most: int = 10_000) -> int:
-        """How many ready jobs of its pool would be claimed before this one; the count stops at ``most``."""
+        """Count the ready jobs that would be claimed before this job of the same pool. The count stops at ``most``."""
         ...
 
     async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
-        """How many jobs of a rate-limited group were claimed within the last ``per``: the number that its rate limits."""
+        """Count the jobs of a group that were claimed within the last ``per``: the number that the group's rate limits."""
         ...
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
-        """Ready jobs by the capability they need ('' for none), each up to ``most``. Of a group only as many are counted as its
-        limit and rate allow to claim now. ``types``: only jobs of these types; empty: every type."""
+        """Count ready jobs by the capability they need ('' for none), each up to ``most``. Counts only as many jobs of a group
+        as its limit and rate allow to claim now. ``types``: only jobs of these types; empty: every type."""
         ...
 
     async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        """How many jobs of each type are ready. In a longer queue only about the first ``most`` jobs are counted."""
+        """Count the ready jobs of each type. In a queue longer than ``most``, only about the first ``most`` are counted."""
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        """Cancel pending jobs at once; mark claimed jobs, so that their worker stops them (``to_stop``, ``renew``)."""
+        """Cancel pending jobs at once; mark claimed jobs, so that their worker stops them (see ``to_stop``, ``renew``)."""
         ...
 
     async def to_stop(self, holder: Holder) -> Sequence[Token]:
-        """The jobs of a worker that were asked to be cancelled. Cheap and read-only, so it can be polled often."""
+        """Return the tokens of a worker's jobs that must be cancelled. Cheap and read-only, so it can be polled often."""
         ...
 
     async def wait_alone(self, pool_id: PoolId) -> bool:
-        """Whether the pool has ready jobs that must run alone."""
+        """Whether the pool has ready jobs that must run alone, that is, with no other job on their worker."""
         ...
 
     async def overdue_in(self, claiming: Claiming) -> timedelta | None:
-        """Time until ``expire`` can take back an expired claim among the jobs that this worker could claim; zero: now.
+        """Return the time until ``expire`` can take back a job that this worker could claim; zero: now.
 
-        None if no claim on such jobs has expired without being renewed since.
+        Considers claims that expired and were not renewed since; None if there is none.
         """
         ...
 
     async def due(self, claiming: Claiming) -> Due:
-        """Whether a job that this worker could claim is due, ignoring group limits, and when the next one is due."""
+        """Find out whether a job that this worker could claim is due, and when the next one is due. Ignores group limits."""
         ...
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
-        """Make poisoned and cancelled jobs pending again and reset their failures, crashes and suspicions; None: every poisoned
-        job of the pool. A retry delay is dropped too; a job that never failed keeps its delay. Skips a job whose unique key
-        another unfinished job has. Returns the jobs requeued."""
+        """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
+        Resets failures, crashes and suspicions, and drops a retry delay; a job that never failed keeps its delay. Skips a
+        job if another unfinished job has its unique key."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
-        """Record a job's progress. Returns False if the token is stale; then nothing is recorded."""
+        """Record a job's progress (``share`` from 0 to 1). Returns False and records nothing if the token is stale."""
         ...
 
     async def prune(
@@ -215,6 +215,6 @@ class Jobs(Protocol):
         statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
         told: Callable[[int], object] | None = None,
     ) -> int:
-        """Delete ended jobs older than this, with their attempts; never unfinished ones. Returns how many. Works in many short
-        steps with pauses; ``told`` is called after each with the number deleted so far."""
+        """Delete ended jobs older than ``older_than``, with their attempts. Returns how many. Works in many short steps with
+        pauses; ``told`` is called after each step with the number of jobs deleted so far."""
         ...

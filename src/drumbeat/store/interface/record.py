@@ -1,4 +1,4 @@
-"""Append-only records: beats, samples, logs."""
+"""Store interfaces for append-only records: beats, samples and logs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,32 +13,32 @@ from drumbeat.core.worker import WorkerId
 
 
 class Beats(Protocol):
-    """The record of each controller beat: what it saw, decided and did."""
+    """The record of beats (passes of a control loop): what each saw, decided and did."""
 
     async def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat: ...
 
     async def list(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Beats numbered above ``after``, oldest first."""
+        """Return the beats numbered above ``after``, oldest first."""
         ...
 
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Like ``list``, but only beats with actions, and without ``view``, which is most of a beat's size."""
+        """Return beats like ``list``, but only those with actions, and without ``view``, which is most of a beat's size."""
         ...
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
-        """The last beat, at ``before`` or earlier if given; with ``seen`` the last of them that has a ``view``."""
+        """Return the last beat, or the last one up to ``before``; with ``seen`` only beats that have a ``view`` count."""
         ...
 
 
 class Samples(Protocol):
-    """What workers measured. Heartbeats write them; ``append`` is for samples buffered while the store was unavailable."""
+    """What workers measured. A heartbeat stores its sample; ``append`` stores those buffered while the store was down."""
 
     async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
-        """Add samples; skips one whose ``n`` exists already. Raises WorkerGone."""
+        """Add samples of a worker; skips a sample with a number ``n`` that exists already. Raises WorkerGone."""
         ...
 
     async def list(
@@ -51,8 +51,7 @@ class Samples(Protocol):
         failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
-        """Samples whose interval ended after ``since`` and not after ``until``, oldest first; ``failed``: only samples with
-        errors."""
+        """Return samples with an end after ``since`` and up to ``until``, oldest first; ``failed``: only those with errors."""
         ...
 
 
@@ -70,5 +69,5 @@ class Logs(Protocol):
         level: str | None = None,
         limit: int = 1000,
     ) -> Sequence[Log]:
-        """Lines numbered above ``after``, oldest first; ``level`` is the lowest level to return."""
+        """Return log lines numbered above ``after``, oldest first; ``level`` is the lowest level to return."""
         ...

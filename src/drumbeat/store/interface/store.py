@@ -1,4 +1,4 @@
-"""The store with all its tables, its maintenance, and how stores differ."""
+"""The interface of a whole store: its tables, its maintenance, and the traits in which stores differ."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from drumbeat.store.interface.control import Events, Leases, Membership, Pools, 
 from drumbeat.store.interface.jobs import Jobs, Queue
 from drumbeat.store.interface.record import Beats, Logs, Samples
 
-Told = Callable[[int], object]  #: called with the number of rows deleted so far
+Told = Callable[[int], object]  #: a progress callback, called with the number of rows deleted so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
-    """The result of ``drumbeat store check``."""
+    """The result of ``drumbeat store check``: location, versions, row counts and problems."""
 
     backend: str
     location: str  #: without secrets
@@ -32,11 +32,10 @@ class StoreReport:
 
 
 class Upkeep(Protocol):
-    """Schema and housekeeping."""
+    """Maintenance of a store: migration, checks and pruning."""
 
     async def migrate(self) -> Sequence[int]:
-        """Bring the schema up to date and recount finished jobs; safe from several processes at once. Returns the versions
-        applied."""
+        """Apply missing migrations and return their numbers. Recounts finished jobs. Safe from several processes at once."""
         ...
 
     async def check(self) -> StoreReport:
@@ -44,39 +43,39 @@ class Upkeep(Protocol):
         ...
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        """Delete some of a pool's rows of one kind that are older than this, in one short transaction. To delete all of them,
-        repeat until there are no more, with pauses in which other processes may write."""
+        """Delete some of a pool's rows of one kind (``what``) that are older than ``older_than``, in one short transaction. To
+        delete all of them, repeat while the result says ``more``, with pauses in which other processes may write."""
         ...
 
     async def give_back(self) -> bool:
-        """Return some free space to the file system, in one short step; True if there is more. Only a store in one file does
-        this; the others reuse the space."""
+        """Return some free space to the file system, in one short step; True if there is more. Only a store in one file
+        (SQLite) does this; other stores reuse the space."""
         ...
 
     async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
-        """Delete samples, logs, beats and ended workers older than this, events of ended runs, and one-time leases (a trigger
-        that fired, a webhook that arrived: names with a slash) that expired that long ago. Returns the counts by table. Works
-        in many short steps with pauses; ``told`` is called after each with the number of rows deleted so far.
+        """Delete samples, logs, beats, ended workers, events of ended runs, and expired one-time leases (names with a slash: a
+        trigger fired, a webhook arrived) that are older than ``older_than``. Returns the number of rows by table. Works in
+        many short steps with pauses; ``told`` is called after each step with the number of rows deleted so far.
 
-        A pool's lease is never deleted, since its epochs must not be used twice. A fleet's worker is not deleted before it is
-        reaped, nor while it counts for the current month, since the costs are summed from these rows.
+        A pool's lease is never deleted, since its epochs must not be used twice. A worker of a fleet is deleted only after it
+        was reaped and no longer counts for the current month, since costs are summed from these rows.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTraits:
-    """How stores differ."""
+    """The properties in which stores differ, such as whether other machines can reach them."""
 
     name: str
-    durable: bool  #: survives the end of the process
+    durable: bool  #: its data survives the end of the process
     shared: bool  #: other processes can use it
     networked: bool  #: other machines can reach it
     keeps_runs: bool = True  #: has runs, templates, connections and results, which benchmarks need
 
 
 class Store(Protocol):
-    """All tables of a store. An async context manager: leaving the block closes everything."""
+    """A store with all its tables. Use it with ``async with``: leaving the block closes everything."""
 
     @property
     def traits(self) -> StoreTraits: ...
@@ -120,7 +119,7 @@ class Store(Protocol):
     def upkeep(self) -> Upkeep: ...
 
     async def now(self) -> datetime:
-        """The store's clock."""
+        """Return the current time by the store's clock."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -1,4 +1,4 @@
-"""The in-memory store: the reference for the other stores, and the fake for tests."""
+"""The in-memory store: tests use it in place of a database, and the other stores must behave like it."""
 
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -32,9 +32,9 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """A Store in this process. Its operations never await, so each is complete before another begins.
+    """A store in this process's memory. Its operations never await, so each is complete before another begins.
 
-    Its data lives as long as the object, not the ``async with`` block: tests may leave the block and inspect the rest.
+    Its data lives as long as the object: a test may leave the ``async with`` block and still read the rows.
     Tests simulate outages with ``unavailable`` and ``fail_next``.
     """
 
@@ -66,13 +66,13 @@ class MemoryStore:
             return self._state.now()
 
     def unavailable(self) -> AbstractContextManager[None]:
-        """``with store.unavailable():`` every operation inside raises StoreUnavailable and changes nothing."""
+        """Simulate an outage: inside the ``with`` block every operation raises StoreUnavailable and changes nothing."""
         return self._state.faults.outage()
 
     def fail_next(self, times: int = 1, error: DrumbeatError | None = None, *, kept: bool = False) -> None:
-        """Make the next operations raise ``error`` (default StoreUnavailable) and change nothing.
+        """Make the next ``times`` operations raise ``error`` (default StoreUnavailable) and change nothing.
 
-        With ``kept`` each does its work first and only its reply is lost, so the caller cannot know whether it happened.
+        With ``kept`` an operation does its work before it raises, as if only the store's reply were lost.
         """
         self._state.faults.plan(times, error, kept=kept)
 

@@ -1,4 +1,4 @@
-"""Connections and answers, in memory."""
+"""Connections to databases under test, and answers to HTTP requests by idempotency key, in memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Beats, in memory."""
+"""Beats in memory: the record of each pass of a controller's loop."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

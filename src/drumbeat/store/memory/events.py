@@ -1,4 +1,4 @@
-"""Events, in memory."""
+"""Events in memory: each pool's numbered log of instructions and records."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -23,6 +23,6 @@ class MemoryEvents(MemoryTable):
 
 
 def following(rows: PoolRows, after: int, limit: int) -> Sequence[Event]:
-    """The events of a pool numbered above ``after``, in order."""
+    """Return the pool's events with numbers above ``after``, at most ``limit``, oldest first."""
     first = bisect_right(rows.events, after, key=lambda event: event.sequence_id)
     return rows.events[first : first + limit]

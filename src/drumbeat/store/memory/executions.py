@@ -1,4 +1,4 @@
-"""Executions, in memory."""
+"""Executions in memory: one row for each single operation of a benchmark run."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

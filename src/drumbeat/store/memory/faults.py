@@ -1,4 +1,4 @@
-"""Injected failures, with which tests simulate an unavailable store."""
+"""Failures that tests inject to simulate an unavailable store."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fault:
     error: DrumbeatError
-    kept: bool  #: the operation takes effect and only its reply is lost
+    kept: bool  #: whether the operation does its work before it raises
 
 
 class Faults:
-    """The failures that tests have planned."""
+    """Decides which operations of a memory store fail, as a test has planned."""
 
     def __init__(self) -> None:
         self._outages = 0
@@ -23,7 +23,7 @@ class Faults:
 
     @contextmanager
     def outage(self) -> Iterator[None]:
-        """Every operation inside the block fails before it changes anything."""
+        """Make every operation inside the block raise StoreUnavailable before it changes anything."""
         self._outages += 1
         try:
             yield
@@ -31,15 +31,15 @@ class Faults:
             self._outages -= 1
 
     def plan(self, times: int, error: DrumbeatError | None, *, kept: bool) -> None:
-        """Make the next ``times`` operations fail; with ``kept`` they take effect and only their reply is lost."""
-        failure = error or StoreUnavailable("the memory store was told to fail; try again")
+        """Make the next ``times`` operations raise ``error``; with ``kept`` they do their work before they raise."""
+        failure = error or StoreUnavailable("a test made this operation of the memory store fail (fail_next); try again")
         self._planned.extend(_Fault(error=failure, kept=kept) for _ in range(times))
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """Run one operation and raise the failure that was planned for it."""
+        """Run one operation (the block), and raise the failure that a test has planned for it, if any."""
         if self._outages:
-            raise StoreUnavailable("the memory store was made unavailable; leave the block that did it, or try again later")
+            raise StoreUnavailable("a test made the memory store unavailable; leave its ``with store.unavailable()`` block")
         fault = self._planned.popleft() if self._planned else None
         if fault and not fault.kept:
             raise fault.error

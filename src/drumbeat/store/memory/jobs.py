@@ -1,4 +1,4 @@
-"""Jobs to inspect, count, cancel, requeue and prune, in memory."""
+"""Inspecting, counting, cancelling, requeueing and pruning jobs, in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _REQUEUED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
 
 
 def _with_statuses(rows: JobRows, statuses: Sequence[JobStatus]) -> Iterable[Job]:
-    """The jobs with these statuses (empty: any), in the order of pushing."""
+    """Return the jobs with these statuses (empty: all jobs), in the order in which they were pushed."""
     if not statuses or JobStatus.DONE in statuses:
         return (job for job in rows.jobs.values() if not statuses or job.status in statuses)
     return sorted(
@@ -116,7 +116,7 @@ class MemoryJobs(MemoryTable):
 
     @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        jobs = [self._find(job_id) for job_id in dict.fromkeys(job_ids)]
+        jobs = [self.state.find_job(job_id) for job_id in dict.fromkeys(job_ids)]
         return [self._cancel(job) for job in jobs if job and job.status in UNFINISHED]
 
     @operation
@@ -181,20 +181,17 @@ class MemoryJobs(MemoryTable):
         rows = self.state.pools.get(pool_id)
         return rows.jobs if rows else JobRows()
 
-    def _find(self, job_id: JobId) -> Job | None:
-        return self.state.find_job(job_id)
-
     def _get(self, job_id: JobId) -> Job:
-        job = self._find(job_id)
+        job = self.state.find_job(job_id)
         if job is None:
-            raise NotFound(f"no job {job_id}; list the pool's jobs to see which there are")
+            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")
         return job
 
     def _number(self, rows: JobRows, job_id: JobId | None) -> int:
         if job_id is None:
             return 0
         if job_id not in rows.numbers:
-            raise NotFound(f"no job {job_id} in this pool to list from; start from the first")
+            raise NotFound(f"cannot list the jobs after {job_id!r}: this pool has no such job; list from the start")
         return rows.numbers[job_id]
 
     def _ready(self, pool_id: PoolId) -> Iterator[Job]:

@@ -1,4 +1,4 @@
-"""Leases, in memory."""
+"""Leases in memory: locks that expire unless their owner renews them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -25,8 +25,8 @@ class MemoryLeases(MemoryTable):
         stored = self.state.leases.get(lease.name)
         if stored is None or stored.released or not _same_holder(stored.lease, lease):
             raise Fenced(
-                f"lease {lease.name} of {lease.owner}, epoch {lease.epoch}, was released or taken by another; "
-                f"stop acting and acquire it again"
+                f"lease {lease.name} (epoch {lease.epoch}) is no longer held by {lease.owner}: it was released or taken by "
+                f"another owner; stop acting, and acquire it again"
             )
         renewed = replace(stored.lease, expires_at=self.state.now() + ttl)
         self.state.leases[lease.name] = StoredLease(lease=renewed)

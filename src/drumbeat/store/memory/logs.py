@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from drumbeat.core.log import Log, NewLog
+from drumbeat.core.log import Log, NewLog, log_rank
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.memory.state import MemoryTable, operation, plain
-
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class MemoryLogs(MemoryTable):
@@ -42,14 +40,9 @@ class MemoryLogs(MemoryTable):
         limit: int = 1000,
     ) -> Sequence[Log]:
         rows = self.state.pools.get(pool_id)
-        least = _rank(level) if level else 0
+        least = log_rank(level) if level else 0
         return [
             log
             for log in (rows.logs if rows else ())
-            if log.log_id > after and worker_id in (None, log.worker_id) and _rank(log.level) >= least
+            if log.log_id > after and worker_id in (None, log.worker_id) and log_rank(log.level) >= least
         ][:limit]
-
-
-def _rank(level: str) -> int:
-    """The severity of a level; an unknown level counts as the lowest."""
-    return _LEVELS.index(level.upper()) if level.upper() in _LEVELS else 0

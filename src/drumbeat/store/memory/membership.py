@@ -1,4 +1,4 @@
-"""The worker registry for workers, in memory."""
+"""A worker's writes about itself (join, heartbeat, move to another status), in memory."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Moving a worker to another status, with the event that records it."""
+"""Moves a worker to another status and appends the event that records the move."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -13,14 +13,14 @@ NOTHING_ELSE = WorkerChange()
 
 
 def move(state: MemoryState, worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange = NOTHING_ELSE) -> Worker:
-    """Move a worker and append the event. Raises IllegalMove."""
+    """Move a worker to the status ``to`` and append a WORKER_MOVED event. Raises IllegalMove."""
     check_move(worker.worker_id, worker.status, to)
     after = _moved(worker, to, change, state.now())
     return keep(state, after, moved_event(after, worker.status, reason, change))
 
 
 def keep(state: MemoryState, worker: Worker, *events: NewEvent) -> Worker:
-    """Write a worker's row and append the events about it."""
+    """Write a worker's row and append these events to its pool's log."""
     rows = state.rows(worker.pool_id)
     state.append_events(rows, events)
     number = worker_number(worker.worker_id)
@@ -31,7 +31,7 @@ def keep(state: MemoryState, worker: Worker, *events: NewEvent) -> Worker:
 
 
 def moved_event(worker: Worker, before: WorkerStatus | None, reason: str, change: WorkerChange = NOTHING_ELSE) -> NewEvent:
-    """The event for a worker that moved to its status; ``before`` is None for a new worker."""
+    """Build the WORKER_MOVED event of a worker with its new status; ``before`` is the old one, None for a new worker."""
     payload: dict[str, Any] = {
         "worker_id": worker.worker_id,
         "worker_group_id": worker.slot,

@@ -1,4 +1,4 @@
-"""Notes, in memory."""
+"""Notes in memory: small JSON documents that are stored under a name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

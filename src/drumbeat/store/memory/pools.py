@@ -1,4 +1,4 @@
-"""Pools, in memory."""
+"""Pools in memory: named sets of workers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,13 +29,6 @@ class MemoryPools(MemoryTable):
         return [rows.pool for rows in self.state.pools.values() if kind is None or rows.pool.kind is kind]
 
     @operation
-    def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
-        self.state.admit(fence)
-        rows = self.state.rows(pool.pool_id)
-        rows.pool = replace(rows.pool, thresholds=pool.thresholds, policy=plain(pool.policy), paused_until=pool.paused_until)
-        return rows.pool
-
-    @operation
     def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         self.state.admit(fence)
         rows = self.state.rows(pool_id)
@@ -51,7 +44,7 @@ class MemoryPools(MemoryTable):
 def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
     """Create an empty pool. Raises AlreadyExists."""
     if pool.pool_id in state.pools:
-        raise AlreadyExists(f"pool {pool.pool_id} already exists; choose another id, or save it to change it")
+        raise AlreadyExists(f"pool {pool.pool_id!r} already exists; choose another name")
     rows = PoolRows(pool=replace(pool, policy=plain(pool.policy), created_at=state.now(), last_worker=-1))
     state.pools[pool.pool_id] = rows
     return rows

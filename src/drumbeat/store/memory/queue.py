@@ -148,7 +148,7 @@ class MemoryQueue(MemoryTable):
         return claiming.limit > 0 and not paused and not leaving
 
     def _settle(self, holder: Holder, verdict: JobOutcome) -> bool:
-        """Apply the verdict; False if this worker no longer holds the job."""
+        """Record a job's outcome; return False if this worker no longer holds the job."""
         job = self.state.held(holder, verdict.token)
         if job is None:
             return False
@@ -156,7 +156,7 @@ class MemoryQueue(MemoryTable):
         return True
 
     def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
-        """Take back the jobs of lost workers."""
+        """Return claimed jobs of lost workers to the queue, or poison them; ``why`` gives the error of a job."""
         now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
         after = []
         for job in jobs:
@@ -166,7 +166,7 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """How many jobs had begun on a lost worker; stored with each job, since their leases may expire at different times."""
+        """Count the jobs that a lost worker had begun. Each job stores the count, since their leases may expire one by one."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:
@@ -191,7 +191,7 @@ class MemoryQueue(MemoryTable):
 
 
 def plain_json(value: Any, what: str) -> Any:
-    """A copy of a value as plain JSON. Raises InvalidInput if it cannot be JSON."""
+    """Return a copy of a value as plain JSON. Raises InvalidInput if JSON cannot express it."""
     try:
         return plain(value)
     except (TypeError, ValueError, OverflowError) as exc:
@@ -221,7 +221,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
 
 
 def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
-    """Whether this worker may claim the job, and its group has room for it."""
+    """Whether this worker may claim this job (type, capability, alone) and the limits of its group allow one more."""
     if claiming.types and job.type not in claiming.types:
         return False
     if job.must_run_alone and not (claiming.alone and claiming.limit == 1):
@@ -264,7 +264,7 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
 
 
 def _next_due(rows: PoolRows, now: datetime) -> datetime | None:
-    """When the next job comes due, or a pause or rate limit stops blocking a ready job."""
+    """Return when a job becomes claimable next: its delay, the pool's pause or its group's rate limit ends."""
     paused = rows.pool.paused_until
     freed = paused if paused is not None and paused > now and any(rows.jobs.ready()) else rows.jobs.next_freed(now)
     return min((moment for moment in (rows.jobs.next_due(), freed) if moment is not None), default=None)

@@ -1,4 +1,4 @@
-"""The jobs of a pool in memory, with one heap of ready jobs in claim order and one of delayed jobs by due time."""
+"""A pool's jobs in memory, with two heaps: ready jobs in claim order, and delayed jobs by the time they become ready."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,29 +10,29 @@ from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """Facts about a claim that its job row does not have."""
+    """Data about a claim that the job's row has no field for."""
 
     lease: timedelta
-    begun: int = 0  #: how many jobs had begun on the worker when it was found lost
+    begun: int = 0  #: how many jobs the worker had begun when it was found lost
 
 
 @dataclass(slots=True, kw_only=True)
 class JobRows:
-    """A pool's jobs in the order of pushing, with their attempts, claims and unique keys."""
+    """A pool's jobs in the order in which they were pushed, with their attempts, claims and unique keys."""
 
     jobs: dict[JobId, Job] = field(default_factory=dict)  #: changed only by ``put`` and ``remove``
     by_status: dict[JobStatus, dict[JobId, None]] = field(default_factory=lambda: {status: {} for status in JobStatus})
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
     leases: dict[JobId, Leased] = field(default_factory=dict)  #: the last claim of each job
-    claims: dict[str, list[datetime]] = field(default_factory=dict)  #: when jobs of a rate-limited group were claimed
-    keys: dict[str, JobId] = field(default_factory=dict)  #: the last job with each unique key
+    claims: dict[str, list[datetime]] = field(default_factory=dict)  #: by rate-limited group: the times of its claims
+    keys: dict[str, JobId] = field(default_factory=dict)  #: by unique key: the last job that has it
     _ready: list[tuple[int, int, JobId]] = field(default_factory=list)
     _delayed: list[tuple[datetime, int, JobId]] = field(default_factory=list)
     _listed: set[JobId] = field(default_factory=set)  #: the jobs in ``_ready``
 
     def keep(self, job: Job, now: datetime) -> None:
-        """Write a job's row and, if it is pending, queue it as ready or delayed."""
+        """Write a job's row and, if the job is pending, add it to the ready or the delayed jobs."""
         self.put(job)
         if job.status is not JobStatus.PENDING:
             return
@@ -50,7 +50,7 @@ class JobRows:
         self.by_status[job.status][job.job_id] = None
 
     def of(self, status: JobStatus) -> Iterator[Job]:
-        """The jobs with this status, unordered."""
+        """Return the jobs with this status, in no particular order."""
         return (self.jobs[job_id] for job_id in self.by_status[status])
 
     def remove(self, job_id: JobId) -> None:
@@ -60,7 +60,7 @@ class JobRows:
         self.leases.pop(job_id, None)
 
     def promote(self, now: datetime) -> None:
-        """Move delayed jobs that are due to the ready ones."""
+        """Move delayed jobs with a start time up to ``now`` to the ready jobs."""
         while self._delayed and self._delayed[0][0] <= now:
             due, _, job_id = heappop(self._delayed)
             job = self.jobs.get(job_id)
@@ -68,11 +68,11 @@ class JobRows:
                 self._list(job)
 
     def next_due(self) -> datetime | None:
-        """When the next delayed job may come due."""
+        """Return the earliest start time of the delayed jobs; None if there are none."""
         return self._delayed[0][0] if self._delayed else None
 
     def next_freed(self, now: datetime) -> datetime | None:
-        """When the first ready job that its group's rate limit blocks becomes claimable."""
+        """Return when a group's rate limit next lets one of its blocked jobs be claimed; None if no job is blocked."""
         frees = [
             min(at for at in self.claims[job.group] if at > now - job.group_rate.per) + job.group_rate.per
             for job in self.ready()
@@ -83,7 +83,7 @@ class JobRows:
         return min(frees, default=None)
 
     def take(self) -> Iterator[Job]:
-        """Ready jobs in claim order; each is removed from the queue until ``keep`` adds it again."""
+        """Yield ready jobs in claim order. Each one leaves the queue; ``keep`` puts it back."""
         while self._ready:
             _, _, job_id = heappop(self._ready)
             self._listed.discard(job_id)
@@ -92,7 +92,7 @@ class JobRows:
                 yield job
 
     def ready(self) -> Iterator[Job]:
-        """Ready jobs, unordered; they stay queued."""
+        """Yield ready jobs in no particular order, without removing them from the queue."""
         for job_id in self._listed:
             job = self.jobs.get(job_id)
             if job and job.status is JobStatus.PENDING:
@@ -105,7 +105,7 @@ class JobRows:
         return sum(at > now - rate.per for at in self.claims.get(group, ()))
 
     def has_room(self, job: Job, running: int, now: datetime, more: int = 1) -> bool:
-        """Whether the job's group, with ``running`` claimed jobs, may have ``more`` by this job's limit and rate."""
+        """Whether the job's group, with ``running`` claimed jobs, may have ``more`` under the job's group limit and rate."""
         if job.group is None:
             return True
         if job.group_limit is not None and running + more > job.group_limit:
@@ -116,7 +116,7 @@ class JobRows:
         self.claims[group] = [*(at for at in self.claims.get(group, ()) if at > now - rate.per), now]
 
     def holder(self, key: str) -> Job | None:
-        """The unfinished job that has this unique key."""
+        """Return the unfinished job with this unique key; None if there is none."""
         job = self.jobs.get(self.keys.get(key, JobId("")))
         return job if job and job.status in (JobStatus.PENDING, JobStatus.CLAIMED) else None
 

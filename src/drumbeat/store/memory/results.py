@@ -1,4 +1,4 @@
-"""Results, in memory."""
+"""Results in memory: the totals of a benchmark run, and its files of single operations."""
 
 from collections.abc import Sequence
 

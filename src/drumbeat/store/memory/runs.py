@@ -1,4 +1,4 @@
-"""Runs, in memory."""
+"""Benchmark runs in memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ class MemoryRuns(MemoryTable):
     @operation
     def create(self, run: Run, pool: PoolRow) -> Run:
         if PoolId(run.run_id) in self.state.pools:
-            raise AlreadyExists(f"run {run.run_id}, or a pool with that id, already exists; choose another id")
+            raise AlreadyExists(f"run {run.run_id!r}, or a pool with that id, already exists; choose another id")
         now = self.state.now()
         made = replace(
             run,
@@ -69,7 +69,7 @@ class MemoryRuns(MemoryTable):
         self.state.admit(fence)
         rows, row = self.state.run_rows(run.run_id)
         if row.status is not run.status:
-            raise StaleWrite(f"run {run.run_id}: expected {run.status}, got {row.status}; read it again and decide again")
+            raise StaleWrite(f"run {run.run_id} changed: expected {run.status}, got {row.status}; read it and decide again")
         if change.status is not None and change.status is not row.status:
             check_run_move(run.run_id, row.status, change.status)
         after = _changed(row, change, self.state.now())

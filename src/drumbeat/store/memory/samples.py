@@ -1,4 +1,4 @@
-"""Samples, in memory."""
+"""Samples in memory: a worker's measurements of one interval each."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -47,7 +47,7 @@ class MemorySamples(MemoryTable):
 
 
 def keep_sample(state: MemoryState, worker: Worker, sample: Sample) -> None:
-    """Add a worker's sample, unless it exists already."""
+    """Store a worker's sample, unless a sample with its number is already stored."""
     _put(state, _stored(state, worker, sample))
 
 

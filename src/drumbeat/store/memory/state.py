@@ -1,4 +1,4 @@
-"""The data of a memory store, and the checks that its tables share."""
+"""The rows of a memory store, and the checks that its operations share."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ from drumbeat.store.memory.subscribers import Subscribers
 
 
 def plain(value: Any) -> Any:
-    """A copy of a value after a round trip through JSON, so that the caller's later changes do not reach the store."""
+    """Copy a value by encoding it as JSON and back, so that the caller's later changes do not reach the store."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactSample:
-    """A sample with its histogram as compact bytes."""
+    """A stored sample; its latency histogram is encoded as bytes to save memory."""
 
     row: StoredSample
     latency: bytes
@@ -42,14 +42,14 @@ class CompactSample:
 
 @dataclass(slots=True, kw_only=True)
 class PoolRows:
-    """A pool and everything that is deleted with it."""
+    """A pool and all rows that belong to it; they are deleted with the pool."""
 
     pool: PoolRow
     run: Run | None = None
     workers: dict[WorkerId, Worker] = field(default_factory=dict)
     live: dict[WorkerId, None] = field(default_factory=dict)
-    unreaped: dict[WorkerId, None] = field(default_factory=dict)  #: ended workers that are not reaped
-    ended: dict[WorkerId, None] = field(default_factory=dict)  #: in the order in which they ended
+    unreaped: dict[WorkerId, None] = field(default_factory=dict)  #: ended workers with instances that may still run
+    ended: dict[WorkerId, None] = field(default_factory=dict)  #: all ended workers, in the order in which they ended
     events: list[Event] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     samples: dict[tuple[WorkerId, int], CompactSample] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class PoolRows:
     last_beat: int = 0
 
     def keep_worker(self, worker: Worker) -> None:
-        """Write a worker's row and its indexes."""
+        """Write a worker's row, and list the worker as live, ended or unreaped."""
         name = worker.worker_id
         self.workers[name] = worker
         if worker.is_live:
@@ -83,7 +83,7 @@ class PoolRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLease:
-    """A lease with its last holder, and whether it was released."""
+    """A lease with its last owner, kept after its release so that the next owner gets a higher epoch."""
 
     lease: Lease
     released: bool = False
@@ -91,7 +91,7 @@ class StoredLease:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryState:
-    """Every row. Leases are not part of their pool: they outlive it, since an epoch is never used twice."""
+    """All rows of a memory store. Leases are kept when their pool is deleted, so that no epoch is used twice."""
 
     clock: Clock
     faults: Faults = field(default_factory=Faults)
@@ -101,7 +101,7 @@ class MemoryState:
     connections: dict[str, StoredConnection] = field(default_factory=dict)
     answers: dict[str, StoredAnswer] = field(default_factory=dict)
     notes: dict[str, Note] = field(default_factory=dict)
-    job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: job ids are unique in the whole store
+    job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: the pool of each job; job ids are unique in the whole store
     subscribers: Subscribers = field(default_factory=Subscribers)
     last_log: int = 0
     last_job: int = 0
@@ -110,28 +110,28 @@ class MemoryState:
         return self.clock.now()
 
     def rows(self, pool_id: PoolId) -> PoolRows:
-        """A pool's rows. Raises NotFound."""
+        """Return a pool's rows. Raises NotFound."""
         try:
             return self.pools[pool_id]
         except KeyError:
-            raise NotFound(f"no pool {pool_id}; create it first, or list the pools there are") from None
+            raise NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list") from None
 
     def run_rows(self, run_id: RunId) -> tuple[PoolRows, Run]:
-        """A run and the rows of its pool. Raises NotFound."""
+        """Return the rows of a run's pool, and the run. Raises NotFound."""
         rows = self.pools.get(PoolId(run_id))
         if rows is None or rows.run is None:
-            raise NotFound(f"no run {run_id}; create it first, or list the runs there are")
+            raise NotFound(f"there is no run {run_id!r} in this store; see: drumbeat runs list")
         return rows, rows.run
 
     def worker(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
-        """One worker's row. Raises NotFound."""
+        """Return a worker's row. Raises NotFound."""
         rows = self.pools.get(pool_id)
         if rows is None or worker_id not in rows.workers:
-            raise NotFound(f"no worker {worker_id} in pool {pool_id}; list the pool's workers to see which there are")
+            raise NotFound(f"there is no worker {worker_id!r} in pool {pool_id!r}; see: drumbeat workers list {pool_id}")
         return rows.workers[worker_id]
 
     def own(self, pool_id: PoolId, worker_id: WorkerId, instance: str) -> Worker:
-        """The live worker that the process ``instance`` joined as and may write. Raises WorkerGone."""
+        """Return the live worker that the process ``instance`` has joined as. Raises WorkerGone for any other process."""
         rows = self.pools.get(pool_id)
         worker = rows.workers.get(worker_id) if rows else None
         if worker is None:
@@ -147,25 +147,25 @@ class MemoryState:
         return rows.jobs.jobs.get(job_id) if rows else None
 
     def held(self, holder: Holder, token: Token) -> Job | None:
-        """The job, if this worker holds it under this token; else None."""
+        """Return the job if this holder still has the claim that the token proves; otherwise None."""
         job = self.find_job(token.job_id)
         if job is None or job.status is not JobStatus.CLAIMED:
             return None
         return job if (job.holder, job.lease_epoch) == (holder, token.epoch) else None
 
     def admit(self, fence: Fence | None) -> None:
-        """Raise Fenced if the fence's lease was released or taken since."""
+        """Check a controller's fence (lease and epoch). Raises Fenced if the lease was released or taken by another."""
         if fence is None:
             return
         stored = self.leases.get(fence.name)
         if stored is None:
-            raise Fenced(f"no lease {fence.name}, expected one of epoch {fence.epoch}; acquire it and try again")
+            raise Fenced(f"expected lease {fence.name} with epoch {fence.epoch}, got no lease; acquire it and try again")
         if stored.released or stored.lease.epoch != fence.epoch:
             how = "was released" if stored.released else f"is held by {stored.lease.owner} under epoch {stored.lease.epoch}"
-            raise Fenced(f"lease {fence.name} {how}, expected epoch {fence.epoch}; acquire it and try again")
+            raise Fenced(f"expected lease {fence.name} with epoch {fence.epoch}, but it {how}; acquire it and try again")
 
     def append_events(self, rows: PoolRows, events: Sequence[NewEvent]) -> list[Event]:
-        """Number events and store them: all, or none if one cannot be JSON."""
+        """Number events and append them to the pool's log: all, or none if one payload is not JSON."""
         now = self.now()
         appended = [
             Event(
@@ -186,16 +186,16 @@ class MemoryState:
 
 
 def closed(worker: Worker) -> str:
-    """The error for a process whose worker has ended."""
+    """Return the error message for a process that writes although its worker has ended."""
     because = f" ({worker.error})" if worker.error else ""
-    return f"worker {worker.worker_id} of pool {worker.pool_id} is closed as {worker.status}{because}; end this process"
+    return f"worker {worker.worker_id} of pool {worker.pool_id} has ended as {worker.status}{because}; end this process"
 
 
 def another_holds(worker: Worker) -> str:
-    """The error for a process that is not the one that joined."""
+    """Return the error message for a process that writes as a worker without having joined as it."""
     if worker.instance is None:
         return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; join before writing"
-    state = "" if worker.is_live else f", and is closed as {worker.status}"
+    state = "" if worker.is_live else f", and has ended as {worker.status}"
     return (
         f"worker {worker.worker_id} of pool {worker.pool_id}: another process joined under this id "
         f"({worker.host}, pid {worker.pid}){state}; end this process"
@@ -203,7 +203,7 @@ def another_holds(worker: Worker) -> str:
 
 
 class MemoryTable:
-    """A group of store operations on the shared state."""
+    """Base class of the memory store's groups of operations, which all share one state."""
 
     def __init__(self, state: MemoryState) -> None:
         self.state = state
@@ -215,7 +215,7 @@ _R = TypeVar("_R")
 
 
 def operation(step: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]:
-    """Make an async operation from a function that never awaits, and so cannot be interrupted."""
+    """Turn a plain function into an async store operation. It never awaits, so no other operation runs in between."""
 
     @wraps(step)
     async def operate(table: _T, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -1,4 +1,4 @@
-"""Steps, in memory."""
+"""Steps in memory: the decisions of a run's controller."""
 
 from collections.abc import Sequence
 

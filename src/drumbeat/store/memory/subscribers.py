@@ -1,4 +1,4 @@
-"""Wakes workers that wait for jobs, in memory."""
+"""Wakes workers that wait for new jobs in a memory store."""
 
 import asyncio
 from collections import Counter
@@ -11,10 +11,10 @@ from drumbeat.core.pool import PoolId
 
 @dataclass(slots=True, kw_only=True)
 class Subscribers:
-    """Counts notifications per pool, and those before the last claim that found too few jobs: later ones are worth a claim."""
+    """Workers that wait for jobs, and a count of notifications per pool: a worker that missed one need not wait."""
 
     notified: Counter[PoolId] = field(default_factory=Counter)
-    checked: Counter[PoolId] = field(default_factory=Counter)
+    checked: Counter[PoolId] = field(default_factory=Counter)  #: notifications before the last claim that found too few jobs
     waiting: dict[PoolId, set[asyncio.Future[bool]]] = field(default_factory=dict)
 
     def notify(self, pool_id: PoolId) -> None:
@@ -23,11 +23,11 @@ class Subscribers:
             waiter.get_loop().call_soon_threadsafe(_answer, waiter, True)
 
     def mark_checked(self, pool_id: PoolId) -> None:
-        """Note that a claim found no more jobs."""
+        """Record that a claim came after all notifications so far and found too few jobs."""
         self.checked[pool_id] = self.notified[pool_id]
 
     async def wait(self, pool_id: PoolId, clock: Clock, within: timedelta, *, due: bool) -> bool:
-        """Wait for a notification, at most this long. Returns True if one came, or ``due`` after a timeout."""
+        """Wait for a notification. Returns True if one came, or ``due`` if none came in the time ``within``."""
         if self.notified[pool_id] != self.checked[pool_id]:
             self.mark_checked(pool_id)
             return True

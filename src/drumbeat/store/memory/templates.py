@@ -1,4 +1,4 @@
-"""Templates, in memory."""
+"""Templates in memory: reusable configurations of benchmark runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ class MemoryTemplates(MemoryTable):
     @operation
     def create(self, template: Template) -> Template:
         if template.template_id in self.state.templates:
-            raise AlreadyExists(f"template {template.template_id} already exists; save it to change it")
+            raise AlreadyExists(f"template {template.template_id!r} already exists; change it with save, or choose another id")
         self._check_name(template)
         now = self.state.now()
         made = replace(
@@ -68,7 +68,7 @@ class MemoryTemplates(MemoryTable):
         for each in ids:
             if each in self.state.templates:
                 return self.state.templates[each]
-        raise NotFound(f"no template {ids[0]}; list the templates there are, or add it")
+        raise NotFound(f"there is no template {ids[0]!r}; see: drumbeat bench template list")
 
     def _check_name(self, template: Template) -> None:
         if any(one.name == template.name and one.template_id != template.template_id for one in self._all()):

@@ -1,4 +1,4 @@
-"""The worker registry for controllers, in memory."""
+"""A controller's reads and writes about workers, in memory."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ class MemoryWorkers(MemoryTable):
         for worker in workers:
             key = (worker.pool_id, worker.worker_id)
             if key in made or worker.worker_id in self.state.rows(worker.pool_id).workers:
-                raise AlreadyExists(f"worker {worker.worker_id} of pool {worker.pool_id} already exists; choose another name")
+                raise AlreadyExists(f"worker {worker.worker_id!r} of pool {worker.pool_id!r} already exists; choose another id")
             made[key] = _new_row(worker, self.state.now())
         for worker in made.values():
             keep(self.state, worker, moved_event(worker, None, "asked for"))
@@ -68,8 +68,8 @@ class MemoryWorkers(MemoryTable):
         row = self.state.worker(worker.pool_id, worker.worker_id)
         if (row.status, row.heartbeat_count) != (worker.status, worker.heartbeat_count):
             raise StaleWrite(
-                f"worker {worker.worker_id}: expected {worker.status} with {worker.heartbeat_count} heartbeats, "
-                f"got {row.status} with {row.heartbeat_count}; read it again and decide again"
+                f"worker {worker.worker_id} changed: expected {worker.status} with {worker.heartbeat_count} heartbeats, "
+                f"got {row.status} with {row.heartbeat_count}; read it and decide again"
             )
         return move(self.state, row, to, reason, change or NOTHING_ELSE)
 
@@ -122,7 +122,7 @@ class MemoryWorkers(MemoryTable):
         keep(self.state, replace(row, reaped_at=row.reaped_at or self.state.now()))
 
     def _undrained(self, pool_id: PoolId, workers: Sequence[WorkerId]) -> Sequence[Worker]:
-        """The given workers, each once, that are live and were not asked to drain yet."""
+        """Return the named workers (each once) that are live and not yet asked to drain."""
         rows = self.state.pools.get(pool_id)
         known = [rows.workers[name] for name in dict.fromkeys(workers) if name in rows.workers] if rows else []
         return [worker for worker in known if worker.is_live and worker.drain_deadline is None]
@@ -151,4 +151,4 @@ def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, WorkerTarget]) -> No
         row = rows.workers.get(worker_id)
         if row is None or not row.is_live:
             got = row.status if row else "no such worker"
-            raise NotFound(f"worker {worker_id} of pool {rows.pool.pool_id}: expected it live, got {got}; no target was set")
+            raise NotFound(f"no target was set: expected worker {worker_id} of {rows.pool.pool_id} to be live, got {got}")

@@ -1,4 +1,4 @@
-"""Stand-in for the benchmark tables, which Redis does not have: they are large and need SQL queries."""
+"""Replaces the benchmark tables, which the Redis store does not have: they are large and need SQL queries."""
 
 from typing import Any, NoReturn
 
@@ -6,10 +6,10 @@ from drumbeat.core.errors import Refused
 
 
 class NoBenchmarks:
-    """Stands in for runs, results, steps, executions, templates and connections. Every method raises Refused."""
+    """Replaces runs, results, steps, executions, templates and connections. Every method raises Refused."""
 
     async def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise Refused("Redis keeps no benchmarks; use a SQLite or PostgreSQL store for runs, templates and connections")
+        raise Refused("Redis keeps no benchmarks; for runs, templates and connections use a SQLite or PostgreSQL store")
 
     create = get = list = update = save = delete = _refuse
     add_file = list_files = load = count = note_use = set_default = _refuse

@@ -1,4 +1,4 @@
-"""The connection to one Redis server: runs the Lua scripts and translates server errors into Drumbeat's."""
+"""The connection to one Redis server: runs the Lua scripts and turns the server's errors into Drumbeat's errors."""
 
 import asyncio
 import ssl
@@ -40,11 +40,11 @@ _CREDENTIALS = (
     "AUTH",
     "ERR invalid password",
     "invalid password",
-)  #: how the server's credential errors begin; the driver drops the prefix ERR
+)  #: how Redis errors about a wrong user or password begin; the driver drops the prefix ERR
 
 
 class RedisDatabase:
-    """All keys with one prefix on one Redis server."""
+    """One Redis server, and all of its keys that begin with one prefix."""
 
     traits = StoreTraits(name="redis", durable=True, shared=True, networked=True, keeps_runs=False)
 
@@ -75,7 +75,7 @@ class RedisDatabase:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path} (prefix {self._name})"
 
     def key(self, name: str) -> bytes:
-        """The full name of a key, with the prefix."""
+        """Return the full name of a key: the prefix, then ``name``."""
         return self._prefix + name.encode()
 
     async def open(self) -> None:
@@ -93,7 +93,7 @@ class RedisDatabase:
             wire.close()
 
     async def run(self, name: str, *arguments: Argument) -> Any:
-        """Run a script and return its answer. Raises the error that the script refused with."""
+        """Run a Lua script and return its answer. Raises the Drumbeat error that the script reports."""
         script = self.scripts[name]
         words = [NOTHING if argument is None else argument for argument in arguments]
         try:
@@ -107,14 +107,14 @@ class RedisDatabase:
         raise _REFUSALS[answer[1]](answer[2].decode())
 
     async def command(self, *words: Word) -> Any:
-        """Run one command and return the server's answer."""
+        """Run one Redis command and return the server's answer."""
         try:
             return await self._ask(words)
         except ServerSaidNo as exc:
             raise self._translated(exc) from exc
 
     async def wait_for_news(self, pool_id: str, after: bytes, seconds: float) -> bool:
-        """Wait up to ``seconds`` for an entry in the pool's news stream that is newer than ``after``. False on timeout."""
+        """Wait for an entry newer than ``after`` in the pool's stream ``news``, which wakes workers. False on timeout."""
         key = self.key(f"{{{_escaped(pool_id)}}}:news")
         if seconds <= 0:
             entries = await self.command(b"XREAD", b"STREAMS", key, after)
@@ -133,9 +133,9 @@ class RedisDatabase:
         if info.get("role", "master") != "master":
             problems.append("this server is a read-only replica; point the store at the primary")
         if info.get("maxmemory_policy", "noeviction") != "noeviction" and info.get("maxmemory", "0") != "0":
-            problems.append(f"maxmemory-policy is {info['maxmemory_policy']}, which throws rows away; set it to noeviction")
+            problems.append(f"maxmemory-policy is {info['maxmemory_policy']}, which deletes rows; set it to noeviction")
         if info.get("cluster_enabled") == "1":
-            problems.append("this is a Redis Cluster, whose scripts see one slot; use a single primary")
+            problems.append("this is a Redis Cluster, where a script can use only one hash slot; use a single primary")
         return problems
 
     async def _info(self) -> dict[str, str]:
@@ -152,14 +152,14 @@ class RedisDatabase:
         try:
             return await wire.ask(words, seconds)
         except TimeoutError as exc:
-            raise self._unreachable(f"no answer within {seconds:g} s") from exc
+            raise self._unreachable(f"the server did not answer within {seconds:g} s") from exc
         except OSError as exc:
             raise self._unreachable(str(exc)) from exc
         except UnicodeEncodeError as exc:
-            raise InvalidInput(f"Redis cannot keep this value: {exc}") from exc
+            raise InvalidInput(f"expected text that can be encoded as UTF-8 for Redis, got: {exc}") from exc
 
     async def _block(self, words: Sequence[Word], seconds: float) -> Any:
-        """Run a blocking command on a separate connection, which is reused unless the caller stopped waiting."""
+        """Run a blocking command on a separate connection; it is reused later, unless this call was cancelled."""
         self._expect_open()
         wire = self._waiting.pop() if self._waiting else await self._connect()
         done = False
@@ -187,7 +187,7 @@ class RedisDatabase:
             raise StoreUnavailable("this store is closed; open it before use")
 
     async def _connect(self) -> Wire:
-        """Open a connection with the Redis driver, which handles the address, TLS, the login and the database number."""
+        """Open a connection with the Redis driver, which handles address, TLS, login and database number."""
         driver = _driver()
         password = {} if self._password is None else {"password": self._password}
         limits = {"socket_timeout": self._connect_timeout, "socket_connect_timeout": self._connect_timeout, "protocol": 2}
@@ -217,13 +217,13 @@ class RedisDatabase:
 
 
 def _take_over(connection: Any) -> Wire:
-    """Take the driver's stream as our wire, and detach it so that the driver neither closes it nor warns about it."""
+    """Turn the driver's connection into a Wire, and detach it from the driver so that the driver does not close it."""
     writer, connection._reader, connection._writer = connection._writer, None, None  # noqa: SLF001
     return Wire(writer.transport, held=writer)
 
 
 def _escaped(pool_id: str) -> str:
-    """A pool's name as the scripts write it inside a hash tag."""
+    """Return a pool's id as it appears in keys: ``%``, ``{`` and ``}`` are escaped, as the scripts do."""
     return pool_id.translate({ord(mark): f"%{ord(mark):02X}" for mark in "%{}"})
 
 

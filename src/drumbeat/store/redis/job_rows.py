@@ -1,4 +1,4 @@
-"""Conversion between Redis and jobs: the pushed job is one JSON document, the store's fields are one JSON object beside it."""
+"""Converts jobs to and from Redis: the pushed job is one JSON document, the fields that change are another one."""
 
 import logging
 import re
@@ -24,13 +24,13 @@ _DECODE_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, InvalidInput)
 _NUMBER = re.compile(rb'\{"n":(\d+)')
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DEFAULT_BACKOFF = Backoff()
-_MOST_PLAIN = 10_000  #: limit of one plain push, since each job is one script argument
+_MOST_PLAIN = 10_000  #: most jobs of one plain push (``are_plain``): each job is one script argument
 _extra_options = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
 _NO_EXTRA_OPTIONS = _extra_options(NewJob(payload=None))
 
 
 class _Document(msgspec.Struct, omit_defaults=True, frozen=True):
-    """The part of a job that never changes. Default values are left out."""
+    """The fields of a job that never change, as stored. Fields with default values are omitted."""
 
     payload: Any = None
     type: str = ""
@@ -47,7 +47,7 @@ class _Document(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A job as the scripts return it."""
+    """A job as the Lua scripts return it; times are in microseconds."""
 
     n: int
     doc: _Document
@@ -75,7 +75,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class _Try(msgspec.Struct, frozen=True):
-    """A closed attempt as the scripts store it."""
+    """An ended attempt as the Lua scripts store it; times are in microseconds."""
 
     n: int
     worker: str
@@ -94,7 +94,7 @@ _read_tries = msgspec.json.Decoder(list[_Try]).decode
 
 
 def as_json(value: Any, what: str) -> str:
-    """A value as JSON text, not bytes: Redis' MessagePack does not support bytes. Raises InvalidInput."""
+    """Encode a value as JSON text; not as bytes, which MessagePack in Redis does not support. Raises InvalidInput."""
     return _encoded(value, what).decode()
 
 
@@ -129,7 +129,7 @@ def _document(job: NewJob) -> str:
 
 
 def _common(job: NewJob) -> tuple[Any, ...]:
-    """A document's fields after the payload."""
+    """Return the fields of a job's ``_Document`` that follow the payload."""
     backoff, rate = job.backoff, job.group_rate
     return (
         job.type,
@@ -147,18 +147,18 @@ def _common(job: NewJob) -> tuple[Any, ...]:
 
 
 def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
-    """Whether the jobs differ only in their payloads and have no id, unique key, delay or special limits."""
+    """Whether the jobs differ only in payload and have no id, unique key, delay or limits of their own: a faster script."""
     return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
 def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
-    """The lane, the priority, and each job's document."""
+    """Return the arguments of a plain push: the lane (see ``_lane``), the priority, and each job as a JSON document."""
     common = _common(jobs.like)
     return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
 
 def _lane(job: NewJob) -> str:
-    """The name of the job's lane: its capability, type, group and group limits. Jobs with equal values share a lane."""
+    """Name the job's lane, a queue of jobs that have the same capability, type, group and group limits."""
     if job.capability is None and job.group is None and not job.type:
         return ""
     rate = (None, None) if job.group_rate is None else (job.group_rate.count, to_us(job.group_rate.per))
@@ -167,7 +167,7 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
-    """Pool, holder, lease, limit, capabilities, types, whether it prefetches, whether the worker has no other job."""
+    """Return the script arguments of a claim. ``ahead``: it prefetches; ``alone``: the worker has no other job."""
     return (
         claiming.pool_id,
         holder_word(claiming.holder),
@@ -181,7 +181,7 @@ def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
 
 
 def holder_word(holder: Holder) -> str:
-    """A holder as text; the scripts compare these texts, so equal holders give equal texts."""
+    """Encode the holder of a claim (pool, worker, process) as text; the scripts compare these texts."""
     return _encode((holder.pool_id, holder.worker_id, holder.instance)).decode()
 
 
@@ -206,7 +206,7 @@ def token_words(tokens: Sequence[Any]) -> bytes:
 
 
 def jobs_of(text: bytes) -> list[Job]:
-    """Decode a list of jobs. An unreadable row is skipped and logged; it stays in the store."""
+    """Decode a list of jobs. A row that cannot be read is logged and left out; it stays in the store."""
     try:
         return [_job(row) for row in _read_rows(text)]
     except _DECODE_ERRORS:
@@ -220,7 +220,7 @@ def job_of(text: bytes) -> Job:
         return _job(_read_row(text))
     except _DECODE_ERRORS as exc:
         raise StoreCorrupt(
-            f"{_named(text)} cannot be read: {exc}; set its fields right with redis-cli, or delete its pool"
+            f"{_named(text)} has a row that cannot be read: {exc}; correct its fields with redis-cli, or delete its pool"
         ) from exc
 
 
@@ -228,7 +228,7 @@ def _job_or_none(text: bytes) -> Job | None:
     try:
         return job_of(text)
     except StoreCorrupt as exc:
-        log.error("skipped a job row: %s", exc)
+        log.error("left a job out of the result: %s", exc)
         return None
 
 
@@ -287,7 +287,7 @@ def _rate(count: int, per: int) -> RateLimit:
 
 
 def _moment(us: int | None) -> datetime | None:
-    """A time from the store, limited to the range of datetime: a very long delay may lie beyond it."""
+    """Convert a stored time. A time outside the range of datetime (a very long delay) becomes its first or last moment."""
     if us is None:
         return None
     try:
@@ -297,7 +297,7 @@ def _moment(us: int | None) -> datetime | None:
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
-    """A job's attempts: the closed ones from their list, an open or successful last one from the job's row."""
+    """Return a job's attempts. The list has ended ones; a running or successful last attempt is in the job's row only."""
     job = job_of(job_text)
     attempts = [_attempt(job.job_id, each) for each in _read_tries(tries_text)]
     is_listed = bool(attempts) and attempts[-1].n == job.lease_epoch

@@ -113,7 +113,7 @@ class RedisJobs:
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         if not isfinite(share):
-            raise InvalidInput(f"share: expected a number from 0 to 1, got {share}")
+            raise InvalidInput(f"expected a job's progress (share) to be a number from 0 to 1, got {share}")
         words = (holder_word(holder), token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *words))
 
@@ -130,7 +130,7 @@ class RedisJobs:
     async def _number(self, pool_id: PoolId, job_id: JobId) -> bytes:
         number: bytes | None = await self._database.run("job_number", pool_id, job_id)
         if number is None:
-            raise NotFound(f"no job {job_id} in this pool to list from; start from the first")
+            raise NotFound(f"cannot list the jobs after {job_id!r}: this pool has no such job; list from the start")
         return number
 
 
@@ -139,4 +139,4 @@ def _counts(flat: Sequence[Any]) -> dict[str, int]:
 
 
 def _no_job(job_id: JobId) -> NotFound:
-    return NotFound(f"no job {job_id}; list the pool's jobs to see which there are")
+    return NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")

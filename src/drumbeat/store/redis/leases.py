@@ -1,4 +1,4 @@
-"""Leases, in Redis."""
+"""Leases in Redis: locks that expire unless their owner renews them."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What workers write about themselves (join, heartbeat, move), in Redis."""
+"""A worker's writes about itself (join, heartbeat, move to another status), in Redis."""
 
 from typing import Any
 

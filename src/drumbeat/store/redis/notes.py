@@ -1,4 +1,4 @@
-"""Notes, in Redis: all in one hash."""
+"""Notes (small JSON documents by name) in Redis: all in one hash."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pools, in Redis."""
+"""Pools in Redis: named sets of workers."""
 
 from collections.abc import Sequence
 
@@ -31,9 +31,6 @@ class RedisPools:
         pools = map(pool_of, await self._database.run("pool_list"))
         return [pool for pool in pools if kind in (None, pool.kind)]
 
-    async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
-        return pool_of(await self._database.run("pool_save", *fence_words(fence), pool.pool_id, *pool_words(pool)))
-
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         while True:
             row = await self._database.run("pool_find", pool_id)
@@ -48,4 +45,4 @@ class RedisPools:
 
 
 def _no_pool(pool_id: PoolId) -> NotFound:
-    return NotFound(f"no pool {pool_id}; create it first, or list the pools there are")
+    return NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list")

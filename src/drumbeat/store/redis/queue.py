@@ -1,4 +1,4 @@
-"""The job queue, in Redis: one script call per push, claim or settlement, for any number of jobs."""
+"""The job queue in Redis: each push, claim or settlement is one script call, for any number of jobs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from drumbeat.store.redis.rows import fence_words, to_us
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EmptyQueue:
-    """What is known of a queue after a claim found no job."""
+    """What a claim that found too few jobs says about the queue; ``wait`` needs it to notice later pushes."""
 
-    news: bytes  #: id of the last entry in the pool's news stream
-    due: float | None  #: when the next delayed job comes due, on the event loop's clock
+    news: bytes  #: id of the last entry in the pool's stream ``news``, at that claim
+    due: float | None  #: when the next delayed job becomes ready, by the event loop's clock
 
 
 class RedisQueue:
@@ -69,7 +69,7 @@ class RedisQueue:
         return jobs_of(await self._database.run("queue_expire", limit))
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Wait with one command that blocks on the server until the pool has news; it does not poll."""
+        """Wait for jobs: one command blocks on the server until the pool's stream ``news`` has an entry. No polling."""
         empty = self._empty.get(pool_id)
         if empty is None:
             ready, *news_and_due = await self._database.run("queue_look", pool_id)

@@ -1,4 +1,4 @@
-"""Beats, samples and logs, in Redis. Memory is expensive, so each pool keeps only the newest of each."""
+"""Beats, samples and log lines in Redis. Memory is expensive, so only the newest of each pool are kept."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from datetime import datetime
 
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.lease import Fence
-from drumbeat.core.log import Log, NewLog
+from drumbeat.core.log import Log, NewLog, log_rank
 from drumbeat.core.pool import PoolId
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import WorkerId
@@ -24,9 +24,8 @@ from drumbeat.store.redis.rows import (
     to_us,
 )
 
-KEPT = 10_000  #: at least so many samples, log lines and beats of a pool are kept; older ones are dropped
+KEPT = 10_000  #: at least this many samples, log lines and beats of a pool are kept; older ones are deleted
 _PAGE = 100  #: beats read at once while looking for beats with actions
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class RedisBeats:
@@ -47,7 +46,7 @@ class RedisBeats:
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Beats with actions, without their views. A stored beat is large, so they are read a page at a time."""
+        """Return beats that have actions, without their views. A stored beat is large, so a few are read at a time."""
         found: list[Beat] = []
         while len(found) < limit and (page := await self.list(pool_id, since=since, after=after, limit=_PAGE)):
             found += (replace(beat, view=None) for beat in page if beat.actions)
@@ -89,7 +88,7 @@ class RedisLogs:
     async def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None:
         words: list[Argument] = []
         for entry in entries:
-            words += [to_us(entry.age), entry.worker_id, _rank(entry.level), log_body(entry)]
+            words += [to_us(entry.age), entry.worker_id, log_rank(entry.level), log_body(entry)]
         await self._database.run("log_append", pool_id, KEPT, *words)
 
     async def list(
@@ -101,11 +100,6 @@ class RedisLogs:
         level: str | None = None,
         limit: int = 1000,
     ) -> Sequence[Log]:
-        least = _rank(level) if level else 0
+        least = log_rank(level) if level else 0
         entries = await self._database.run("log_list", pool_id, after, worker_id, least, limit)
         return [log_of(pool_id, entry) for entry in entries]
-
-
-def _rank(level: str) -> int:
-    """The rank of a log level, from 0 for DEBUG; an unknown level has rank 0."""
-    return _LEVELS.index(level.upper()) if level.upper() in _LEVELS else 0

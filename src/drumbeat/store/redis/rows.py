@@ -1,4 +1,4 @@
-"""Conversion between Redis (microseconds, JSON text) and Python (datetimes, dataclasses)."""
+"""Converts rows between Redis (microseconds, JSON text) and Python (datetimes, dataclasses)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -40,11 +40,11 @@ def instant(us: str | bytes | int) -> datetime:
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON. Raises InvalidInput if JSON cannot express it."""
+    """Encode a value as JSON. Raises InvalidInput if JSON cannot express it."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError) as exc:
-        raise InvalidInput(f"expected plain JSON, got {type(value).__name__}: {exc}") from exc
+        raise InvalidInput(f"expected a value that JSON can express, got {type(value).__name__}: {exc}") from exc
 
 
 def load(text: str | bytes | None) -> Any:
@@ -52,7 +52,7 @@ def load(text: str | bytes | None) -> Any:
 
 
 def fields(flat: Sequence[bytes]) -> Fields:
-    """A hash or stream entry as a mapping; the server lists names and values alternately."""
+    """Turn Redis' flat list of a hash or stream entry (name, value, name, value, …) into a mapping."""
     words = [word.decode() for word in flat]
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -62,7 +62,7 @@ def fence_words(fence: Fence | None) -> tuple[Argument, Argument]:
 
 
 def pool_words(pool: PoolRow) -> tuple[Argument, ...]:
-    """The fields of a pool that can change."""
+    """Return the script arguments for the fields of a pool that can change: thresholds, policy, end of the pause."""
     return _limits(pool.thresholds), dump(pool.policy), at_us(pool.paused_until)
 
 
@@ -71,7 +71,7 @@ def _limits(thresholds: Thresholds) -> bytes:
 
 
 def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
-    """New thresholds, whether to resume, new end of the pause, old policy, new policy. None means unchanged."""
+    """Return script arguments: new thresholds, whether to resume, end of the pause, old and new policy; None: unchanged."""
     old = fields(flat)["policy"]
     policies = (old, dump(change.policy_of(load(old)))) if change.policy or change.dropped else (None, None)
     thresholds = None if change.thresholds is None else _limits(change.thresholds)
@@ -140,7 +140,7 @@ def entry_number(entry: Sequence[bytes]) -> int:
 
 
 def decoded_event(pool_id: PoolId, event: NewEvent, number: int, at: datetime) -> Event:
-    """An event as it is stored."""
+    """Return the stored event for an event that was just appended under this number."""
     return Event(
         pool_id=pool_id,
         sequence_id=number,
@@ -183,7 +183,7 @@ _UNCONVERTED = tuple(name for name in Sample.__dataclass_fields__ if name not in
 
 
 def sample_words(sample: Sample | None) -> tuple[Argument, ...]:
-    """Number, age and body of a sample; three times None if there is no sample."""
+    """Return a sample as script arguments (number, age, body); three times None if there is no sample."""
     if sample is None:
         return None, None, None
     measured = {name: getattr(sample, name) for name in _UNCONVERTED}

@@ -1,4 +1,4 @@
-"""Loads the Lua scripts: one file per atomic operation, joined with the parts that its first line names."""
+"""Loads the Lua scripts: one file per atomic operation, plus the shared parts that its first line names."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ _NEEDS = re.compile(r"-- needs: (.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LuaScript:
-    """A script, and the SHA-1 digest under which the server caches it."""
+    """A Lua script, and the SHA-1 digest by which the server finds its cached copy."""
 
     text: bytes
     digest: bytes
@@ -21,7 +21,7 @@ class LuaScript:
 
 @cache
 def load_scripts(clock: str | None = None) -> Mapping[str, LuaScript]:
-    """Every script by its file's name. ``clock`` is Lua that defines ``now()``; without it the server's TIME is used."""
+    """Load every script, by file name. ``clock`` is Lua code that defines ``now()``; by default the server's TIME."""
     return {path.stem: _script(path, clock or _part("clock")) for path in sorted(_FOLDER.glob("*.lua"))}
 
 

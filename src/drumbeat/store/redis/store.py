@@ -1,4 +1,4 @@
-"""A store in Redis: pools, workers, events, leases and jobs; no benchmarks."""
+"""The Redis store: pools, workers, events, leases and jobs, but no benchmarks."""
 
 from datetime import datetime
 from types import TracebackType
@@ -23,7 +23,7 @@ from drumbeat.store.redis.workers import RedisWorkers
 
 
 class RedisStore:
-    """The Store interface on one Redis server."""
+    """A store on one Redis server. On entry it checks the version of the keys, or creates them with ``create``."""
 
     def __init__(self, database: RedisDatabase, *, create: bool = False, check_version: bool = True) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class RedisStore:
         if self._create and not version:
             await migrate(self._database)
         else:
-            found = f"keys of version {version}" if version else "no keys of Drumbeat"
+            found = f"keys of version {version}" if version else "no Drumbeat keys"
             raise StoreNotReady(
                 f"expected the store at {self._database.location} to have keys of version {LATEST}, "
                 f"found {found}; run: drumbeat store {'migrate' if version else 'init'}"

@@ -1,4 +1,4 @@
-"""Version of the key layout, migration, health check and pruning, in Redis."""
+"""Maintenance in Redis: the version of the keys' layout, migration, health check, and deleting old rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
-LATEST = 2  #: the version of the keys' layout
+LATEST = 2  #: the newest version of the keys' layout, which this code uses
 _PAGE = 500  #: rows per script call, so that other clients are served in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
 _PRUNED_AT_ONCE = 100
@@ -31,7 +31,7 @@ class RedisUpkeep:
         version = await self._database.run("version_find")
         problems = list(await self._database.examine())
         if version < LATEST:
-            problems.append(f"the keys' layout is version {version}, this Drumbeat needs {LATEST}; run: drumbeat store migrate")
+            problems.append(f"the keys have version {version}, this Drumbeat needs {LATEST}; run: drumbeat store migrate")
         return StoreReport(
             backend=self._database.traits.name,
             location=self._database.location,
@@ -44,7 +44,7 @@ class RedisUpkeep:
         )
 
     async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
-        """Delete old rows, except events: events belong to runs, and Redis has none."""
+        """Delete old rows. Events stay: only those of ended benchmark runs are deleted, and Redis has no runs."""
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)
         leases = await self._database.run("lease_prune", to_us(older_than))
@@ -83,7 +83,7 @@ async def migrate(database: RedisDatabase) -> list[int]:
 
 
 async def _add_sets(database: RedisDatabase) -> None:
-    """Add the sets of version 2: ended workers sorted by end time, unfinished jobs sorted by number."""
+    """Add the sorted sets that version 2 introduced: ended workers by end time, unfinished jobs by number."""
     for pool in await database.run("pool_names"):
         await database.run("upgrade_pool", pool)
         offset = 0
@@ -95,5 +95,5 @@ def refuse_newer(location: str, version: int) -> None:
     """Raise StoreTooNew if the keys have a newer layout than this version of Drumbeat knows."""
     if version > LATEST:
         raise StoreTooNew(
-            f"the store at {location} has layout version {version}, this Drumbeat knows up to {LATEST}; upgrade Drumbeat"
+            f"the store at {location} has keys of version {version}, this Drumbeat knows up to {LATEST}; upgrade Drumbeat"
         )

@@ -13,21 +13,21 @@ Word = bytes | str | int | float
 
 
 class ServerSaidNo(Exception):
-    """Redis answered with an error."""
+    """Redis answered a command with an error."""
 
 
 class _Incomplete(Exception):
-    """The rest of a reply has not arrived yet."""
+    """A reply has arrived only in part."""
 
 
 class Wire(asyncio.Protocol):
-    """A connection that is already logged in. ``held`` is referenced as long as the wire lives, so it is not collected."""
+    """A connection that is already logged in. ``held`` must live as long (it closes the connection when collected)."""
 
     def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
         self._transport = transport
         self._held = held
         self._replies: deque[asyncio.Future[Any]] = deque()
-        self._deadlines: deque[float] = deque()  #: of the replies, on the loop's clock
+        self._deadlines: deque[float] = deque()  #: one for each entry of ``_replies``, by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         self._rest = b""
         self._loop = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ class Wire(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
-        """Send a command and return the future of its reply. After ``within`` seconds: TimeoutError, and the wire closes."""
+        """Send a command; return a future of its reply. After ``within`` seconds: TimeoutError, and the wire is closed."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._transport.write(_packed(words))
         self._replies.append(reply)
@@ -49,12 +49,12 @@ class Wire(asyncio.Protocol):
         return reply
 
     def close(self) -> None:
-        """Close at once. Pending replies fail with ConnectionError."""
+        """Close the connection at once. Futures of missing replies fail with ConnectionError."""
         self._transport.abort()
         self.connection_lost(None)
 
     def _set_timer(self, deadline: float) -> None:
-        """Set the one timer of all replies to the deadline of the oldest missing reply."""
+        """Set the timer that all replies share to this deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._check_deadline)
@@ -109,7 +109,7 @@ def _packed(words: Sequence[Word]) -> bytes:
 
 
 def _read(text: bytes, at: int) -> tuple[Any, int]:
-    """The reply that starts at ``at``, and where the next one starts (RESP 2). Raises _Incomplete."""
+    """Decode the reply (RESP 2) that starts at ``at``; return it and where the next one starts. Raises _Incomplete."""
     end = text.find(b"\r\n", at)
     if end < 0:
         raise _Incomplete

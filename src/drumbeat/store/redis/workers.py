@@ -1,4 +1,4 @@
-"""What controllers read and write about workers, in Redis."""
+"""A controller's reads and writes about workers, in Redis."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -90,7 +90,7 @@ class RedisWorkers:
 
 
 def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
-    """Workers sorted by slot; the scripts return them in the order of their creation."""
+    """Decode workers and sort them by slot; the scripts return them in the order of creation."""
     return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
 

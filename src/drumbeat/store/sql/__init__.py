@@ -1,1 +1,1 @@
-"""SQL stores: the logic of the tables is written once, on named queries; a dialect file has what differs per database."""
+"""SQL stores. The logic of the tables is written once, with named queries; dialects hold the SQL that differs."""

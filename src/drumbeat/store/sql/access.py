@@ -1,4 +1,4 @@
-"""Connections to databases under test, and answers by idempotency key."""
+"""SQL tables ``connections`` (databases under test) and ``answers`` (responses stored by idempotency key)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import instant, moment, to_us
 
 
 class SqlConnections:
-    """Connections with unique names."""
+    """Reads and writes the table ``connections``: saved databases under test, each with a unique name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class SqlConnections:
 
 
 class SqlAnswers:
-    """Answers by idempotency key."""
+    """Reads and writes the table ``answers``: the response to each request, by its idempotency key."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""The record of each controller beat: what it saw, decided and did."""
+"""SQL table ``beats``: one row for each beat (one pass of a control loop)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import at_us, beat_of, dump, to_us
 
 
 class SqlBeats:
-    """The record of controller beats."""
+    """Reads and writes the table ``beats``: what each pass of a control loop saw, decided and did."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,9 +1,8 @@
-"""Where the next claim starts to read the queue, so that it does not read past all jobs that were claimed before.
+"""Cursors that say where the next claim starts to read the job queue, so that it skips jobs that were claimed before.
 
-PostgreSQL keeps the entry of a claimed row in the index of ready jobs until vacuum removes it, and one long transaction
-delays vacuum. A claim that starts at the first entry each time reads more and more dead entries. So after a claim that got
-all it asked for, the next one starts where it ended. After a short time a claim reads the whole queue again, and finds jobs
-that were released in between.
+PostgreSQL keeps the index entry of a claimed job until vacuum removes it, and one long transaction delays vacuum. A claim
+that starts at the first entry reads more and more dead entries. So after a claim that got all the jobs it asked for, the
+next claim starts where that one ended. The cursor expires soon; then a claim reads the whole queue and finds released jobs.
 """
 
 from collections.abc import Sequence
@@ -11,22 +10,22 @@ from dataclasses import dataclass
 
 from drumbeat.store.sql.database import Row
 
-LEAST, MOST = 0.5, 10.0  #: bounds of the seconds until the whole queue is read again
-WORTH = 20.0  #: within these bounds, this many times as long as reading it took
+LEAST, MOST = 0.5, 10.0  #: shortest and longest lifetime of a cursor, in seconds
+WORTH = 20.0  #: within these bounds a cursor lives this many times as long as reading the whole queue took
 
 _LOWEST = -(2**31)
 
 
-CursorKey = tuple[str, tuple[str, ...], tuple[str, ...]]  #: pool, capabilities and types that a cursor is valid for
+CursorKey = tuple[str, tuple[str, ...], tuple[str, ...]]  #: the pool, capabilities and job types that a cursor is for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCursor:
-    """No job of this priority or higher with a lower number was ready."""
+    """A position in the queue. When it was set, no job with at least this priority and a lower number was ready."""
 
     priority: int = _LOWEST
     number: int = 0
-    until: float = 0.0  #: when it expires, by the event loop's clock
+    until: float = 0.0  #: when the cursor expires, by the event loop's clock
 
     def holds(self, now: float) -> bool:
         return now < self.until
@@ -36,7 +35,7 @@ START = ClaimCursor()
 
 
 def advanced(cursor: ClaimCursor, taken: Sequence[Row], began: float, now: float) -> ClaimCursor:
-    """The cursor after a claim that started at ``cursor`` and got all it asked for."""
+    """Return the cursor for the next claim, after a claim that started at ``cursor`` and got all the jobs it asked for."""
     priority = min(row["priority"] for row in taken)
     number = max(row["seq"] for row in taken if row["priority"] == priority) + 1
     if cursor is START:

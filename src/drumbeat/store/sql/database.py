@@ -1,7 +1,7 @@
 """The interface of a SQL database: it runs a named query, or a script of named queries in one transaction.
 
-A script is a generator: it yields a query's name and values, is sent that query's rows, and returns its result. So the logic
-of the tables is written once, for drivers that await (PostgreSQL) and that block a thread (SQLite). An exception rolls back.
+A script is a generator. It yields the name and values of a query, receives the rows, and returns a result at the end. So the
+logic is written once for asynchronous drivers (PostgreSQL) and blocking ones (SQLite). If a script raises, it is rolled back.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ Values = Mapping[str, Any]
 
 
 class Row(Protocol):
-    """A row, indexed by column name or position."""
+    """One row of a query's result. A column is read by its name or position."""
 
     def __getitem__(self, column: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulk:
-    """Many rows for a query that inserts the new ones, skips those that exist, and returns how many were ``new``."""
+    """Rows to insert in bulk. The query skips rows that exist already and returns the number of inserted rows as ``new``."""
 
     table: str
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Values for a query that may violate a unique index: then it changes nothing and returns no row."""
+    """Values for a query that may violate a unique index. If it does, the query changes nothing and returns no row."""
 
     values: Values
 
@@ -45,24 +45,24 @@ Script = Generator[Step, Rows, T]
 
 
 class RingingQueue(Queue, Protocol):
-    """A queue whose waiting workers can be woken from outside."""
+    """A job queue with a ``notify`` method, which wakes the workers that wait for jobs of these pools."""
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None: ...
 
 
 class Database(Protocol):
-    """One database. It translates its driver's errors to Drumbeat's."""
+    """A SQL database that runs named queries and scripts. Errors of its driver are translated to Drumbeat's errors."""
 
     @property
     def traits(self) -> StoreTraits: ...
 
     @property
     def location(self) -> str:
-        """Where it is, without secrets."""
+        """The address of the database, without secrets."""
         ...
 
     def queue(self) -> RingingQueue:
-        """The job queue, as implemented for this database."""
+        """Return the job queue as implemented for this kind of database."""
         ...
 
     async def open(self) -> None: ...
@@ -70,7 +70,7 @@ class Database(Protocol):
     async def close(self) -> None: ...
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
-        """Run a query that changes nothing."""
+        """Run one named query that changes nothing."""
         ...
 
     async def write(self, query: str, values: Values) -> Rows:
@@ -78,28 +78,28 @@ class Database(Protocol):
         ...
 
     async def transact(self, script: Script[T]) -> T:
-        """Run a script in one transaction."""
+        """Run a script of named queries in one transaction, and return its result."""
         ...
 
     async def describe(self) -> str:
-        """The server's name and version."""
+        """Return the name and version of the database server."""
         ...
 
     async def examine(self) -> Sequence[str]:
-        """Problems found by the database's own checks."""
+        """Run the database's own integrity checks. Returns one line of text for each problem."""
         ...
 
 
 def check_fence(fence: Fence | None) -> Script[None]:
-    """Raise Fenced if the fence's lease was released or taken since."""
+    """Raise Fenced if the controller no longer holds the lease of ``fence``: it was released, or another owner took it."""
     if fence is None:
         return
     if not (yield "check_fence", {"name": fence.name, "epoch": fence.epoch}):
-        raise Fenced(f"the lease on {fence.name} was taken over since epoch {fence.epoch}; this controller must stop acting")
+        raise Fenced(f"lease {fence.name} (epoch {fence.epoch}) was released or taken over; this controller must stop acting")
 
 
 async def driven(script: Script[T], perform: Callable[[str, Values | Bulk | Trial], Awaitable[Rows]]) -> T:
-    """Run a script to its end, awaiting each query."""
+    """Run a script to its end: await ``perform`` for each query that it yields. Returns the script's result."""
     try:
         name, values = next(script)
         while True:

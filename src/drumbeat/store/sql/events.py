@@ -1,4 +1,4 @@
-"""One ordered log per pool."""
+"""SQL table ``events``: one numbered log of events per pool."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from drumbeat.store.sql.rows import dump, event_json, event_of
 
 
 class SqlEvents:
-    """One ordered log per pool."""
+    """Appends events to a pool's log and reads them in the order of their numbers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,7 +31,7 @@ class SqlEvents:
 
 
 def append_events(pool_id: PoolId, events: Sequence[NewEvent]) -> Script[list[Event]]:
-    """Number events and store them, as part of a larger script."""
+    """Number events and store them in the pool's log. Other scripts run this as a part (``yield from``)."""
     if not events:
         return []
     listed = [event_json(event) for event in events]

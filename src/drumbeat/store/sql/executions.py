@@ -1,4 +1,4 @@
-"""Single operations, loaded in bulk: COPY in PostgreSQL, one prepared statement over many rows in SQLite."""
+"""SQL table ``executions``: single operations of benchmark runs, loaded in bulk (with COPY in PostgreSQL)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -11,7 +11,7 @@ from drumbeat.store.sql.database import Bulk, Database, Script
 from drumbeat.store.sql.rows import at_us, execution_of
 from drumbeat.store.sql.runs import no_run
 
-BULK = 10_000  #: rows per transaction: enough to spread its cost, few enough that others do not wait long
+BULK = 10_000  #: rows per transaction: enough to spread the cost of a commit, few enough that other writers do not wait long
 
 _COLUMNS = (
     "run_id",
@@ -31,7 +31,7 @@ _COLUMNS = (
 
 
 class SqlExecutions:
-    """Single operations of runs."""
+    """Loads, lists and counts the single operations of benchmark runs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

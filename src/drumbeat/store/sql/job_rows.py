@@ -1,4 +1,4 @@
-"""Conversion between rows and jobs. Claims and pushes call it often, so it is written for speed."""
+"""Converts jobs to SQL rows and back. Every push and claim calls these functions, so they are written for speed."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,18 +35,18 @@ _DECODER = msgspec.json.Decoder()
 _BACKOFF = USUAL_BACKOFF
 _STATUS = {str(status): status for status in JobStatus}
 _SECOND = timedelta(seconds=1)
-_moment = lru_cache(maxsize=4096)(moment)  #: the jobs of one claim share most of their timestamps
+_moment = lru_cache(maxsize=4096)(moment)  #: cached, since the jobs of one claim share most of their timestamps
 
 _FIELDS = tuple(vars(Job)[name] for name in Job.__dataclass_fields__)
 _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
-COLUMNS = 41  #: number of columns of ``jobs``, in the order in which the migrations added them
+COLUMNS = 41  #: number of columns that ``job_of`` reads from a row of ``jobs``; their order is that of the migrations
 
 
 def json_text(value: Any, what: str) -> str:
-    """A value as JSON text. Raises InvalidInput."""
+    """Return a value as JSON text. Raises InvalidInput, which names ``what``, for a value that JSON cannot represent."""
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
@@ -54,7 +54,7 @@ def json_text(value: Any, what: str) -> str:
 
 
 def json_list(values: Sequence[Any], what: str) -> str:
-    """Values as one JSON list. Raises InvalidInput for the first value that cannot be JSON."""
+    """Return values as the text of one JSON list. Raises InvalidInput for the first value that JSON cannot represent."""
     try:
         return json_text(values, what)
     except InvalidInput:
@@ -73,7 +73,7 @@ def row_id(row: Row) -> JobId:
 
 
 def job_of(record: Row) -> Job:
-    """The job of a full row. Reads columns and sets fields by position: by name would take most of the time of a claim."""
+    """Build the Job of a full row, by position: access by column and field name would take most of the time of a claim."""
     row = record[:COLUMNS]
     values = (
         row[2] or job_id_of(row[0]),
@@ -117,7 +117,7 @@ def _claim_order(row: Row) -> tuple[int, int]:
 
 
 def is_plain(job: NewJob) -> bool:
-    """Whether a job has only payload, type and priority."""
+    """Whether a new job sets only payload, type and priority, that is, leaves all other options at their defaults."""
     return _rare(job) == _NOTHING_RARE
 
 
@@ -126,7 +126,7 @@ def are_plain(jobs: Sequence[NewJob]) -> bool:
 
 
 def new_job_values(job: NewJob) -> dict[str, Any]:
-    """A new job with all its options, as a query's values."""
+    """Return the query values that insert a new job with all its options."""
     rate = job.group_rate
     return {
         "given_id": job.job_id,
@@ -149,7 +149,7 @@ def new_job_values(job: NewJob) -> dict[str, Any]:
 
 
 def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
-    """The columns of a job's row that the end of an attempt changes."""
+    """Return the columns of a job's row that change when an attempt ends, with their new values."""
     due = at_us(job.not_before)
     return {
         "seq": number,
@@ -172,7 +172,7 @@ def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
 
 
 def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | None, now: int) -> dict[str, Any]:
-    """The row in the attempts log for an attempt that ended."""
+    """Return the row of ``job_attempts`` for an attempt that has ended."""
     return {
         "seq": number,
         "n": job.lease_epoch,
@@ -186,7 +186,7 @@ def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | Non
 
 
 def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
-    """A job's attempts: ended ones from the attempts log; the running or the successful one from the job's row."""
+    """List a job's attempts: ended ones from rows of ``job_attempts``, the running or successful one from the job itself."""
     ended = [
         Attempt(
             job_id=job.job_id,
@@ -215,12 +215,12 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
 
 
 def text(value: str | None) -> str | None:
-    """The text without NUL, which PostgreSQL cannot store."""
+    """Replace NUL characters in a text, since PostgreSQL cannot store them."""
     return value if value is None else value.replace("\x00", "\ufffd")
 
 
 def holder_values(holder: Holder) -> dict[str, Any]:
-    """The holder of a job, as a query's values."""
+    """Return the query values that identify the holder of a job: pool, worker id and process."""
     return {"holder_pool": holder.pool_id, "worker_id": holder.worker_id, "instance": holder.instance}
 
 

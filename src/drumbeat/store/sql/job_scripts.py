@@ -1,4 +1,4 @@
-"""Scripts that change jobs; every SQL database runs each in one transaction."""
+"""Scripts of named queries that claim, settle and take back jobs. Every SQL database runs a script in one transaction."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_
 from drumbeat.store.sql.rows import at_us, instant
 from drumbeat.store.verdicts import how_lost, lost, settled
 
-Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after the end of an attempt, and how it ended
+Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after the end of an attempt, the outcome and the error
 
 
 def stale(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, ...]:
-    """The tokens of refused verdicts; of two verdicts on the same claim, the second is refused."""
+    """Return the tokens of refused outcomes. If two outcomes report on the same claim, the second one is refused."""
     left = set(accepted)
     refused: list[Token] = []
     for verdict in verdicts:
@@ -30,7 +30,7 @@ def stale(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, 
 
 
 def first_verdicts(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
-    """One verdict per job: the first on its latest claim."""
+    """Keep one reported outcome per job: the first one for the job's latest claim."""
     latest: dict[JobId, JobOutcome] = {}
     for verdict in verdicts:
         known = latest.setdefault(verdict.token.job_id, verdict)
@@ -40,7 +40,7 @@ def first_verdicts(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
 
 
 def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None]:
-    """The existing job with the new job's id or unique key, if there is one. Raises AlreadyExists if it is in another pool."""
+    """Find an existing job with the new job's id or unique key. Raises AlreadyExists if another pool has a job with this id."""
     named = (yield "find_job_by_id", {"job_id": job["given_id"]}) if job["given_id"] is not None else ()
     if named and named[0]["pool_id"] != pool_id:
         raise AlreadyExists(f"job {job['given_id']!r} already exists in pool {named[0]['pool_id']!r}; choose another id")
@@ -51,8 +51,8 @@ def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None
 
 
 def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
-    """Claim jobs of limited groups too. One query reads only so many jobs, so it is repeated until the limit is reached or
-    it finds no more: the jobs behind a full group come with the next query."""
+    """Claim jobs, also those of groups with a limit or rate. One query looks at a bounded number of jobs, so it is repeated
+    until ``limit`` jobs are claimed or it claims none: the next query skips groups that are full and reads further."""
     yield "forget_claims", {"pool_id": values["pool_id"], "now": values["now"]}
     taken: list[Row] = []
     while len(taken) < values["limit"]:
@@ -65,7 +65,7 @@ def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
 
 
 def _note_claims(rows: Rows) -> Script[None]:
-    """Record claims of groups that have a rate limit."""
+    """Record each claim of a job in a rate-limited group, so that later claims can count it."""
     for row in rows:
         if row["rate_count"] is not None and row["group_key"] is not None:
             yield (
@@ -82,9 +82,9 @@ def _note_claims(rows: Rows) -> Script[None]:
 
 
 def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Script[None]:
-    """Add ended jobs to the counts, or with a ``change`` of -1 subtract jobs that are no longer there as ended.
+    """Add ended jobs to the stored counts by pool and status; with a ``change`` of -1 subtract deleted or requeued jobs.
 
-    Always in the same order, so that two transactions that change the same counts cannot deadlock.
+    Counts are changed in a fixed order, so that two transactions that change the same counts cannot deadlock.
     """
     counted = Counter((pool_id, str(status)) for pool_id, status in ends if status in ENDED)
     for (pool_id, status), jobs in sorted(counted.items()):
@@ -92,7 +92,7 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
 
 
 def settle_others(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
-    """Settle verdicts other than DONE: lock the jobs, apply the rules that all stores share, and write them back."""
+    """Record outcomes other than DONE: lock the jobs, apply the rules that all stores share, and save the jobs."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
@@ -112,14 +112,14 @@ def release(holder: Holder, error: str, fence: Fence | None) -> Script[list[Job]
 
 
 def expire(limit: int) -> Script[list[Job]]:
-    """Extend leases that expired for the first time; take back jobs whose lease expired again."""
+    """Extend leases that expired for the first time, and take back jobs with a lease that expired again."""
     yield "extend_leases", {"limit": limit}
     rows = yield "lock_expired", {"limit": limit}
     return (yield from _take_back(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
 
 
 def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
-    """Take back the jobs of lost workers."""
+    """Return the jobs of lost workers to the queue; a job that has crashed too many workers is poisoned instead."""
     now = instant((yield "now", {})[0]["now"])
     numbers: dict[JobId, int] = {}
     ended: list[Ended] = []
@@ -137,7 +137,7 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """How many jobs had begun on a lost worker; stored with each job, since their leases may expire at different times."""
+    """Count the jobs that had begun on a lost worker. Each job stores the count, since their leases may expire one by one."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}
@@ -145,7 +145,7 @@ def _count_begun(holder: Holder) -> Script[int]:
 
 
 def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[None]:
-    """Write jobs after an attempt, and log the attempts that the job's row does not record."""
+    """Save jobs after their attempts ended, and add each attempt to ``job_attempts`` unless its job is done."""
     if not ended:
         return
     now = at_us(ended[0][1].finished_at) or (yield "now", {})[0]["now"]

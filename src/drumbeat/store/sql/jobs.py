@@ -1,4 +1,4 @@
-"""Jobs to inspect, count, cancel, requeue and prune."""
+"""SQL table ``jobs``, as users and controllers need it; the queue for workers is in ``queue.py``."""
 
 import json
 from collections import Counter
@@ -20,13 +20,13 @@ from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import dump, moment, to_us
 
-_SAMPLE_FACTOR = 10  #: times the jobs asked for are counted first, before the whole queue is
+_SAMPLE_FACTOR = 10  #: ``demand`` first counts this many times the jobs asked for, and the whole queue only if it must
 _ALL = 2_000_000_000
-_MOST_PARTS = 64  #: a pool's counts are sums of rows; above this many, the rows are merged into one
+_MOST_PARTS = 64  #: a count of ended jobs is the sum of several rows; above this many they are merged into one
 
 
 class SqlJobs:
-    """Jobs to inspect, count, cancel, requeue and prune."""
+    """Inspects, counts, cancels, requeues and prunes jobs."""
 
     def __init__(self, database: Database, queue: RingingQueue) -> None:
         self._database = database
@@ -111,7 +111,7 @@ class SqlJobs:
         return {row["type"]: int(row["jobs"]) for row in rows}
 
     async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
-        """The demand in the first part of the queue; of the whole queue if the part has capabilities or limited groups."""
+        """Count demand in the first part of the queue, or in all of it if that part has capabilities or limited groups."""
         some = values["most"] * _SAMPLE_FACTOR
         rows = await self._database.read("count_demand", {**values, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]
@@ -168,7 +168,7 @@ class SqlJobs:
 
 
 def with_room(group: Row) -> Iterator[str]:
-    """The capabilities that the jobs of a group need, for as many jobs as its limit and rate have room for."""
+    """Yield the capability that each job of a group needs, for as many jobs as the group's limit and rate allow now."""
     for place, (capability, limit, rate) in enumerate(json.loads(group["firsts"]), 1):
         if (limit is None or group["running"] + place <= limit) and (rate is None or group["recent"] + place <= rate):
             yield capability or ""

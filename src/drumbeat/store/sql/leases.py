@@ -1,4 +1,4 @@
-"""Leases on names: the holder may act."""
+"""SQL table ``leases``: which owner may act under a name (for a pool: its controller), and until when."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from drumbeat.store.sql.rows import lease_of, to_us
 
 
 class SqlLeases:
-    """Leases with an epoch that only rises."""
+    """Acquires, renews and releases leases. The epoch of a lease only rises, so writes of earlier owners can be refused."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Log lines of a pool and its workers."""
+"""SQL table ``logs``: log lines of pools and their workers."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _SEVERITIES: Mapping[str, int] = logging.getLevelNamesMapping()
 
 
 class SqlLogs:
-    """Log lines."""
+    """Stores and lists the log lines of a pool and its workers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -36,7 +36,7 @@ class SqlLogs:
 
 
 def severity(level: str | None) -> int:
-    """A level's rank, so that "WARNING and up" is a comparison."""
+    """Return the number of a log level, so that "WARNING and above" is a comparison of numbers."""
     return _SEVERITIES.get(level, 0) if level else 0
 
 

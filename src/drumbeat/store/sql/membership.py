@@ -1,4 +1,4 @@
-"""The worker registry for workers."""
+"""The worker registry as workers use it: to join, to send heartbeats and to change their status."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from drumbeat.store.sql.workers import NO_CHANGE, locked, move_row, note_numbers
 
 
 class SqlMembership:
-    """The worker registry for workers."""
+    """Writes the row of a worker in ``workers`` for the process that joined as this worker."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -72,17 +72,17 @@ def _joining_values(joining: Joining) -> dict[str, Any]:
 
 
 def _gone(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[WorkerGone]:
-    """The error for a process that may not write this worker's row."""
+    """Make the error that says why this process may not write the worker's row."""
     row = yield from locked(pool_id, worker_id)
     if row is None:
         return WorkerGone(f"no such worker: {worker_id!r} in pool {pool_id!r}; it never joined, or was deleted")
     if not row.is_live:
         return WorkerGone(f"worker {worker_id} has ended as {row.status}; its writes are refused, end this process")
-    return WorkerGone(f"worker {worker_id} is run by another process ({row.host} pid {row.pid}), not by {instance}")
+    return WorkerGone(f"worker {worker_id} is run by another process ({row.host} pid {row.pid}); end this one ({instance})")
 
 
 def check_member(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[Worker]:
-    """The worker's row, locked. Raises WorkerGone unless it is live and this process joined as it."""
+    """Lock and return a worker's row. Raises WorkerGone unless the row is live and this process joined as the worker."""
     row = yield from locked(pool_id, worker_id)
     if row is None or not row.is_live or row.instance != instance:
         raise (yield from _gone(pool_id, worker_id, instance))

@@ -7,14 +7,14 @@ LATEST = max(migration_texts())
 
 
 def find_version() -> Script[int]:
-    """The schema's version; 0 when there are no tables."""
+    """Return the version of the database's schema; 0 if Drumbeat's tables do not exist."""
     if not (yield "find_version_table", {}):
         return 0
     return int((yield "read_version", {})[0]["version"])
 
 
 def migrate() -> Script[list[int]]:
-    """Drop the views, apply the missing migrations, and create the views again."""
+    """Apply the missing migrations and create the views again. Returns the numbers of the migrations applied."""
     yield "lock_migrations", {}
     yield "make_version_table", {}
     current = yield from find_version()

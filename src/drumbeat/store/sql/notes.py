@@ -1,4 +1,4 @@
-"""Small documents by name."""
+"""SQL table ``notes``: small JSON documents, each under a unique name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from drumbeat.store.sql.rows import dump, instant, load
 
 
 class SqlNotes:
-    """Notes, one per row."""
+    """Writes, finds, lists and deletes notes (small JSON documents) by name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Named sets of workers."""
+"""SQL table ``pools``: named sets of workers with their thresholds and policy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import at_us, dump, pool_of, thresholds_json
 
 
 class SqlPools:
-    """Named sets of workers."""
+    """Creates, finds, changes and deletes pools (named sets of workers)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,9 +33,6 @@ class SqlPools:
     async def list(self, kind: PoolKind | None = None) -> Sequence[PoolRow]:
         return [pool_of(row) for row in await self._database.read("list_pools", {"kind": kind})]
 
-    async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
-        return await self._database.transact(_save_pool(pool, fence))
-
     async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         return await self._database.transact(_change_pool(pool_id, change, fence))
 
@@ -54,16 +51,8 @@ def create_pool(pool: PoolRow) -> Script[PoolRow]:
     return pool_of(rows[0])
 
 
-def _save_pool(pool: PoolRow, fence: Fence | None) -> Script[PoolRow]:
-    yield from check_fence(fence)
-    rows = yield "save_pool", _pool_values(pool)
-    if not rows:
-        raise no_pool(pool.pool_id)
-    return pool_of(rows[0])
-
-
 def _change_pool(pool_id: PoolId, change: PoolChange, fence: Fence | None) -> Script[PoolRow]:
-    """The row is locked when it is read, so no other process can change it before it is saved."""
+    """Change some fields of a pool. The row stays locked from reading to saving, so no concurrent change is lost."""
     yield from check_fence(fence)
     rows = yield "lock_pool", {"pool_id": pool_id}
     if not rows:

@@ -1,7 +1,7 @@
 """PostgreSQL through asyncpg: a small pool of connections, prepared statements, one round trip for a single query.
 
-Behind PgBouncer in transaction mode a prepared statement may be gone at its next use. This is detected when the pool opens
-(another server process answers than the one that accepted the connection); statements are then sent as text each time.
+Behind PgBouncer in transaction mode a prepared statement may be missing at its next use, so statements are sent as text.
+This is detected when the store opens: a different server process answers than the one that accepted the connection.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Every statement is planned once, since planning a claim takes longer than executing it. A plan made while a table is empty
-#: must stay good when it is full. An index is read in order, so that LIMIT ends the scan; a bitmap scan would read all first.
+#: Planner settings. Each statement is planned once, since planning a claim takes longer than running it. A plan made while a
+#: table is empty must stay good when it is full, so an index is read in order: LIMIT then ends the scan early.
 _PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
 def dialect(schema: str) -> Dialect:
-    """PostgreSQL's dialect, with the tables in this schema. Raises InvalidSettings for an invalid name."""
+    """Return PostgreSQL's dialect for tables in this schema. Raises InvalidSettings for an invalid schema name."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
-        raise InvalidSettings(f"expected a schema's name of small letters, digits and underscores, got {schema!r}")
+        raise InvalidSettings(f"schema: expected a name of lowercase letters, digits and underscores, got {schema!r}")
     return Dialect(
         name="postgres",
         schema=f'"{schema}".',
@@ -76,7 +76,7 @@ def dialect(schema: str) -> Dialect:
 
 
 class PostgresDatabase:
-    """One PostgreSQL database, with the tables in one schema."""
+    """A PostgreSQL database with Drumbeat's tables in one schema."""
 
     traits = StoreTraits(name="postgresql", durable=True, shared=True, networked=True)
 
@@ -157,7 +157,7 @@ class PostgresDatabase:
         return PostgresQueue(self, self.notifier, self.fastpath)
 
     async def listener(self) -> "asyncpg.Connection[asyncpg.Record] | None":
-        """A new dedicated connection for LISTEN; None behind a pooler, where LISTEN does not work."""
+        """Open a dedicated connection for LISTEN. Returns None behind a pooler, where LISTEN does not work."""
         if self._pooled:
             return None
         try:
@@ -169,7 +169,7 @@ class PostgresDatabase:
         return made
 
     async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """A new dedicated connection for a query of one statement, and the order of its values; None behind a pooler."""
+        """Open a dedicated connection for one query. Returns it with the order of the query's values; None behind a pooler."""
         [statement] = self._queries[query].statements
         connection = await self.listener()
         if connection is None:
@@ -216,7 +216,7 @@ class PostgresDatabase:
         return await _run(connection, query, values)
 
     async def _load(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, bulk: Bulk) -> Rows:
-        """COPY rows into the table; if one exists already, COPY into a temporary table and insert from it the new ones."""
+        """COPY rows into the table. If a row exists already, COPY to a temporary table and insert only the new rows from it."""
         try:
             async with connection.transaction():
                 await _copy(connection, bulk, bulk.table, self._schema)
@@ -266,7 +266,7 @@ class PostgresDatabase:
         if isinstance(exc, asyncpg.UndefinedObjectError | asyncpg.exceptions.ClientConfigurationError):
             return InvalidSettings(f"PostgreSQL at {self.location}: {exc}; check the options of the store's URL")
         if isinstance(exc, asyncpg.DataError):
-            return InvalidInput(f"PostgreSQL cannot keep this value: {exc}")
+            return InvalidInput(f"PostgreSQL cannot store this value: {exc}")
         if isinstance(exc, asyncpg.UniqueViolationError):
             detail = str(exc.detail or exc).rstrip(".")
             return AlreadyExists(f"already exists (created concurrently): {detail}; choose another name")
@@ -287,10 +287,10 @@ async def push_on(
     schema: str = "drumbeat",
     home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
 ) -> Sequence[JobId]:
-    """Push jobs on the caller's connection, in its transaction: they become visible when it commits.
+    """Push jobs on the caller's connection, in its transaction: workers see the jobs, and wake up, when it commits.
 
-    The commit wakes workers that wait for jobs. ``home`` returns the store's database and server. Raises InvalidInput for a
-    connection to another database or of another driver; errors of the driver are not translated.
+    ``home`` returns the name of the store's database and the start time of its server. Raises InvalidInput for a connection
+    to another database or of another driver; errors of the driver are raised as they are.
     """
     known = _loaded(schema)
     _expect_our_driver(connection)
@@ -299,7 +299,7 @@ async def push_on(
 
     async def perform(name: str, values: Values | Bulk | Trial) -> Rows:
         if isinstance(values, Bulk | Trial):
-            raise InvalidInput(f"expected plain values for {name}, got a {type(values).__name__}")
+            raise InvalidInput(f"query {name}: expected a mapping of values, got a {type(values).__name__}")
         return await _run(connection, known[name], values)
 
     return await driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
@@ -310,7 +310,7 @@ def _expect_our_driver(connection: object) -> None:
     if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
         kind = type(connection)
         raise InvalidInput(
-            f"connection: expected one of asyncpg, got {kind.__module__}.{kind.__qualname__}; "
+            f"connection: expected an asyncpg connection, got {kind.__module__}.{kind.__qualname__}; "
             "use push, which has its own transaction"
         )
 
@@ -320,7 +320,7 @@ async def _expect_same_database(found: Rows, home: Callable[[], Awaitable[tuple[
     if given != store:
         where = "of another server" if given[0] == store[0] else f"to {given[0]!r}"
         raise InvalidInput(
-            f"connection: expected one to the store's own database {store[0]!r}, got one {where}; "
+            f"connection: expected a connection to the store's own database {store[0]!r}, got one {where}; "
             "use push, which has its own transaction"
         )
 
@@ -351,11 +351,11 @@ async def _copy(connection: "asyncpg.pool.PoolConnectionProxy[Any]", bulk: Bulk,
     try:
         await connection.copy_records_to_table(table, schema_name=schema, records=bulk.records, columns=bulk.columns)
     except (OverflowError, UnicodeEncodeError) as exc:
-        raise InvalidInput(f"PostgreSQL cannot keep this value: {exc}") from exc
+        raise InvalidInput(f"PostgreSQL cannot store this value: {exc}") from exc
 
 
 async def _leave_as_it_is(connection: object) -> None:
-    """The statements change no session state, so a connection needs no reset (and no round trip) between uses."""
+    """Reset nothing when a connection returns to the pool: no statement changes session state, and this saves a round trip."""
 
 
 def _only(query: str, values: Values) -> Script[Rows]:
@@ -364,8 +364,8 @@ def _only(query: str, values: Values) -> Script[Rows]:
 
 @cache
 def failures() -> tuple[type[Exception], ...]:
-    """The driver's errors, to be translated. Includes its internal error: a server that dies while preparing a statement
-    leaves a connection that can only be terminated."""
+    """Return the driver's error types that are translated to Drumbeat's errors. The internal error is included, since the
+    driver raises it if the server dies while it prepares a statement."""
     asyncpg = _driver()
     return (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError, ssl.SSLError)
 

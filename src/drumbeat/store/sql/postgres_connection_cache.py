@@ -1,7 +1,7 @@
-"""A cache of connections in front of the driver's pool: keeping a connection between uses saves most of the cost of a use.
+"""A cache of open connections in front of asyncpg's pool: taking one from the pool for each query would cost much more.
 
-Prepared statements are cached too, since looking one up in the driver costs more than sending it. The driver's pool opens
-and replaces connections.
+Prepared statements are cached too, since looking one up in asyncpg takes longer than sending it. The pool still opens and
+replaces connections.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class _Prepared:
-    """A statement that stays prepared as long as this object lives. ``execute`` calls the driver's protocol as the statement's
-    ``fetch`` does (arguments, portal, limit, return status, timeout), without the checks of a pooled connection."""
+    """A statement that stays prepared while this object exists. ``execute`` takes the same arguments as asyncpg's
+    ``bind_execute`` (values, portal, limit, return status, timeout) and skips the checks of a pooled connection."""
 
     __slots__ = ("_statement", "execute")
 
@@ -29,8 +29,8 @@ _NOTHING: Mapping[str, _Prepared] = {}
 
 
 class ConnectionCache:
-    """Lends a connection to each caller. A connection whose use failed goes back to the pool, and callers that have to wait
-    wait in the pool, which serves them in order."""
+    """Lends connections to callers. A connection goes back to the pool after an error, and also while callers wait for
+    one: they wait in the pool, which serves them in order."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class ConnectionCache:
         *,
         prepares: bool,
     ) -> None:
-        """``gone`` is the driver's error for a connection that its pool has taken back, ``outdated`` for a statement that was
-        prepared before the tables changed. Without ``prepares`` every statement is sent as text."""
+        """``gone`` is asyncpg's error for a connection that the pool has taken back, ``outdated`` its error for a statement
+        that was prepared before the tables changed. Without ``prepares`` every statement is sent as text."""
         self._pool = pool
         self._timeout = timeout
         self._gone = gone
@@ -57,7 +57,7 @@ class ConnectionCache:
         return Borrowed(self)
 
     async def take(self) -> "asyncpg.pool.PoolConnectionProxy[Any]":
-        """A connection that is not known to be closed. Raises TimeoutError."""
+        """Return an open idle connection, or wait for one from the pool. Raises TimeoutError."""
         while self._idle:
             connection = self._idle.pop()
             if self._is_open(connection):
@@ -99,7 +99,7 @@ class ConnectionCache:
             await self._release(connection)
 
     async def close(self) -> None:
-        """Close every connection, as soon as it is no longer used."""
+        """Close every connection; waits for those in use."""
         self._closing = True
         while self._idle:
             await self._release(self._idle.pop())
@@ -120,7 +120,7 @@ class ConnectionCache:
 
 
 class Borrowed:
-    """Lends a connection for an ``async with`` block."""
+    """Takes a connection from the cache for an ``async with`` block, and gives it back at the end."""
 
     __slots__ = ("_cache", "_connection")
 

@@ -1,4 +1,4 @@
-"""LISTEN and NOTIFY: one channel per pool, one listening connection per store, and a rate limit on notifications."""
+"""Wakes workers that wait for jobs, with LISTEN and NOTIFY: one channel per pool, one listening connection per store."""
 
 import asyncio
 import hashlib
@@ -15,17 +15,17 @@ from drumbeat.store.sql.queue import Subscription
 
 log = logging.getLogger(__name__)
 
-QUIET = 0.005  #: seconds between two notifications of one process about one pool
+QUIET = 0.005  #: least seconds between two notifications that one process sends about one pool
 
 
 @lru_cache(maxsize=1024)
 def channel_of(schema: str, pool_id: PoolId) -> str:
-    """A pool's channel: a hash, so that the name is short enough for any pool."""
+    """Return the name of a pool's channel: a hash, since PostgreSQL limits the length of channel names."""
     return f"drumbeat_{hashlib.blake2s(f'{schema}/{pool_id}'.encode(), digest_size=12).hexdigest()}"
 
 
 class NotifyDatabase(Protocol):
-    """The database methods that PostgresNotify needs."""
+    """The methods of PostgresDatabase that PostgresNotify calls."""
 
     async def listener(self) -> Any: ...
 
@@ -56,8 +56,8 @@ class PostgresNotify:
             self._waiters[channel].discard(notified)
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None:
-        """The channel that the caller's statement must notify; None if it was notified less than QUIET ago. Then it is notified
-        again later: by the first statement after QUIET, or by itself if there is none."""
+        """Return the channel that the caller's statement must notify; None if this process notified it less than QUIET seconds
+        ago. After None a later notification follows: from the first statement after QUIET seconds, or else from a timer."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next.get(channel, 0.0):
@@ -70,7 +70,7 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel later, since the statement that should have done it failed; others may have relied on it."""
+        """Notify the channel from a timer, since the statement that should do it failed and other pushes may rely on it."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 
@@ -103,7 +103,7 @@ class PostgresNotify:
             log.warning("could not notify waiting workers of new jobs: %s; they find the jobs by polling", exc)
 
     async def _listen(self, channel: str) -> bool:
-        """Listen on the channel. Returns False if notifications are not available."""
+        """Start to listen on the channel. Returns False if notifications are not available."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await self._database.listener()
@@ -122,7 +122,7 @@ class PostgresNotify:
             waiter.set()
 
     def _lost(self, connection: object) -> None:
-        """Wake everyone when the connection is lost: they check the queue and listen again."""
+        """Wake all waiting callers when the connection is lost, so that they check the queue and listen again."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.set()

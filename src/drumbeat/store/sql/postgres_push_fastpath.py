@@ -1,7 +1,7 @@
-"""A fast path for one statement on a dedicated connection, which bypasses the driver after it has prepared the statement.
+"""A fast path for one frequent statement: asyncpg prepares it on a dedicated connection, then it is sent without asyncpg.
 
-A push of one job takes longer in the general driver than on its way to the server. So a frequent statement is sent here as
-one message, and only the needed part of the reply is parsed: the first column of the first row, as a number.
+A push of one job takes more time in asyncpg than on the way to the server. So the statement is sent as one message, and only
+the needed part of the reply is parsed: the first column of the first row, as a number.
 """
 
 import asyncio
@@ -14,20 +14,20 @@ from drumbeat.store.sql.database import Rows, Values
 
 log = logging.getLogger(__name__)
 
-OFTEN = 32  #: uses of a statement after which it gets a dedicated connection
+OFTEN = 32  #: after this many uses a statement gets a dedicated connection
 
 _EXECUTE_AND_SYNC = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04"
 _ROW, _ERROR, _READY = b"DEZ"
 _NULL = b"\xff\xff\xff\xff"
-_ONE_ROW, _DONE = b"2\0\0\0\x04D", b"Z\0\0\0\x05I"  #: how the usual reply begins and ends
+_ONE_ROW, _DONE = b"2\0\0\0\x04D", b"Z\0\0\0\x05I"  #: first and last bytes of a reply with one row
 
 
 class StatementConnection(asyncio.Protocol):
     """A connection that runs one prepared statement, one call at a time."""
 
     def __init__(self, connection: Any, statement: Any, error: Callable[[dict[str, str]], Exception], within: float) -> None:
-        """Takes over the driver's ``connection``. ``error`` makes the driver's exception from the fields of an error message.
-        After ``within`` seconds without a reply the connection is closed (TimeoutError)."""
+        """Take over the driver's ``connection``. ``error`` makes the driver's exception from the fields of an error message.
+        A call without a reply within ``within`` seconds raises TimeoutError and closes the connection."""
         self._driver = connection, statement
         self._error = error
         self._within = within
@@ -50,7 +50,7 @@ class StatementConnection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def ask(self, values: Iterable[str | int | None]) -> asyncio.Future[int | None]:
-        """Run the statement. Returns the first number of the first row, None without a row. Call only while ``is_free``."""
+        """Run the statement. The future gets the first column of the first row, or None without a row. Needs ``is_free``."""
         parts = [self._head]
         for value in values:
             text = None if value is None else str(value).encode()
@@ -111,7 +111,7 @@ class StatementConnection(asyncio.Protocol):
         self._finish(answer or ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
 
     def _check_deadline(self) -> None:
-        """One timer for all calls: it sets itself again for the deadline of the current one."""
+        """Close the connection if the current call is past its deadline, else check again at the deadline."""
         self._timer = None
         if self._waiter is None:
             return
@@ -123,7 +123,7 @@ class StatementConnection(asyncio.Protocol):
 
 
 def _first_number(text: bytes, at: int) -> int:
-    """The first column of the row whose body starts at ``at``."""
+    """Return the first column, as a number, of the row message with a body that starts at ``at``."""
     return int(text[at + 6 : at + 6 + int.from_bytes(text[at + 2 : at + 6], "big")])
 
 
@@ -132,19 +132,19 @@ def _short(number: int) -> bytes:
 
 
 class PushDatabase(Protocol):
-    """The database methods that PushFastpath needs."""
+    """The methods of PostgresDatabase that PushFastpath calls."""
 
     async def write(self, query: str, values: Values) -> Rows: ...
 
     async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """A dedicated connection for a query, and the order of its values; None if statements cannot stay prepared."""
+        """Open a dedicated connection for one query. Returns it with the order of the query's values; None behind a pooler."""
         ...
 
     def translated(self, exc: Exception) -> DrumbeatError: ...
 
 
 class PushFastpath:
-    """Runs a frequent query on a dedicated connection while that is free, else on the shared connections."""
+    """Runs one frequent query on a dedicated connection, or on the shared connections while that one is busy."""
 
     def __init__(self, database: PushDatabase, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
         self._database = database
@@ -155,14 +155,14 @@ class PushFastpath:
         self._used = 0
 
     async def number(self, values: Values) -> int | None:
-        """Run the query. Returns the first number of the first row, None without a row."""
+        """Run the query. Returns the first column of the first row, or None without a row."""
         connection = self._connection
         if connection is None or not connection.is_free:
             return await self._write(values)
         try:
             return await connection.ask(map(values.__getitem__, self._order))
         except UnicodeEncodeError as exc:
-            raise InvalidInput(f"PostgreSQL cannot keep this value: {exc}") from exc
+            raise InvalidInput(f"PostgreSQL cannot store this value: {exc}") from exc
         except self._failures() as exc:
             raise self._database.translated(exc) from exc
 
@@ -179,7 +179,7 @@ class PushFastpath:
         try:
             opened = await self._database.statement_connection(self._query)
         except DrumbeatError as exc:
-            log.debug("could not open a dedicated connection for %s: %s; using the shared ones", self._query, exc)
+            log.debug("could not open a dedicated connection for query %s: %s; using shared connections", self._query, exc)
             return
         if opened is not None:
             self._connection, self._order = opened

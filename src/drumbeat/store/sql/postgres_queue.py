@@ -31,11 +31,11 @@ from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
 from drumbeat.store.sql.queue import Notifier, SqlQueue
 from drumbeat.store.sql.rows import to_us
 
-_TRIES = 5  #: attempts of a push to find the existing job for a key, if that job ends meanwhile
+_TRIES = 5  #: how often a push looks for the existing job with its unique key, if that job ends meanwhile
 
 
 class Teller(Notifier, Protocol):
-    """A notifier whose notification can be sent within a statement."""
+    """A notifier that can also name the channel to notify, so that a SQL statement notifies it without a round trip."""
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None: ...
 
@@ -43,24 +43,24 @@ class Teller(Notifier, Protocol):
 
 
 class PostgresQueue(SqlQueue):
-    """Claims lock the rows they choose and skip locked ones, so that concurrent claims do not wait for each other."""
+    """The job queue in PostgreSQL. Claims skip rows that are locked, so concurrent claims do not wait for each other."""
 
-    poll_interval = timedelta(seconds=30)  #: long, since a notification is lost only with its connection, which is noticed
+    poll_interval = timedelta(seconds=30)  #: long, since notifications are lost only with their connection, and that is noticed
 
     def __init__(self, database: Database, notifier: Teller, fastpath: PushFastpath) -> None:
-        """``fastpath`` inserts one plain job and returns its number."""
+        """``fastpath`` runs the query that inserts one plain job and returns its number."""
         super().__init__(database, notifier)
         self._statement_notifier = notifier
         self._fastpath = fastpath
         self._cursors: dict[CursorKey, ClaimCursor] = {}
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
-        """Also resets the cursors, since a job that became ready may lie before them."""
+        """Wake the workers that wait for jobs, and reset the claim cursors, since a job before them may be ready now."""
         self._cursors.clear()
         await super().notify(pool_ids)
 
     async def home(self) -> tuple[str, str]:
-        """The database of the store, and when its server was started."""
+        """Return the name of the store's database and the start time of its server."""
         [found] = await self._database.read("find_home", {})
         return found["database"], found["started"]
 
@@ -114,7 +114,7 @@ class PostgresQueue(SqlQueue):
         return Settled(stale=stale(verdicts, accepted), claimed=tuple(claimed))
 
     def _cursor(self, claiming: Claiming | None) -> tuple[float, ClaimCursor]:
-        """The time, and the cursor to read from."""
+        """Return the current time, and the cursor at which the claim starts to read the queue."""
         now = asyncio.get_running_loop().time()
         cursor = self._cursors.get(_cursor_key(claiming), START) if claiming else START
         return now, cursor if cursor.holds(now) else START
@@ -125,7 +125,7 @@ class PostgresQueue(SqlQueue):
         return await self._completed(claiming, rows, began, cursor)
 
     async def _completed(self, claiming: Claiming, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """The claimed rows, and those that one statement cannot claim: before the cursor, of limited groups, or just due."""
+        """Complete a claim with jobs that its one statement could not get: before the cursor, in limited groups, just due."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]
@@ -146,7 +146,7 @@ class PostgresQueue(SqlQueue):
 
 
 def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) -> Script[list[JobId]]:
-    """Push jobs on the connection that runs the script; the commit notifies ``channel``."""
+    """Push jobs in the transaction that runs this script; its commit notifies ``channel``."""
     if are_plain(jobs):
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
@@ -179,14 +179,14 @@ def _alike_step(where: dict[str, Any], payloads: Sequence[Any], like: NewJob) ->
 
 
 def _pushed(pool_id: PoolId, jobs: Sequence[NewJob], rows: Rows) -> list[JobId]:
-    """The ids of pushed jobs. The first column of a row is the job's number; numbers rise in the order of the jobs."""
+    """Return the ids of pushed jobs. Each row starts with the number of a job; numbers rise in the order of ``jobs``."""
     if len(rows) != len(jobs):
         raise no_pool(pool_id)
     return job_ids_of(sorted(row[0] for row in rows))
 
 
 def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:
-    """Insert the new jobs and find the existing job for each other one; try again where that job ended meanwhile."""
+    """Insert the new jobs, and find the existing job for each duplicate; try again if that job has ended meanwhile."""
     ids: dict[int, JobId] = {}
     for _ in range(_TRIES):
         missing = [place for place in range(len(jobs)) if place not in ids]
@@ -202,7 +202,7 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[Job
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
 ) -> Script[None]:
-    """Assign the ids of new rows to their jobs, and the ids of existing jobs to the others."""
+    """Give each job the id of its new row, or of the existing job with the same id or unique key."""
     in_order = sorted(rows, key=lambda row: int(row["seq"]))
     new = [((row["given_id"], row["unique_key"]), row_id(row)) for row in in_order]
     for place in places:

@@ -1,4 +1,4 @@
-"""Deletes old rows in steps, each one short transaction."""
+"""Deletes old rows in many steps; each step is one short transaction."""
 
 import time
 from collections.abc import Sequence
@@ -22,23 +22,23 @@ PruneKey = tuple[PoolId, Prunable, timedelta]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The size of one transaction."""
+    """How long one transaction that deletes jobs may take, and how many jobs one statement deletes."""
 
     seconds: float
-    at_once: int  #: jobs deleted between two checks of the time: they may be large
+    at_once: int  #: jobs per statement; the time is checked after each, since jobs may be large
 
 
-_ONE_WRITER = _Step(0.01, 50)  #: other writers wait meanwhile
-_MANY_WRITERS = _Step(0.1, 250)  #: no writer waits for ended jobs, and each statement is a round trip
+_ONE_WRITER = _Step(0.01, 50)  #: short, since other writers wait meanwhile (SQLite)
+_MANY_WRITERS = _Step(0.1, 250)  #: longer, since no writer waits for ended jobs and each statement is a round trip
 
 
 class SqlPruning:
-    """Deletes old rows of one database."""
+    """Deletes old rows of one kind from one pool, a short step at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._step = _MANY_WRITERS if database.traits.networked else _ONE_WRITER
-        self._resume_after: dict[PruneKey, int] = {}  #: the job number after which the next step continues
+        self._resume_after: dict[PruneKey, int] = {}  #: the number of the job after which the next step continues
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         if what in JOBS:
@@ -73,7 +73,7 @@ class SqlPruning:
 
 
 def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], step: _Step) -> Script[list[Row]]:
-    """Delete jobs by their numbers until the time of the step is used up."""
+    """Delete jobs by number, with their attempts, until the time of the step is used up."""
     gone: list[Row] = []
     until = time.monotonic() + step.seconds
     for first in range(0, len(numbers), step.at_once):

@@ -1,7 +1,7 @@
-"""Named queries: SQL from text files, translated to a database's dialect.
+"""Named queries: SQL from text files, translated to the dialect of a database.
 
 A query has the heading ``-- name: find_worker`` and one statement, or several that run in one transaction. Values are bound
-as ``:name``. ``drumbeat.`` is the schema; ``@now``, ``@json`` and others stand for what databases write differently.
+as ``:name``. ``drumbeat.`` stands for the schema; ``@now``, ``@json`` and others for SQL that differs between databases.
 """
 
 import re
@@ -22,21 +22,21 @@ _WORD = re.compile(r"@(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """One statement and the names of its values, in the order that the driver needs."""
+    """One SQL statement, and the names of its values in the order in which the driver binds them."""
 
     text: str
     parameters: tuple[str, ...]
 
     def in_order(self, columns: tuple[str, ...]) -> str:
-        """The text with ``?`` for positional values in the order of these columns. Raises ValueError if they differ."""
+        """Return the text with ``?`` for each named value. Raises ValueError unless ``columns`` are those names in order."""
         if columns != self.parameters:
-            raise ValueError(f"expected values of {', '.join(self.parameters)}, got {', '.join(columns)}")
+            raise ValueError(f"expected the columns {', '.join(self.parameters)}, got {', '.join(columns)}")
         return _PARAMETER.sub("?", self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One or several statements under a name; returns the rows of the last one."""
+    """A named query of one or several statements. Its result is the rows of the last statement."""
 
     name: str
     statements: tuple[SqlStatement, ...]
@@ -44,16 +44,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What one database writes differently from others."""
+    """How one database writes the SQL that differs between databases."""
 
     name: str
-    words: Mapping[str, str]  #: replacements such as ``@now``
-    calls: Mapping[str, Callable[..., str]]  #: replacements with arguments such as ``@time(x)``
-    schema: str  #: what ``drumbeat.`` becomes
-    numbered: bool  #: values are bound as $1, $2 instead of :name
+    words: Mapping[str, str]  #: SQL for ``@now`` and other words
+    calls: Mapping[str, Callable[..., str]]  #: SQL for ``@time(x)`` and other words with arguments
+    schema: str  #: SQL for ``drumbeat.``
+    numbered: bool  #: whether values are bound as $1, $2 instead of :name
 
     def translate(self, text: str) -> str:
-        """The text in this dialect. Raises ValueError for an unknown ``@word``."""
+        """Return the text in this dialect. Raises ValueError for an unknown ``@word``."""
         while found := _CALL.search(text):
             end, arguments = _arguments(text, found.end())
             text = text[: found.start()] + self._known(self.calls, found.group(1))(*arguments) + text[end:]
@@ -62,12 +62,12 @@ class Dialect:
 
     def _known(self, words: Mapping[str, W], name: str) -> W:
         if name not in words:
-            raise ValueError(f"{self.name} has no word for @{name}; expected one of {', '.join(sorted(words))}")
+            raise ValueError(f"the {self.name} dialect does not define @{name}; expected one of {', '.join(sorted(words))}")
         return words[name]
 
 
 def load_queries(dialect: Dialect) -> Mapping[str, Query]:
-    """Every named query: the portable ones, those of the dialect (which replace them), the views and the migrations."""
+    """Load all named queries: portable ones, those of the dialect (which replace portable ones), views and migrations."""
     texts = dict(_sections("portable.sql")) | dict(_sections(f"{dialect.name}.sql")) | dict(_sections("views.sql"))
     migrations = {f"migration_{number}": text for number, text in migration_texts().items()}
     queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
@@ -76,17 +76,17 @@ def load_queries(dialect: Dialect) -> Mapping[str, Query]:
 
 
 def migration_texts() -> Mapping[int, str]:
-    """The numbered migrations, in order."""
+    """Return the SQL text of each migration by its number, in order."""
     return {int(file.name[:4]): file.read_text(encoding="utf-8") for file in sorted((_HERE / "migrations").glob("*.sql"))}
 
 
 def view_names() -> list[str]:
-    """The names of the views; each is also the name of the query that creates the view."""
+    """Return the names of the views; the query that creates a view has the same name."""
     return [name for name, _ in _sections("views.sql")]
 
 
 def split(text: str) -> Iterator[str]:
-    """The statements of a script, without comments."""
+    """Yield the statements of a SQL text, without comments."""
     bare = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
     for statement in re.split(r";\s*(?:\n|$)", bare):
         if statement.strip():
@@ -113,7 +113,7 @@ def _statement(text: str, numbered: bool) -> SqlStatement:
 
 
 def _arguments(text: str, start: int) -> tuple[int, list[str]]:
-    """The end of a call, and its arguments, split at the top-level commas."""
+    """Return where an ``@word(...)`` call ends, and its arguments, split at the top-level commas."""
     depth, begin = 1, start
     arguments: list[str] = []
     for position in range(start, len(text)):
@@ -127,4 +127,4 @@ def _arguments(text: str, start: int) -> tuple[int, list[str]]:
             case "," if depth == 1:
                 arguments.append(text[begin:position].strip())
                 begin = position + 1
-    raise ValueError(f"a call is never closed: {text[start - 20 : start + 40]!r}")
+    raise ValueError(f"expected ) at the end of an @ call, but it is never closed: {text[start - 20 : start + 40]!r}")

@@ -19,39 +19,39 @@ from drumbeat.store.sql.job_scripts import expire, release
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import to_us
 
-LISTENING_POLL = timedelta(seconds=10)  #: how often to poll with notifications, in case one is lost
-UNNOTIFIED_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: how often to poll without: ever less
-FUTILE_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: pause while the ready jobs cannot be claimed here
+LISTENING_POLL = timedelta(seconds=10)  #: poll interval while notifications work, in case one is lost
+UNNOTIFIED_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: bounds of the poll interval without notifications
+FUTILE_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: bounds of the pause while ready jobs cannot be claimed
 
 
 @dataclass(slots=True)
 class Subscription:
-    """A waiting caller's subscription to notifications of a pool."""
+    """The subscription of a waiting caller to notifications about a pool's jobs."""
 
     notified: asyncio.Event
-    live: bool  #: whether notifications are available
+    live: bool  #: whether notifications are available; if not, the caller must poll
 
 
 class Notifier(Protocol):
-    """Wakes callers that wait for jobs, in this process and others."""
+    """Wakes the callers, in this process and others, that wait for jobs of a pool."""
 
     def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Subscription]: ...
 
     async def notify(self, pool_id: PoolId) -> None:
-        """Notify waiting callers; at most once in a few milliseconds, with a last one at the end."""
+        """Wake the waiting callers, at most once in a few milliseconds. A call that comes too soon is sent later."""
         ...
 
 
 class SqlQueue:
-    """The parts of the queue that SQLite and PostgreSQL share."""
+    """The parts of the job queue that SQLite and PostgreSQL share: lease renewal, recovery and waiting."""
 
-    poll_interval: ClassVar[timedelta] = LISTENING_POLL  #: how often to poll with notifications
+    poll_interval: ClassVar[timedelta] = LISTENING_POLL  #: poll interval while notifications work
 
     def __init__(self, database: Database, notifier: Notifier) -> None:
         self._database = database
         self._notifier = notifier
         self._futile_waits: dict[PoolId, int] = {}
-        self._chosen_ids: dict[JobId, int] = {}  #: numbers of claimed jobs whose id the caller chose
+        self._chosen_ids: dict[JobId, int] = {}  #: row numbers of claimed jobs with ids chosen by the caller
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
         for pool_id in dict.fromkeys(pool_ids):
@@ -77,7 +77,7 @@ class SqlQueue:
         return await self._recovered(release(holder, error, fence))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
-        """Checks with a read first, since there is rarely anything to lock."""
+        """Take back jobs with expired leases. A cheap read comes first, since there is rarely anything to lock."""
         return await self._recovered(expire(limit)) if await self._database.read("any_expired", {}) else []
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
@@ -85,7 +85,7 @@ class SqlQueue:
             return await self._wait(pool_id, subscription, within.total_seconds())
 
     async def _wait(self, pool_id: PoolId, subscription: Subscription, within: float) -> bool:
-        """Check the queue, then sleep until a notification, the next due job or the next poll; repeat."""
+        """Check the queue, then sleep until a notification, the next due job or the next poll; repeat until the deadline."""
         now = asyncio.get_running_loop().time
         deadline, polls = now() + within, 0
         not_before = now() + _backed_off(FUTILE_PAUSE, self._futile_waits.get(pool_id, 0))
@@ -124,7 +124,7 @@ class SqlQueue:
         return jobs
 
     async def _numbers(self, tokens: Iterable[Token]) -> dict[JobId, int]:
-        """The row number of each claim's job; claims of jobs that no longer exist are left out."""
+        """Return the row number of the job of each token; jobs that no longer exist are left out."""
         numbers: dict[JobId, int] = {}
         for token in tokens:
             number = number_of(token.job_id) or self._chosen_ids.get(token.job_id)

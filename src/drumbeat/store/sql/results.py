@@ -1,4 +1,4 @@
-"""Results of runs, and the files with their executions."""
+"""SQL tables ``results`` (of benchmark runs) and ``execution_files`` (files that list their single operations)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from drumbeat.store.sql.runs import no_run
 
 
 class SqlResults:
-    """Results, one for each run, worker and kind."""
+    """Saves and lists the results of benchmark runs: one row for each run, worker and kind of operation."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Conversion between rows (microseconds, JSON text) and values (datetimes, dataclasses)."""
+"""Converts SQL rows (microseconds, JSON text) to values (datetimes, dataclasses) and back."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def load(text: str | None) -> Any:
 
 
 def containing(part: str | None) -> str | None:
-    """A pattern for LIKE … ESCAPE '!' that matches any text with this literal part."""
+    """Return a pattern for LIKE … ESCAPE '!' that matches every text that contains ``part``."""
     if part is None:
         return None
     literal = re.sub(r"([!%_])", r"!\1", part)
@@ -131,7 +131,7 @@ def beat_of(row: Row) -> Beat:
 
 
 def sample_values(sample: Sample | None) -> dict[str, Any]:
-    """A sample as a query's values; all None without a sample."""
+    """Return a sample as query values; without a sample every value is None."""
     if sample is None:
         return _NO_SAMPLE
     return {
@@ -153,7 +153,7 @@ def sample_values(sample: Sample | None) -> dict[str, Any]:
 
 
 def latency_values(latency: Histogram) -> dict[str, Any]:
-    """A histogram as stored: as bytes, and as percentiles in milliseconds for people who read the table."""
+    """Return a histogram as query values: its bytes, and percentiles in milliseconds for people who read the table."""
     p50, p90, p95, p99 = latency.percentiles_ns((50, 90, 95, 99))
     return {
         "latency": latency.to_bytes(),

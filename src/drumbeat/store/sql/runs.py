@@ -1,4 +1,4 @@
-"""Benchmark runs."""
+"""SQL table ``runs``: benchmark runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ _AT_REST = RUN_ENDED | {RunStatus.PREPARED}
 
 
 class SqlRuns:
-    """Runs, each with a pool of the same id."""
+    """Creates, lists, updates and deletes benchmark runs. Each run has a pool with the same id."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,7 +70,7 @@ def no_run(run_id: str) -> NotFound:
 
 def _create(run: Run, pool: PoolRow) -> Script[Run]:
     if pool.pool_id != PoolId(run.run_id):
-        raise ValueError(f"expected the run's pool to have its id {run.run_id!r}, got {pool.pool_id!r}")
+        raise ValueError(f"run {run.run_id!r}: expected a pool with the same id, got pool {pool.pool_id!r}")
     rows = yield (
         "add_run",
         {
@@ -98,7 +98,7 @@ def _update(run: Run, change: RunChange, events: Sequence[NewEvent], fence: Fenc
         raise no_run(run.run_id)
     before = RunStatus(rows[0]["status"])
     if before is not run.status:
-        raise StaleWrite(f"run {run.run_id}: expected {run.status}, got {before}; read it again and decide again")
+        raise StaleWrite(f"run {run.run_id}: expected status {run.status}, found {before}; read the run again and decide again")
     if change.status is not None and change.status is not before:
         check_run_move(run.run_id, before, change.status)
     updated = yield "update_run", _change_values(run.run_id, change)

@@ -1,4 +1,4 @@
-"""What workers measured."""
+"""SQL table ``samples``: what each worker measured in each interval."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import at_us, sample_of, sample_values
 
 
 class SqlSamples:
-    """What workers measured."""
+    """Stores and lists samples: the counts and latencies that a worker measured in one interval."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

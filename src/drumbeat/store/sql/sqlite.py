@@ -1,7 +1,7 @@
-"""SQLite: one file, many processes. The standard driver runs in two threads: one writes, one reads.
+"""SQLite: one file that many processes share. The standard driver runs in two threads: one writes, one reads.
 
-The writing thread runs all waiting work in one transaction and commits once (group commit). Each piece of work has its own
-savepoint, so that its failure does not affect the others. Between processes SQLite's file lock decides.
+The writing thread runs all waiting operations in one transaction and commits once (group commit). Each operation has its own
+savepoint, so that its failure does not affect the others. SQLite's file lock keeps processes from writing at the same time.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _make_private(path: Path) -> None:
-    """Create an empty file that only its user may read, unless the file exists.
+    """Create an empty file that only the current user may read. Fails if the file exists.
 
     The database file itself is never opened here: closing it would drop the locks that SQLite holds on it in this process,
     and another process could write at the same time.
@@ -49,12 +49,12 @@ def _make_private(path: Path) -> None:
 
 
 def _paths(pairs: Sequence[str]) -> str:
-    """Alternating keys and values, with each key as a JSON path."""
+    """Join alternating keys and values to SQL arguments, with each key turned into a JSON path."""
     return ", ".join(f"'$.' || {part}" if n % 2 == 0 else part for n, part in enumerate(pairs))
 
 
 def _path(keys: Sequence[str]) -> str:
-    """The JSON path of nested keys."""
+    """Return the SQL expression of the JSON path to nested keys."""
     return "'$'" + "".join(f" || '.' || {key}" for key in keys)
 
 
@@ -102,7 +102,7 @@ _SYNCHRONOUS = ("FULL", "NORMAL")
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A piece of work for a thread, and the future that waits for its result."""
+    """One operation for a database thread, and the future that gets its result."""
 
     work: Callable[[sqlite3.Connection], Any]
     waiter: asyncio.Future[Any]
@@ -117,7 +117,7 @@ class _Outcome:
 
 
 class SqliteDatabase:
-    """One SQLite file."""
+    """A SQLite database in one file."""
 
     traits = StoreTraits(name="sqlite", durable=True, shared=True, networked=False)
 
@@ -127,7 +127,7 @@ class SqliteDatabase:
         if synchronous not in _SYNCHRONOUS:
             raise InvalidSettings(f"expected synchronous to be one of {', '.join(_SYNCHRONOUS)}, got {synchronous!r}")
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-            raise InvalidSettings(f"Drumbeat needs SQLite 3.35 or newer, this Python has {sqlite3.sqlite_version}")
+            raise InvalidSettings(f"expected SQLite 3.35 or newer, Python has {sqlite3.sqlite_version}; use a newer Python")
         self._path = path
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
@@ -193,18 +193,18 @@ class SqliteDatabase:
         if self._path.is_dir():
             raise InvalidSettings(f"expected a SQLite file at {self._path}, got a folder; name a file in it")
         if self._create and not self._path.parent.is_dir():
-            raise InvalidSettings(f"expected a folder at {self._path.parent} to keep a SQLite file in; make it first")
+            raise InvalidSettings(f"there is no folder {self._path.parent} for the SQLite file; create the folder first")
         if not self._create and not self._path.exists():
             raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
 
     def _keep_private(self) -> None:
-        """Create a missing file for its user only (SQLite copies its mode for its other files); warn if others can read it."""
+        """Create a missing file for this user only (SQLite's other files get the same mode); warn if others can read it."""
         with suppress(OSError):
             if self._create and not self._path.exists():
                 _make_private(self._path)
             if stat.S_IMODE(self._path.stat().st_mode) & _READ_BY_OTHERS and not self._has_warned:
                 self._has_warned = True
-                log.warning("other users of this machine can read the store; to keep it to yourself: chmod 600 %s", self._path)
+                log.warning("other users of this machine can read the store; to prevent that, run: chmod 600 %s", self._path)
 
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
@@ -217,7 +217,7 @@ class SqliteDatabase:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch the file to WAL, once. SQLite's busy timeout does not apply to this, so it is retried here."""
+        """Switch the file to write-ahead logging (WAL). SQLite's busy timeout does not apply here, so the switch is retried."""
         deadline = time.monotonic() + self._busy_timeout.total_seconds()
         while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             try:
@@ -228,7 +228,7 @@ class SqliteDatabase:
                 time.sleep(0.02)
 
     def _drive(self, connection: sqlite3.Connection, script: Script[T]) -> T:
-        """Run a script to its end in this thread."""
+        """Run each query of a script in this thread, and return the script's result."""
         try:
             name, values = next(script)
             while True:
@@ -277,7 +277,7 @@ class SqliteDatabase:
         except sqlite3.Error as exc:
             return _Outcome(piece, error=_caused(self._translated(exc), exc))
         except (OverflowError, UnicodeEncodeError) as exc:
-            return _Outcome(piece, error=_caused(InvalidInput(f"SQLite cannot keep this value: {exc}"), exc))
+            return _Outcome(piece, error=_caused(InvalidInput(f"SQLite cannot store this value: {exc}"), exc))
         except Exception as exc:
             return _Outcome(piece, error=exc)
 
@@ -298,7 +298,7 @@ class SqliteDatabase:
 
 
 class _DatabaseThread:
-    """A thread with its own connection and a queue of work."""
+    """A thread with its own database connection, which runs queued operations in batches."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class _DatabaseThread:
             connection.close()
 
     def _next_batch(self) -> list[_Piece]:
-        """The next pieces of work; empty when the thread is to end."""
+        """Wait for operations, and return the next batch; an empty batch means that the thread must end."""
         first = self._queue.get()
         if first is None:
             return []
@@ -365,7 +365,7 @@ class _DatabaseThread:
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:
-    """Deliver the results to the waiting futures, each in its own event loop."""
+    """Deliver each result to the future that waits for it, in the event loop of that future."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome.piece.loop, []).append(outcome)

@@ -1,6 +1,6 @@
-"""Notifications between processes on one SQLite file: each waiting process has a named pipe; a push writes a byte to each.
+"""Wakes processes that wait for jobs in one SQLite file: each has a named pipe, and a push writes a byte to every pipe.
 
-Where named pipes are not available (other operating or file systems) there are no notifications, and waiting polls.
+Where named pipes are not available (some operating and file systems), waiting processes poll the queue instead.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from uuid import uuid4
 from drumbeat.core.pool import PoolId
 from drumbeat.store.sql.queue import Subscription
 
-QUIET = 0.002  #: seconds between two notifications of one process
+QUIET = 0.002  #: least seconds between two notifications that one process sends
 
 
 class SqliteNotify:
-    """The pipes in the folder ``<file>-wake``."""
+    """Wakes waiting processes through named pipes in the folder ``<file>-wake``."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.with_name(f"{path.name}-wake")
@@ -63,7 +63,7 @@ class SqliteNotify:
         self._pipe, self._loop = None, None
 
     def _open(self) -> bool:
-        """Create this process's pipe, once. Returns False where pipes are not available."""
+        """Create the named pipe of this process if it has none. Returns False where named pipes are not available."""
         if self._pipe is not None:
             return True
         pipe = self._folder / uuid4().hex
@@ -97,7 +97,7 @@ class SqliteNotify:
 
 
 def _write_to(pipe: Path) -> None:
-    """Write a byte to a pipe. Removes a pipe without a reader: its process died. Ignores other errors: waiting also polls."""
+    """Write a byte to a pipe; delete a pipe without a reader, since its process died. Ignores other errors: waiters poll."""
     try:
         writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""The job queue in SQLite: each operation is one piece of work for the writing thread, which commits many at once."""
+"""The job queue in SQLite: each operation is one script for the writing thread, which commits many of them at once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _PLAIN = ("seq", "pool_id", "type", "payload", "priority", "created_at")
 
 
 class SqliteQueue(SqlQueue):
-    """SQLite has one writer at a time, so what a script reads stays true until it ends."""
+    """The job queue in SQLite. There is one writer at a time, so what a script reads stays true until the script ends."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if are_plain(jobs):

@@ -1,4 +1,4 @@
-"""The steps that a run's controller decided on."""
+"""SQL table ``steps``: the changes of load that the controller of a benchmark run decided on."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from drumbeat.store.sql.runs import no_run
 
 
 class SqlSteps:
-    """Steps, one for each run, type and number."""
+    """Saves and lists load steps: one row for each run, type of controller and number."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""A store over any SQL database."""
+"""The store on top of any SQL database."""
 
 from datetime import datetime
 from types import TracebackType
@@ -29,7 +29,7 @@ from drumbeat.store.sql.workers import SqlWorkers
 
 
 class SqlStore:
-    """A Store on the tables of one SQL database."""
+    """Implements Store with the tables of one SQL database. Opening it checks the version of the tables."""
 
     def __init__(self, database: Database, *, create: bool = False, check_version: bool = True) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Configurations to make runs from."""
+"""SQL table ``templates``: saved configurations to create benchmark runs from."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from drumbeat.store.sql.rows import containing, dump, load, template_of
 
 
 class SqlTemplates:
-    """Templates with unique names."""
+    """Saves, lists and deletes templates (run configurations), each with a unique name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -56,7 +56,7 @@ def _save(template: Template) -> Script[Template]:
         raise no_template(template.template_id)
     before, values = template_of(rows[0]), _values(template)
     if before.usage_count and before.config != load(values["config"]):
-        raise Refused(f"template {before.name!r} has been used {before.usage_count} times; copy it and change the copy")
+        raise Refused(f"template {before.name!r} cannot change after {before.usage_count} uses; copy it and change the copy")
     if (yield "find_other_of_name", {"name": template.name, "template_id": template.template_id}):
         raise AlreadyExists(f"a template named {template.name!r} already exists; choose another name")
     return template_of((yield "save_template", values)[0])

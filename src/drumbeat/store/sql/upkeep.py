@@ -1,4 +1,4 @@
-"""Schema and housekeeping."""
+"""Maintenance of a SQL store: migrations, checks, pruning, and disk space to give back."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -38,11 +38,11 @@ TABLES = (
 )
 
 
-_FEWEST_PAGES = 1000  #: fewer free pages are reused soon, as are those of a file less than a quarter empty
+_FEWEST_PAGES = 1000  #: with fewer free pages, or less than a quarter of the file, no space is given back: it is reused soon
 
 
 class SqlUpkeep:
-    """Schema and housekeeping."""
+    """Migrates, checks and prunes a SQL store, and returns free disk space to the file system."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -89,7 +89,7 @@ class SqlUpkeep:
 
 
 def _migrate_and_recount() -> Script[list[int]]:
-    """Migrate, and recount finished jobs: programs of an older version that ran meanwhile did not count theirs."""
+    """Migrate, and recount finished jobs, since programs of an older version that ran meanwhile did not count them."""
     applied = yield from migrate()
     yield "lock_counts", {}
     yield "recount_ended", {}

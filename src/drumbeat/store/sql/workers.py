@@ -1,4 +1,4 @@
-"""The worker registry for controllers."""
+"""The worker registry as controllers use it: to add, list, move, drain and reap workers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ NO_CHANGE = WorkerChange()
 
 
 class SqlWorkers:
-    """The worker registry for controllers."""
+    """Adds, lists and changes rows of ``workers`` for controllers."""
 
     def __init__(self, database: Database, queue: RingingQueue) -> None:
         self._database = database
@@ -107,7 +107,7 @@ def _add_worker(worker: Worker) -> Script[None]:
 
 
 def note_numbers(pool_id: PoolId, names: Sequence[WorkerId]) -> Script[None]:
-    """Store the highest number in a worker id of the pool."""
+    """Store the highest N of worker ids that end with ``worker-N`` in the pool's row, so that no id is used twice."""
     numbers = [number for name in names if (number := worker_number(name)) is not None]
     if numbers:
         yield "note_worker_number", {"pool_id": pool_id, "number": max(numbers)}
@@ -125,8 +125,8 @@ def _move_unchanged(worker: Worker, to: WorkerStatus, reason: str, change: Worke
         raise _no_worker(worker.pool_id, worker.worker_id)
     if (row.status, row.heartbeat_count) != (worker.status, worker.heartbeat_count):
         raise StaleWrite(
-            f"worker {worker.worker_id}: expected {worker.status} with {worker.heartbeat_count} heartbeats, "
-            f"got {row.status} with {row.heartbeat_count}; read it again and decide again"
+            f"worker {worker.worker_id}: expected status {worker.status} with {worker.heartbeat_count} heartbeats, "
+            f"found {row.status} with {row.heartbeat_count}; read the worker again and decide again"
         )
     check_move(worker.worker_id, row.status, to)
     return (yield from move_row(row, to, reason, change))
@@ -199,4 +199,4 @@ def _mark_reaped(pool_id: PoolId, worker_id: WorkerId, fence: Fence | None) -> S
     row = yield from locked(pool_id, worker_id)
     if row is None:
         raise _no_worker(pool_id, worker_id)
-    raise StaleWrite(f"worker {worker_id}: expected an ended worker, got {row.status}; end it first")
+    raise StaleWrite(f"worker {worker_id}: expected an ended status, got {row.status}; end the worker first")

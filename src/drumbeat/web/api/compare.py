@@ -1,4 +1,4 @@
-"""Comparison of runs, trends, and regression checks."""
+"""API to compare runs, show trends and check for regressions."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ router = checked("runs")
 _TYPES = {"json": "application/json", "html": "text/html", "markdown": "text/markdown"}
 _WRITTEN: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Each later run compared with the first",
+        "description": "Each further run compared with the first",
         "content": {
             "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
             "text/html": {"schema": {}},
@@ -48,7 +48,7 @@ async def run_trend(
     plane: Plane,
     limit: Annotated[int, Query(ge=2, le=200, description="Maximum number of runs; the newest are used.")] = 20,
 ) -> RunTrend:
-    """The trend of a run's figures over earlier runs of the same template, or else of the same configuration."""
+    """Return the trend of a run's metrics over earlier runs of its template (without one: of the same configuration)."""
     found = await plane.bench().trend(RunId(run_id), limit)
     runs = [
         TrendRun(
@@ -64,9 +64,9 @@ async def run_trend(
 async def run_regression(
     run_id: Id,
     plane: Plane,
-    against: Annotated[str, Query(min_length=1, max_length=200, description="A run id, or last-good.")] = "last-good",
+    against: Annotated[str, Query(min_length=1, max_length=200, description="Another run id, or `last-good`.")] = "last-good",
 ) -> Regression:
-    """Whether a run is worse than another run, or than the newest good run of the same kind."""
+    """Check whether a run is worse than another run, by default the newest good run that is comparable."""
     bench = plane.bench()
     found = await bench.regress(RunId(run_id), against)
     status = bench.regressed(found)

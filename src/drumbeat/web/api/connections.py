@@ -1,4 +1,4 @@
-"""Stored connections to databases under test. Passwords are accepted and never returned."""
+"""API for stored connections to databases under test. Passwords are accepted, but never returned."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ _LINKS = {name: f"{name}_connection" for name in ("show", "change", "test", "rem
 
 
 def _readable(url: str) -> str:
-    """Check that a URL can be parsed. The error does not repeat it, because it may contain a password."""
+    """Return the URL if it can be parsed. The error message does not repeat the URL, which may contain a password."""
     try:
         urlsplit(url).port  # noqa: B018  (raises ValueError)
     except ValueError:
@@ -52,7 +52,7 @@ class NewConnection(RequestBody):
 
 
 class ConnectionChange(RequestBody):
-    """The fields to change; an empty password removes the stored one."""
+    """The fields of a connection to change. An empty password removes the stored password."""
 
     url: Url | None = None
     password: Password | None = None
@@ -73,7 +73,7 @@ class ConnectionShape(Shape):
 
 
 class TestedShape(Shape):
-    """Whether the database answered, and if not, why."""
+    """Result of a connection test: whether the database answered, and if not, why."""
 
     ok: bool
     location: str | None
@@ -89,7 +89,7 @@ class TableShape(Shape):
 
 
 class ColumnShape(Shape):
-    """A column; native_type is the database's name of its type."""
+    """A column of a table. `native_type` is the name that the database itself uses for the type."""
 
     name: str
     type: str
@@ -98,7 +98,7 @@ class ColumnShape(Shape):
 
 
 class WholeTable(Shape):
-    """A table's columns, its key with its range, and its time column, from which statements can be generated."""
+    """A table with what SQL is generated from: its columns, its key with the range of values, and its time column."""
 
     name: str
     columns: list[ColumnShape]
@@ -128,7 +128,7 @@ def _revealed(password: SecretStr | None) -> str | None:
     responses={**created(_LINKS, "name", "name"), **problems(409, 501)},
 )
 async def create_connection(body: NewConnection, plane: Plane, response: Response) -> ConnectionShape:
-    """Store a connection; templates refer to it as target.connection."""
+    """Store a connection. Templates use it by its name, in `target.connection`."""
     with naming("url"):
         stored = await plane.connections().add(body.name, body.url, _revealed(body.password), body.description)
     set_location(response, f"{CONNECTIONS}/{quote(stored.name)}")
@@ -137,28 +137,28 @@ async def create_connection(body: NewConnection, plane: Plane, response: Respons
 
 @router.get(CONNECTIONS, operation_id="list_connections", responses=problems(409))
 async def list_connections(plane: Plane) -> list[ConnectionShape]:
-    """All connections, sorted by name."""
+    """List all stored connections, sorted by name."""
     return [_shown(each) for each in await plane.store.connections.list()]
 
 
 @router.get(_CONNECTION, operation_id="show_connection", responses=problems(404, 409))
 async def show_connection(name: Id, plane: Plane) -> ConnectionShape:
-    """One connection, without its password."""
+    """Return one stored connection, without its password."""
     return _shown(await plane.store.connections.get(name))
 
 
 @router.patch(_CONNECTION, operation_id="change_connection", responses=problems(404, 409, 501))
 async def change_connection(name: Id, body: ConnectionChange, plane: Plane) -> ConnectionShape:
-    """Change a connection. The password belongs to the URL: if the URL changes, send the password again."""
+    """Change a connection. With a new URL, send the password again: the stored password belongs to the old URL."""
     if not body.model_fields_set:
-        raise InvalidInput("url: expected a url, a password or a description to change, got none")
+        raise InvalidInput("url: expected a new url, password or description, got none of them")
     with naming("url"):
         return _shown(await plane.connections().change(name, body.url, _revealed(body.password), body.description))
 
 
 @router.post(f"{_CONNECTION}/default", operation_id="default_connection", responses=problems(404, 409))
 async def set_default_connection(name: Id, plane: Plane) -> ConnectionShape:
-    """Make a connection the default, which is offered first."""
+    """Make a connection the default, which forms preselect."""
     return _shown(await plane.store.connections.set_default(name))
 
 
@@ -172,7 +172,7 @@ async def test_connection(name: Id, plane: Plane) -> TestedShape:
     f"{_CONNECTION}/tables", operation_id="connection_tables", dependencies=OPERATORS, responses=problems(404, 409, 501)
 )
 async def list_tables(name: Id, plane: Plane) -> list[TableShape]:
-    """The tables of the connection's database, at most 1000."""
+    """List the tables of the connection's database, at most 1000."""
     found = await plane.connections().tables(name)
     return [TableShape(schema_name=each.schema, name=each.name, rows=each.rows) for each in found]
 
@@ -184,13 +184,13 @@ async def list_tables(name: Id, plane: Plane) -> list[TableShape]:
     responses=problems(404, 409, 501),
 )
 async def show_table(name: Id, table: Id, plane: Plane) -> WholeTable:
-    """One table with its columns."""
+    """Return one table of the connection's database, with its columns."""
     found: Any = await plane.connections().table(name, table)
     return WholeTable.model_validate(found)
 
 
 @router.delete(_CONNECTION, status_code=204, operation_id="remove_connection", responses=problems(404, 409))
 async def remove_connection(name: Id, plane: Plane) -> None:
-    """Remove a connection. Templates and runs that use it can no longer be run."""
+    """Delete a connection. Templates that use it can no longer be run, and its runs cannot be repeated."""
     await plane.store.connections.get(name)
     await plane.store.connections.delete(name)

@@ -1,4 +1,4 @@
-"""Dependencies of the routes: the application state, the control plane, and the caller."""
+"""FastAPI dependencies of the routes: the application state, the control plane, the caller, and the operator check."""
 
 from typing import Annotated
 
@@ -33,7 +33,7 @@ def _operator(connection: HTTPConnection) -> None:
         )
 
 
-#: for GET routes that make the server connect to a database under test or a worker provider: readers are refused
+#: refuses readers; for GET routes that make the server connect to a database under test or a provider of workers
 OPERATORS = (Depends(_operator),)
 
 State = Annotated[AppState, Depends(_state)]

@@ -1,4 +1,4 @@
-"""Fleets: their workers, the reasons for scaling decisions, costs, and simulations of policies."""
+"""API for fleets (autoscaled pools): workers, reasons for scaling decisions, costs, and simulations of policies."""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 router = checked("fleet")
 
 _FLEET = f"{PREFIX}/fleet/{{pool_id}}"
-_INTERNAL = frozenset({"state"})  #: fields of a beat's summary that only the next beat reads
+_INTERNAL = frozenset({"state"})  #: fields of a beat's summary for the next beat only; not returned
 
 Arrival = Annotated[float, Field(ge=0, le=LONGEST, description="Seconds since the start of the trace.")]
 Lasts = Annotated[float, Field(ge=0, le=LONGEST_JOB, description="Seconds.")]
@@ -34,7 +34,7 @@ Setting = Annotated[str, Field(max_length=200)] | int | float | bool | None
 
 
 class FleetStanding(Shape):
-    """The state of a fleet: its workers and its last beat."""
+    """The state of a fleet: its workers and its last beat (one pass of the autoscaler)."""
 
     pool: PoolShape
     now: datetime
@@ -43,7 +43,7 @@ class FleetStanding(Shape):
 
 
 class WishShape(Shape):
-    """The number of workers that one rule of the policy wants."""
+    """The number of workers that one rule of the scaling policy asks for, and why."""
 
     rule: str
     workers: int
@@ -51,7 +51,7 @@ class WishShape(Shape):
 
 
 class LimitShape(Shape):
-    """A limit that changed the wanted number of workers."""
+    """A limit that changed the number of workers that the rules asked for."""
 
     name: str
     before: int
@@ -60,7 +60,7 @@ class LimitShape(Shape):
 
 
 class Explained(Shape):
-    """Why a beat took its actions, or what a beat would do now."""
+    """Explains a beat (one pass of the autoscaler), past or planned: inputs, rules, limits and actions."""
 
     at: datetime
     pool_id: str
@@ -84,7 +84,7 @@ class SpendingShape(Shape):
 
 
 class SpentShape(Shape):
-    """Money a fleet has spent, its current cost per hour, and its spending limits."""
+    """Money that a fleet has spent, its current cost per hour, and its budgets."""
 
     price_per_hour: float
     burn_per_hour: float
@@ -95,25 +95,25 @@ class SpentShape(Shape):
 
 
 class Drain(RequestBody):
-    """The workers to drain; an empty list means all."""
+    """Ids of the workers to drain (finish their jobs, then stop); an empty list means all workers of the fleet."""
 
     workers: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=1000)] = Field(
         default_factory=list
     )
-    within: Annotated[float, Field(gt=0, le=604_800)] | None = Field(default=None, description="Deadline, in seconds from now.")
+    within: Annotated[float, Field(gt=0, le=604_800)] | None = Field(default=None, description="Drain deadline in seconds.")
 
 
 ALL_WORKERS = Drain()
 
 
 class Asked(Shape):
-    """Workers that were asked to drain by this request."""
+    """Ids of the workers that this request asked to drain."""
 
     workers: list[str]
 
 
 class Exempt(RequestBody):
-    """Whether a worker is excluded from the capacity of its fleet."""
+    """Whether to exclude a worker from the capacity of its fleet, or to include it again (false)."""
 
     exempt: bool = True
 
@@ -122,46 +122,46 @@ EXEMPT = Exempt()
 
 
 class RetryShape(Shape):
-    """When the retry was requested."""
+    """The fleet whose provider is tried again, and when this was requested."""
 
     pool_id: str
     retry_at: datetime
 
 
 class TraceJob(RequestBody):
-    """One job of a trace."""
+    """One job of a trace: when it arrives and how long it runs."""
 
     arrival: Arrival
     duration: Lasts
 
 
 class Simulation(RequestBody):
-    """A trace of jobs, and the policy and provider to simulate them with."""
+    """Input of a simulation: the jobs of a trace, the scaling policy, and the provider's start time and price."""
 
     jobs: Annotated[list[TraceJob], Field(min_length=1, max_length=MOST_JOBS)]
     policy: Literal["lag_aware", "queue_cover", "queue_ratio", "fixed"] = "lag_aware"
     settings: Annotated[dict[str, Setting], Field(max_length=50, description="Fields of the policy.")] = Field(
         default_factory=dict
     )
-    spawn_lag: Annotated[float, Field(gt=0, le=LONGEST_LAG)] = 120
-    jitter: Annotated[float, Field(ge=0, lt=1)] = 0
-    granule: Annotated[float, Field(gt=0, le=86_400)] = 1
-    price_per_hour: Annotated[float, Field(ge=0, le=HIGHEST_PRICE)] = 0
+    spawn_lag: Annotated[float, Field(gt=0, le=LONGEST_LAG, description="Seconds until a new worker is ready.")] = 120
+    jitter: Annotated[float, Field(ge=0, lt=1, description="Random share by which each spawn_lag differs.")] = 0
+    granule: Annotated[float, Field(gt=0, le=86_400, description="Seconds that paid time is rounded up to.")] = 1
+    price_per_hour: Annotated[float, Field(ge=0, le=HIGHEST_PRICE, description="Price of a worker.")] = 0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
 
 
 class SimulatedShape(Shape):
-    """The result of a simulation: cost and waiting times."""
+    """The result of a simulation: metrics such as cost and waiting times, and their course over time."""
 
     figures: dict[str, Any] = Field(
-        description="Figures of a fleet that starts without workers; `warm` has the same figures for a second pass of the jobs."
+        description="Metrics of a fleet that starts without workers; `warm` has the same metrics for a second pass of the jobs."
     )
-    course: dict[str, list[float]] = Field(description="By beat: at, workers, busy, queued; thinned if there are many beats.")
+    course: dict[str, list[float]] = Field(description="By beat: at (s), workers, busy, queued; thinned if there are many.")
 
 
 @router.get(_FLEET, operation_id="show_fleet", responses=problems(404))
 async def show_fleet(pool_id: Id, plane: Plane) -> FleetStanding:
-    """The state of a fleet: its workers and its last beat."""
+    """Return the state of a fleet: its workers and its last beat (one pass of the autoscaler)."""
     found = await (await _fleet(plane, pool_id)).status()
     last = None if found.last is None else BeatShape.model_validate(found.last)
     if last is not None:
@@ -180,21 +180,21 @@ async def fleet_actions(
     plane: Plane,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of beats; the newest are returned.")] = 50,
 ) -> list[BeatShape]:
-    """Beats of the last day that took actions, newest last. All beats are at /pools/{pool_id}/beats."""
+    """List the autoscaler's beats of the last day that took actions, newest last. All beats: /pools/{pool_id}/beats."""
     return [BeatShape.model_validate(each) for each in (await (await _fleet(plane, pool_id)).deeds())[-limit:]]
 
 
 @router.get(f"{_FLEET}/explain", operation_id="explain_fleet", responses=problems(404))
 async def explain_fleet(
-    pool_id: Id, plane: Plane, at: Annotated[Moment | None, Query(description="Explain the last beat before this.")] = None
+    pool_id: Id, plane: Plane, at: Annotated[Moment | None, Query(description="Explain the last beat before this time.")] = None
 ) -> Explained:
-    """Explain a beat: its inputs, what each rule wanted, which limits applied, and why it did nothing."""
+    """Explain a beat (one pass of the autoscaler): inputs, what each rule wanted, limits, actions or why there were none."""
     return _explained(await (await _fleet(plane, pool_id)).explain(at))
 
 
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
 async def plan_fleet(pool_id: Id, plane: Plane) -> Explained:
-    """What a beat would do now. Nothing is changed. An error of the provider is in ``provider_error``."""
+    """Preview what the autoscaler would do now. Nothing is changed. If the provider fails, `provider_error` says why."""
     async with plane.fleets.spawner(pool_id) as spawner:
         return _explained(await (await _fleet(plane, pool_id)).plan(spawner))
 
@@ -206,27 +206,27 @@ def _explained(found: Any) -> Explained:
 
 @router.get(f"{_FLEET}/spend", operation_id="spend_fleet", responses=problems(404, 409, 502))
 async def fleet_spending(pool_id: Id, plane: Plane) -> SpentShape:
-    """Money spent on workers in the current hour, day and month, and the spending limits."""
+    """Return the money spent on workers in the current hour, day and month, and the budgets."""
     async with plane.fleets.spawner(pool_id) as spawner:
         return SpentShape.model_validate(await (await _fleet(plane, pool_id)).spend(spawner))
 
 
 @router.post(f"{_FLEET}/drain", status_code=202, operation_id="drain_fleet", responses=problems(404, 409))
 async def drain_workers(pool_id: Id, plane: Plane, body: Drain = ALL_WORKERS) -> Asked:
-    """Ask workers to finish their jobs and stop."""
+    """Drain workers: ask them to finish their jobs and stop."""
     limit = None if body.within is None else timedelta(seconds=body.within)
     return Asked(workers=list(await (await _fleet(plane, pool_id)).drain(body.workers, limit)))
 
 
 @router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
 async def retry_provider(pool_id: Id, plane: Plane) -> RetryShape:
-    """Make the next beat ask the provider again despite its backoff, and start a trial worker despite an open breaker."""
+    """Retry after failures: the next beat ignores the provider's backoff, and an open breaker lets one worker start."""
     return RetryShape(pool_id=pool_id, retry_at=await (await _fleet(plane, pool_id)).retry())
 
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/exempt", operation_id="exempt_worker", responses=problems(404, 409))
 async def exempt_worker(pool_id: Id, worker_id: Id, plane: Plane, body: Exempt = EXEMPT) -> WorkerShape:
-    """Exclude a worker from the capacity of its fleet, or include it again. It is still monitored."""
+    """Exclude a worker from the capacity of its fleet, or include it again. An excluded worker is still monitored."""
     fleet = await _fleet(plane, pool_id)
     found, status = await fleet.exempt(worker_id, exempt=body.exempt), await fleet.status()
     return worker_shape(found, status.now, status.pool)
@@ -242,7 +242,7 @@ async def kill_worker(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
 
 
 async def _fleet(plane: ControlPlane, pool_id: str) -> "FleetService":
-    """The fleet of a pool. Raises NotFound, and InvalidInput for the pool of a run, which has an orchestrator instead."""
+    """Return the fleet of a pool. Raises NotFound, and InvalidInput for the pool of a run, which an orchestrator scales."""
     if (await plane.store.pools.get(PoolId(pool_id))).kind is PoolKind.BENCH:
         raise InvalidInput(f"pool_id: expected a fleet or a job pool, got the run {pool_id!r}")
     return plane.fleet(pool_id)
@@ -250,7 +250,7 @@ async def _fleet(plane: ControlPlane, pool_id: str) -> "FleetService":
 
 @router.post(f"{PREFIX}/simulate", operation_id="simulate_fleet")
 async def simulate_fleet(body: Simulation, state: State) -> SimulatedShape:
-    """Simulate a policy on a trace: costs and waiting times. Nothing is stored or started. One simulation runs at a time."""
+    """Simulate a scaling policy on a trace of jobs. Nothing is stored or started. One simulation runs at a time."""
     provider = {
         "spawn_lag": timedelta(seconds=body.spawn_lag),
         "granule": timedelta(seconds=body.granule),

@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class Alive(Shape):
-    """The process answers."""
+    """Response of the health probe: the server process answers."""
 
     status: str = "alive"
 
 
 class Ready(Shape):
-    """The store answers."""
+    """Response of the readiness probe: the store (Drumbeat's database) answers."""
 
     status: str = "ready"
 
@@ -42,18 +42,18 @@ class Info(Shape):
     role: Role
     store: str
     conducts: bool = Field(description="Whether this server orchestrates runs.")
-    seals_passwords: bool = Field(description="Whether it can encrypt passwords (DRUMBEAT_KEY is set).")
+    seals_passwords: bool = Field(description="Whether this server can encrypt passwords (DRUMBEAT_KEY is set).")
 
 
 @router.get("/health", operation_id="health")
 async def health() -> Alive:
-    """Whether the process answers; the store is not checked. Needs no token."""
+    """Check that the server process answers. The store is not checked. Needs no token."""
     return Alive()
 
 
 @router.get("/ready", operation_id="ready", responses=problems(503))
 async def ready(plane: Plane) -> Ready:
-    """Whether the store answers within 5 s; 503 if not. Needs no token."""
+    """Check that the store (Drumbeat's database) answers within 5 s; if not, return 503. Needs no token."""
     try:
         async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
             await plane.store.now()
@@ -65,7 +65,7 @@ async def ready(plane: Plane) -> Ready:
 
 @router.get(f"{PREFIX}/info", operation_id="info")
 async def info(state: State, caller: CalledBy) -> Info:
-    """Version and features of this server, and the caller's role."""
+    """Return version and features of this server, and the caller's role."""
     plane = state.plane
     return Info(
         role=caller.role,

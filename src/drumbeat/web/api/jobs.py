@@ -1,12 +1,11 @@
-"""Jobs: push, list, show, explain, cancel and requeue."""
+"""API for jobs: push, list, show, explain, cancel and requeue."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Query, Request, Response
 
-from drumbeat.client import NewJob as PushedJob
-from drumbeat.client import new_job
+from drumbeat.client import NewJob as PushedJob, new_job
 from drumbeat.core.job import JobId, JobStatus
 from drumbeat.core.worker import WorkerId
 from drumbeat.web.api.answers import created, problems, set_location
@@ -35,7 +34,7 @@ _JOB = f"{_JOBS}/{{job_id}}"
 
 
 def _links() -> dict[int | str, dict[str, Any]]:
-    """OpenAPI links to a pushed job: the pool id comes from the request's path, the job id from the response."""
+    """Return OpenAPI links to a pushed job: the pool id comes from the request's path, the job id from the response."""
     found = created({"show": "show_job", "explain": "explain_job"}, "job_ids/0", "job_id")
     for link in found[201]["links"].values():
         link["parameters"]["pool_id"] = "$request.path.pool_id"
@@ -52,7 +51,7 @@ async def push_job(pool_id: Id, body: JobToPush, state: State, response: Respons
 
 @router.post(f"{_JOBS}/many", status_code=201, operation_id="push_jobs", responses={**_links(), **problems(404, 409)})
 async def push_jobs(pool_id: Id, body: NewJobs, state: State) -> Pushed:
-    """Push several jobs: all of them, or none on an error."""
+    """Push several jobs in one request. On an error, none of them is pushed."""
     return Pushed(job_ids=await _push(state, pool_id, [_job(each) for each in body.jobs]))
 
 
@@ -74,13 +73,13 @@ async def list_jobs(
     request: Request,
     response: Response,
     status: Annotated[list[JobStatus] | None, Query(description="Only jobs with one of these statuses.")] = None,
-    type: Annotated[str | None, Query(max_length=200)] = None,  # noqa: A002
-    group: Annotated[str | None, Query(max_length=200)] = None,
+    type: Annotated[str | None, Query(max_length=200, description="Only jobs of this type.")] = None,  # noqa: A002
+    group: Annotated[str | None, Query(max_length=200, description="Only jobs of this group.")] = None,
     worker: Annotated[str | None, Query(max_length=200, description="Only jobs that this worker holds or held last.")] = None,
     after: Annotated[str | None, Query(max_length=200, description="Only jobs pushed after this job id.")] = None,
     limit: Limit = 100,
 ) -> Page[JobShape]:
-    """A pool's jobs, in the order they were pushed."""
+    """List a pool's jobs, in the order they were pushed."""
     rows = await plane.pool(pool_id).list(
         statuses=status or (),
         job_type=type,
@@ -95,7 +94,7 @@ async def list_jobs(
 
 @router.get(_JOB, operation_id="show_job", responses=problems(404))
 async def show_job(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
-    """A job with its attempts."""
+    """Return a job with its attempts."""
     pool = plane.pool(pool_id)
     found = await pool.job(job_id)
     attempts = [AttemptShape.model_validate(each) for each in await pool.attempts(job_id)]
@@ -104,7 +103,7 @@ async def show_job(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
 
 @router.get(f"{_JOB}/explain", operation_id="explain_job", responses=problems(404))
 async def explain_job(pool_id: Id, job_id: Id, plane: Plane) -> JobExplained:
-    """Why a job is not running, or how it ended."""
+    """Explain why a job is not running, or how it ended."""
     return JobExplained.model_validate(await plane.pool(pool_id).explain(job_id))
 
 
@@ -116,5 +115,5 @@ async def cancel_jobs(pool_id: Id, body: JobsNamed, plane: Plane) -> list[JobSha
 
 @router.post(f"{_JOBS}/requeue", operation_id="requeue_jobs", responses=problems(404))
 async def requeue_jobs(pool_id: Id, plane: Plane, body: JobsToRequeue = ALL_POISONED) -> Pushed:
-    """Retry poisoned and cancelled jobs, with their failures reset. Returns the ids of the requeued jobs."""
+    """Put poisoned and cancelled jobs back in the queue, with their failure counts reset. Returns the ids of these jobs."""
     return Pushed(job_ids=list(await plane.pool(pool_id).requeue(*(body.job_ids or ()))))

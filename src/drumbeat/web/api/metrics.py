@@ -1,4 +1,4 @@
-"""Prometheus metrics: queues, workers, runs, beats and costs, in bounded number."""
+"""Prometheus metrics of queues, workers, runs, beats and costs, for a limited number of pools and runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,8 +18,8 @@ from drumbeat.web.api.route import router as checked
 
 router = checked("health")
 
-MOST_POOLS = 200  #: with metrics: the newest, without the pools of runs
-MOST_RUNS = 1000  #: counted by status
+MOST_POOLS = 200  #: pools that have metrics: the newest, without the pools of runs
+MOST_RUNS = 1000  #: newest runs that are counted by status
 _TYPE = "text/plain; version=0.0.4"
 _HELP = {
     "drumbeat_up": "Whether the store answers.",
@@ -31,7 +31,7 @@ _HELP = {
     "drumbeat_workers": "Live workers by state; a worker counts as draining as soon as it is asked to stop.",
     "drumbeat_workers_terminating": "Live workers that were asked to stop.",
     "drumbeat_workers_health": "Live workers by health.",
-    "drumbeat_last_beat": "The number of a pool's last beat.",
+    "drumbeat_last_beat": "Sequence number of a pool's last beat (one pass of its control loop).",
     "drumbeat_last_beat_age_seconds": "Seconds since a pool's last beat.",
     "drumbeat_last_beat_failed": "Whether part of a pool's last beat failed: a stage, an action, or listing the workers.",
     **FLEET_HELP,
@@ -44,7 +44,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 @router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse, responses=_RESPONSES)
 async def metrics(plane: Plane) -> Response:
-    """Metrics in the Prometheus text format."""
+    """Return all metrics in the Prometheus text format."""
     now = await plane.store.now()
     pools = [each for each in await plane.store.pools.list() if each.kind is not PoolKind.BENCH][-MOST_POOLS:]
     lines: list[Line] = [("drumbeat_up", {}, 1.0), *await _runs(plane)]
@@ -92,7 +92,7 @@ async def _workers(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Li
 
 
 async def _beats(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """Metrics of a pool's last beat; for a fleet its own last beat, not that of a checker in its pool."""
+    """Return metrics of a pool's last beat. For a fleet only the autoscaler's beats count, not those of other controllers."""
     name = {"pool": str(pool.pool_id)}
     last = await (plane.fleet(pool.pool_id).last_beat() if pool.is_scaled else plane.store.beats.last(pool.pool_id))
     if last is None:

@@ -26,17 +26,14 @@ FLEET_HELP = {
 
 
 async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """A fleet's metrics, from its last beat that made a decision; beats that failed before are skipped.
-
-    Before its first decision there are only its costs.
-    """
+    """Return a fleet's metrics, from its last beat that made a decision. Before its first decision it has only costs."""
     last = await plane.fleet(pool.pool_id).last_decision()
     decided = [] if last is None else _decided(str(pool.pool_id), last, now)
     return [*decided, *await _money(plane, pool, last)]
 
 
 def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
-    """The wanted workers, and what kept the fleet from starting them: breaker, backoff, failures."""
+    """Return the number of wanted workers, and what kept the fleet from starting them: breaker, backoff, failures."""
     summary, state = last.summary, last.summary.get("state") or {}
     breaker, backoff = state.get("breaker") or {}, state.get("backoff") or {}
     failed = summary.get("spawns_failed", 0)
@@ -59,7 +56,7 @@ def _seconds_left(until: Any, now: datetime) -> float:
 
 
 async def _money(plane: ControlPlane, pool: PoolRow, last: Beat | None) -> list[Line]:
-    """Costs of a fleet; none if its workers have no price or its policy cannot be read."""
+    """Return the costs of a fleet; empty if its workers have no price or its policy cannot be read."""
     try:
         found = await plane.fleet(pool.pool_id).spent_by(last)
     except DrumbeatError:

@@ -16,9 +16,9 @@ from drumbeat.web.app_state import AppState
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 KEPT_FOR = timedelta(days=1)
-HOLD_FOR = timedelta(minutes=2)  #: how long a key stays reserved if its server dies before it answers
+HOLD_FOR = timedelta(minutes=2)  #: how long a key stays reserved if the server dies before it has answered
 KEY_PATTERN = r"^[\x21-\x7e]{1,200}$"
-_LARGEST = 1024 * 1024  #: bytes of a stored response
+_LARGEST = 1024 * 1024  #: bytes; a larger response is not stored
 
 log = logging.getLogger(__name__)
 
@@ -48,23 +48,23 @@ async def once(request: Request, work: Handler) -> Response:
 
 @contextmanager
 def _store_errors_logged(key: str) -> Iterator[None]:
-    """Log store errors instead of raising them: the request was processed. The key is free again after ``HOLD_FOR``."""
+    """Log store errors instead of raising them, because the request was processed. The key expires after ``HOLD_FOR``."""
     try:
         yield
     except StoreError as exc:
         seconds = HOLD_FOR.total_seconds()
-        log.warning("failed to store the response for %s %s: %s; the key is free again in %g s", KEY, key, exc, seconds)
+        log.warning("failed to store the response for %s %s: %s; the key expires in %g s", KEY, key, exc, seconds)
 
 
 def _key(request: Request) -> str:
     key = request.headers[KEY]
     if not re.fullmatch(KEY_PATTERN, key):
-        raise InvalidInput(f"header.{KEY}: expected 1 to 200 visible ASCII characters")
+        raise InvalidInput(f"header.{KEY}: expected 1 to 200 visible ASCII characters, no spaces")
     return f"http/{key}"
 
 
 async def _content(request: Request) -> bytes:
-    """Everything that must be equal for two requests to count as the same."""
+    """Return the parts of a request that must be equal when it is repeated: role, method, URL, content type and body."""
     role = request.state.caller.role
     head = f"{role} {request.method} {request.url.path}?{request.url.query}\n{request.headers.get('content-type', '')}\n"
     return head.encode() + await request.body()

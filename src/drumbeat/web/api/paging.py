@@ -1,4 +1,4 @@
-"""Pages of rows. Callers read one row more than ``limit``, which tells whether there is a next page."""
+"""Pages of a list. Callers read one row more than ``limit``: if there is one, there is a next page."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 def by_offset(request: Request, response: Response, rows: Sequence[T], limit: int, offset: int) -> dict[str, Any]:
-    """A page whose next page is found by offset."""
+    """Return a page of rows and the link to the next page, which starts at a row offset."""
     return _page(request, response, rows, limit, lambda last: {"offset": offset + limit})
 
 
 def by_number(
     request: Request, response: Response, rows: Sequence[T], limit: int, number: Callable[[T], object]
 ) -> dict[str, Any]:
-    """A page whose next page begins after the number of the last row."""
+    """Return a page of rows and the link to the next page, which starts after the last row's number."""
     return _page(request, response, rows, limit, lambda last: {"after": number(last)})
 
 

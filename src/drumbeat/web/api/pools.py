@@ -1,4 +1,4 @@
-"""Pools: create, show, pause and resume; their workers, events, beats, samples and logs."""
+"""API for pools: create, show, pause and resume; their workers, events, beats, samples and logs."""
 
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -53,13 +53,13 @@ def _plan(body: NewPool) -> WorkPlan:
 
 @router.get(POOLS, operation_id="list_pools")
 async def list_pools(plane: Plane, kind: PoolKind | None = None) -> list[PoolShape]:
-    """All pools, oldest first."""
+    """List all pools, oldest first."""
     return [PoolShape.model_validate(each) for each in await plane.store.pools.list(kind)]
 
 
 @router.get(_POOL, operation_id="show_pool", responses=problems(404))
 async def show_pool(pool_id: Id, plane: Plane) -> PoolStanding:
-    """The state of a job pool: job counts, workers, and whether it is paused."""
+    """Return the state of a job pool: job counts, workers, and whether it is paused."""
     found = await plane.pool(pool_id).status()
     counts = Counts.model_validate(found.counts)
     return PoolStanding(
@@ -76,7 +76,7 @@ async def show_pool(pool_id: Id, plane: Plane) -> PoolStanding:
 
 
 def worker_shape(worker: Worker, now: datetime, pool: PoolRow) -> WorkerShape:
-    """A worker with its health. ``now``: by the store's clock."""
+    """Return a worker with its health at ``now`` (the store's time)."""
     values = {each.name: getattr(worker, each.name) for each in fields(worker)}
     health = judge(worker, now, pool.thresholds) if worker.is_live else None
     return WorkerShape.model_validate({**values, "health": health, "terminating": worker.is_terminating})
@@ -84,20 +84,26 @@ def worker_shape(worker: Worker, now: datetime, pool: PoolRow) -> WorkerShape:
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))
 async def pause_pool(pool_id: Id, plane: Plane, body: Pause = UNTIL_RESUMED) -> PoolShape:
-    """Pause a pool: no job can be claimed. Running jobs continue."""
+    """Pause a pool: workers take no further jobs. Running jobs continue."""
     until = None if body.seconds is None else await plane.store.now() + timedelta(seconds=body.seconds)
     return PoolShape.model_validate(await plane.pool(pool_id).pause(until))
 
 
 @router.post(f"{_POOL}/resume", operation_id="resume_pool", responses=problems(404))
 async def resume_pool(pool_id: Id, plane: Plane) -> PoolShape:
-    """Resume a paused pool: its jobs can be claimed again."""
+    """Resume a paused pool: workers take jobs again."""
     return PoolShape.model_validate(await plane.pool(pool_id).resume())
+
+
+@router.delete(_POOL, status_code=204, operation_id="delete_pool", responses=problems(404, 409))
+async def delete_pool(pool_id: Id, plane: Plane, unfinished: bool = False) -> None:
+    """Delete a pool with its jobs, ended workers, beats and logs; with ``unfinished`` also jobs that wait or run."""
+    await plane.pool(pool_id).delete(unfinished=unfinished)
 
 
 @router.get(f"{_POOL}/workers", operation_id="list_workers", responses=problems(404))
 async def list_workers(pool_id: Id, plane: Plane, live: bool = False) -> list[WorkerShape]:
-    """The workers of a pool, or of a run by its run id, with their health."""
+    """List the workers of a pool (or of a run, by its run id), with their health."""
     pool, now = await _pool(plane, pool_id), await plane.store.now()
     return [worker_shape(each, now, pool) for each in await plane.store.workers.list(pool.pool_id, live=live)]
 
@@ -106,7 +112,7 @@ async def list_workers(pool_id: Id, plane: Plane, live: bool = False) -> list[Wo
 async def list_events(
     pool_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[EventShape]:
-    """A pool's events, oldest first."""
+    """List a pool's events (commands to workers, changes of their state), oldest first."""
     pool = await _pool(plane, pool_id)
     rows = await plane.store.events.read(pool.pool_id, after, limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.sequence_id)
@@ -117,7 +123,7 @@ async def list_events(
 async def list_beats(
     pool_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[BeatShape]:
-    """The beats of a pool's controllers, with their actions and reasons, oldest first."""
+    """List the beats (passes of the control loops) of a pool, with their actions and reasons, oldest first."""
     pool = await _pool(plane, pool_id)
     rows = await plane.store.beats.list(pool.pool_id, after=after, limit=limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.n)
@@ -126,10 +132,10 @@ async def list_beats(
 
 @router.get(f"{_POOL}/beats/last", operation_id="last_beat", responses=problems(404))
 async def show_last_beat(pool_id: Id, plane: Plane) -> WholeBeat:
-    """The last beat, with the state it was based on."""
+    """Return the last beat (pass of a control loop) of a pool, with the state it was based on."""
     found = await plane.store.beats.last((await _pool(plane, pool_id)).pool_id)
     if found is None:
-        raise NotFound(f"pool {pool_id!r} has no beat yet")
+        raise NotFound(f"pool {pool_id!r} has no beat yet: no controller has run for it")
     return WholeBeat.model_validate(found)
 
 
@@ -140,11 +146,11 @@ async def list_logs(
     request: Request,
     response: Response,
     worker: Annotated[str | None, Query(max_length=200)] = None,
-    level: Annotated[Level | None, Query(description="This level and above.")] = None,
+    level: Annotated[Level | None, Query(description="Only lines with this level or a higher one.")] = None,
     after: After = 0,
     limit: Limit = 100,
 ) -> Page[LogShape]:
-    """Log lines of a pool's workers, oldest first."""
+    """List the log lines of a pool's workers, oldest first."""
     pool, name = await _pool(plane, pool_id), WorkerId(worker) if worker else None
     rows = await plane.store.logs.list(pool.pool_id, after=after, worker_id=name, level=level, limit=limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.log_id)
@@ -160,7 +166,7 @@ async def list_samples(
     failed: Annotated[bool, Query(description="Only samples with errors.")] = False,
     limit: Limit = 100,
 ) -> list[SampleShape]:
-    """The raw samples of a pool's workers, oldest first. A run's time series is at /runs/{run_id}/samples."""
+    """List the raw samples of a pool's workers, oldest first. For a run's time series see /runs/{run_id}/samples."""
     pool, name = await _pool(plane, pool_id), WorkerId(worker) if worker else None
     rows = await plane.store.samples.list(pool.pool_id, worker_id=name, since=since, failed=failed, limit=limit)
     return [SampleShape.model_validate(each) for each in rows]

@@ -1,4 +1,4 @@
-"""Default prices per hour, for templates that set none."""
+"""API for the default prices per hour, which apply to templates without prices."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Hour = Annotated[float, Field(ge=0, le=1e9, strict=True)]
 
 
 class NewPrices(RequestBody):
-    """All default prices; a price that is missing or null is unset."""
+    """All default prices to set. A price that is missing or null is removed."""
 
     worker_hour: Hour | None = None
     target_hour: Hour | None = None
@@ -34,11 +34,11 @@ class PricesShape(Shape):
 
 @router.get(PRICES, operation_id="show_prices", responses=problems(501))
 async def show_prices(plane: Plane) -> PricesShape:
-    """The default prices, for runs whose template sets none. A run keeps the prices it was created with."""
+    """Return the default prices, for runs whose template sets none. A run keeps the prices it was created with."""
     return PricesShape.model_validate(await plane.bench().prices())
 
 
 @router.put(PRICES, operation_id="set_prices", responses=problems(501))
 async def set_prices(body: NewPrices, plane: Plane) -> PricesShape:
-    """Set the default prices. Existing runs are unchanged."""
+    """Set the default prices. Existing runs keep their prices."""
     return PricesShape.model_validate(await plane.bench().set_prices(Prices(**body.model_dump())))

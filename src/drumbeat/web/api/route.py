@@ -1,4 +1,4 @@
-"""What all routes of the API have in common: checks of the request's text and JSON, and idempotency keys."""
+"""The route class of the API: checks the text and JSON of each request, and applies idempotency keys."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -16,7 +16,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class CheckedRequest(Request):
-    """A request whose JSON body is checked."""
+    """A request whose JSON body is refused if it has NaN, invalid text or too deep nesting."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
@@ -24,7 +24,7 @@ class CheckedRequest(Request):
         return self._json
 
     async def check_body(self) -> None:
-        """Raise InvalidInput for text that no store can hold, HTTPException 415 or 400 for a body that is not JSON."""
+        """Raise InvalidInput for text that cannot be stored, HTTPException 415 or 400 for a body that is not JSON."""
         if not await self.body():
             return
         if not _is_json(self.headers.get("content-type")):
@@ -40,7 +40,7 @@ class CheckedRequest(Request):
 
 
 class Route(APIRoute):
-    """A route of the API, with these checks."""
+    """A route that checks the text and JSON of each request and applies its idempotency key."""
 
     def get_route_handler(self) -> Handler:
         inner = super().get_route_handler()
@@ -58,17 +58,17 @@ class Route(APIRoute):
 
 
 def _has_key(request: Request) -> bool:
-    """Whether a request has an idempotency key. Webhooks handle their keys themselves."""
+    """Whether to apply the idempotency key of a request, that is, a POST to the API. Webhooks check repeats themselves."""
     return request.method == "POST" and KEY in request.headers and request.url.path.startswith(PREFIX)
 
 
 def router(tag: str) -> APIRouter:
-    """A router of such routes."""
+    """Return a router whose routes check their requests. ``tag``: section in the OpenAPI schema."""
     return APIRouter(tags=[tag], route_class=Route)
 
 
 def check(value: Any, path: str = "", depth: int = 0) -> None:
-    """Raise InvalidInput for invalid text and for JSON that is nested too deeply."""
+    """Raise InvalidInput if JSON contains text that cannot be stored, or is nested too deeply."""
     if depth > DEEPEST:
         raise too_deep("JSON")
     if isinstance(value, str):

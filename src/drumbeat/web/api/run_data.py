@@ -1,4 +1,4 @@
-"""The data of a run: time series, steps, decisions, workers, results, errors and single operations."""
+"""API for the data of a run: time series, steps, decisions, workers, results, errors and single operations."""
 
 import asyncio
 from typing import Annotated, Any, Literal
@@ -51,10 +51,10 @@ async def run_samples(
     run_id: Id,
     plane: Plane,
     points: Annotated[int, Query(ge=1, le=5000, description="Maximum number of points.")] = 300,
-    since: Annotated[int, Query(ge=0, le=LARGEST_INT, description="From this second of the run on.")] = 0,
-    until: Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Up to, but without, this second of the run.")] = None,
+    since: Annotated[int, Query(ge=0, le=LARGEST_INT, description="Only from this second of the run.")] = 0,
+    until: Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Only before this second of the run.")] = None,
 ) -> Series:
-    """A run's time series over all its workers, thinned. Percentiles cover all operations of a point."""
+    """Return a run's time series over all its workers, thinned. A point's percentiles cover all its operations."""
     origin, timeline = await plane.bench().seconds(RunId(run_id), since, until)
     seconds, found = await asyncio.to_thread(thinned, timeline, points)
     return Series(origin=origin, seconds=seconds, points=found)
@@ -62,20 +62,20 @@ async def run_samples(
 
 @router.get(f"{_RUN}/steps", operation_id="run_steps", responses=problems(404, 409))
 async def run_steps(run_id: Id, plane: Plane, type: StepType | None = None) -> list[StepShape]:  # noqa: A002
-    """The decisions of a run's load controller, step by step."""
+    """List the decisions of a run's load controller, with the measurements they are based on."""
     await plane.store.runs.get(RunId(run_id))
     return [StepShape.model_validate(each) for each in await plane.store.steps.list(RunId(run_id), type)]
 
 
 @router.get(f"{_RUN}/decisions", operation_id="run_decisions", responses=problems(404, 409))
 async def run_decisions(run_id: Id, plane: Plane) -> list[DecisionShape]:
-    """The decisions and events of a run, in order, with reasons."""
+    """List the decisions and events of a run with their reasons, oldest first."""
     return [DecisionShape.model_validate(each) for each in await plane.bench().decisions(RunId(run_id))]
 
 
 @router.get(f"{_RUN}/workers", operation_id="run_workers", responses=problems(404, 409))
 async def run_workers(run_id: Id, plane: Plane, live: bool = False) -> list[WorkerShape]:
-    """A run's workers, with their health."""
+    """List a run's workers, with their health."""
     return await pools.list_workers(run_id, plane, live)
 
 
@@ -83,7 +83,7 @@ async def run_workers(run_id: Id, plane: Plane, live: bool = False) -> list[Work
 async def run_events(
     run_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[EventShape]:
-    """Commands to a run's workers and changes of their state, oldest first."""
+    """List the commands to a run's workers and changes of their state, oldest first."""
     return await pools.list_events(run_id, plane, request, response, after, limit)
 
 
@@ -91,7 +91,7 @@ async def run_events(
 async def run_beats(
     run_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[BeatShape]:
-    """The beats of a run's orchestrators, one per second, with their actions and reasons, oldest first."""
+    """List the beats (passes of the control loop, one per second) of a run's orchestrators, with reasons, oldest first."""
     return await pools.list_beats(run_id, plane, request, response, after, limit)
 
 
@@ -102,24 +102,24 @@ async def run_logs(
     request: Request,
     response: Response,
     worker: Annotated[str | None, Query(max_length=200)] = None,
-    level: Annotated[pools.Level | None, Query(description="This level and above.")] = None,
+    level: Annotated[pools.Level | None, Query(description="Only lines with this level or a higher one.")] = None,
     after: After = 0,
     limit: Limit = 100,
 ) -> Page[LogShape]:
-    """Log lines of a run's workers, oldest first."""
+    """List the log lines of a run's workers, oldest first."""
     return await pools.list_logs(run_id, plane, request, response, worker, level, after, limit)
 
 
 @router.get(f"{_RUN}/results", operation_id="run_results", responses=problems(404, 409))
 async def run_results(run_id: Id, plane: Plane) -> list[ResultShape]:
-    """The results of a run: first the total, then by worker and kind of operation."""
+    """List the results of a run: first the total, then by worker and kind of operation."""
     await plane.store.runs.get(RunId(run_id))
     return [ResultShape.model_validate(each) for each in await plane.store.results.list(RunId(run_id))]
 
 
 @router.get(f"{_RUN}/errors", operation_id="run_errors", responses=problems(404, 409))
 async def run_errors(run_id: Id, plane: Plane) -> ErrorsShape:
-    """A run's errors: counts and examples."""
+    """Return a run's errors: counts and examples."""
     return ErrorsShape.model_validate(await plane.bench().errors(RunId(run_id)))
 
 
@@ -132,15 +132,15 @@ async def run_executions(
     kind: Annotated[str | None, Query(max_length=200, description="Only this kind of operation.")] = None,
     ok: Annotated[bool | None, Query(description="Only operations that succeeded (true) or failed (false).")] = None,
     worker: Annotated[str | None, Query(max_length=200)] = None,
-    error_class: Annotated[str | None, Query(max_length=200, description="Only this class of errors: DATABASE_ERROR …")] = None,
+    error_class: Annotated[str | None, Query(max_length=200, description="Only this error class: DATABASE_ERROR …")] = None,
     error: Annotated[str | None, Query(max_length=200, description="Only operations that failed with this SQLSTATE.")] = None,
     order: Annotated[
-        Literal["started_at", "duration_ms"], Query(description="Earliest first, or longest first.")
+        Literal["started_at", "duration_ms"], Query(description="`started_at`: earliest first; `duration_ms`: longest first.")
     ] = "started_at",
     limit: Limit = 50,
     offset: Annotated[int, Query(ge=0, le=100_000, description="Number of rows to skip.")] = 0,
 ) -> Page[ExecutionShape]:
-    """Single operations of a run, from the store if they were copied there, else from files on this host."""
+    """List single operations of a run, from the store if they were copied there, else from workers' files on this host."""
     await plane.store.runs.get(RunId(run_id))
     filters = {"kind": kind, "ok": ok, "worker_id": worker, "error_class": error_class, "error": error, "order": order}
     rows = await plane.bench().executions(RunId(run_id), **filters, offset=offset, limit=limit + 1)
@@ -149,13 +149,13 @@ async def run_executions(
 
 @router.post(f"{_RUN}/executions/load", operation_id="load_run_executions", responses=problems(404, 409))
 async def load_run_executions(run_id: Id, plane: Plane) -> LoadedShape:
-    """Copy a run's single operations into the store, from the files that are on this host."""
+    """Copy a run's single operations into the store, from the workers' files that are on this host."""
     return LoadedShape.model_validate(await plane.bench().load_executions(RunId(run_id)))
 
 
 @router.post(f"{_RUN}/enrich", operation_id="enrich_run", responses=problems(404, 409))
 async def enrich_run(run_id: Id, plane: Plane) -> Enriched:
-    """Try again to add the database's own totals to a run's result."""
+    """Retry the enrichment of a run's result, that is, add the database's own counters to it."""
     found = await plane.bench().enrich(RunId(run_id))
     return Enriched(status=found.enrichment_status, error=found.enrichment_error)
 
@@ -167,5 +167,5 @@ async def enrich_run(run_id: Id, plane: Plane) -> Enriched:
     responses={**_REPORTS, **problems(404, 409)},
 )
 async def run_report(run_id: Id, plane: Plane, form: Form = "html") -> Response:
-    """The report of a run."""
+    """Return the report of a run in the format `form`."""
     return Response(await plane.bench().report(RunId(run_id), form), media_type=MEDIA_TYPES[form])

@@ -1,4 +1,4 @@
-"""Runs: create, start, stop, list, run again and remove."""
+"""API for runs: create, start, stop, list, run again and delete."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ router = checked("runs")
 
 RUNS = f"{PREFIX}/runs"
 _RUN = f"{RUNS}/{{run_id}}"
-MOST_SORTED = 1000  #: runs, in any order other than newest first
+MOST_SORTED = 1000  #: number of newest runs that are sorted by another field than their age
 UNCHANGED = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
@@ -43,7 +43,7 @@ Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status
     responses={**created(_LINKS, "run/run_id", "run_id"), **problems(404, 409, 501)},
 )
 async def create_run(body: NewRun, plane: Plane, response: Response) -> RunMade:
-    """Create a PREPARED run from a template or a document. Its database is inspected, but gets no load yet."""
+    """Create a run (PREPARED) from a template or a document. The database is inspected, but gets no load before the start."""
     bench = plane.bench()
     run, preflight = await bench.create(await _document(bench, body), body.template)
     return await _created(plane, response, run, preflight, start=body.start)
@@ -76,7 +76,7 @@ async def list_runs(
     load_mode: LoadMode | None = None,
     scaling_mode: ScalingMode | None = None,
     database: Annotated[
-        DatabaseType | None, Query(description="Only runs on this type of database, of the newest 1000 that match the rest.")
+        DatabaseType | None, Query(description="Only runs on this type of database, among the newest 1000 matches.")
     ] = None,
     since: Annotated[Moment | None, Query(description="Only runs created at or after this time.")] = None,
     until: Annotated[Moment | None, Query(description="Only runs created before this time.")] = None,
@@ -87,7 +87,7 @@ async def list_runs(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Page[RunShape]:
-    """Runs that match every filter, with their verdicts."""
+    """List the runs that match every filter, with their verdicts."""
     plane = state.plane
     filters = {
         "statuses": status or (),
@@ -104,7 +104,7 @@ async def list_runs(
 
 
 async def _shown(state: AppState, run: Run, shape: type[Shown]) -> Shown:
-    """A run with its verdict."""
+    """Return a run with its verdict, as a response model."""
     judged = await state.verdicts.of(run)
     verdict = {"verdict": judged.verdict, "verdict_reason": judged.reason, "is_orphan": judged.is_orphan}
     return shape.model_validate(run).model_copy(update=verdict)
@@ -124,13 +124,13 @@ async def _sorted(
 
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
 async def show_run(run_id: Id, state: State) -> WholeRun:
-    """A run with its verdict and its configuration."""
+    """Return a run with its verdict and its configuration."""
     return await _shown(state, await state.plane.store.runs.get(RunId(run_id)), WholeRun)
 
 
 @router.get(f"{_RUN}/status", operation_id="show_run_status", responses=problems(404, 409))
 async def show_run_status(run_id: Id, state: State) -> RunStanding:
-    """The status of a run: its orchestrator, its verdict and its workers."""
+    """Return the status of a run: its orchestrator, its verdict and its workers."""
     found = await state.plane.bench().status(RunId(run_id))
     run = await _shown(state, found.run, RunShape)
     return RunStanding(
@@ -145,14 +145,14 @@ async def show_run_status(run_id: Id, state: State) -> RunStanding:
 
 @router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
 async def start_run(run_id: Id, plane: Plane) -> RunShape:
-    """Start a PREPARED run. It begins once an orchestrator picks it up: this server, unless it runs with --no-conduct."""
+    """Start a PREPARED run. An orchestrator picks it up: this server, unless it was started with --no-conduct."""
     await plane.bench().start(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 
 
 @router.post(f"{_RUN}/stop", status_code=202, operation_id="stop_run", responses=problems(404, 409))
 async def stop_run(run_id: Id, plane: Plane) -> RunShape:
-    """Cancel a run. A run that has ended is unchanged."""
+    """Stop (cancel) a run. A run that has already ended is unchanged."""
     await plane.bench().stop(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 
@@ -164,12 +164,12 @@ async def stop_run(run_id: Id, plane: Plane) -> RunShape:
     responses={**created(_LINKS, "run/run_id", "run_id"), **problems(404, 409)},
 )
 async def rerun(run_id: Id, plane: Plane, response: Response, body: Rerun = UNCHANGED) -> RunMade:
-    """Create a run like an earlier one, optionally with some settings changed."""
+    """Create a run with the configuration of an earlier run, optionally with some settings changed."""
     run, preflight = await plane.bench().recreate(RunId(run_id), settings_of(body.settings))
     return await _created(plane, response, run, preflight, start=body.start)
 
 
 @router.delete(_RUN, status_code=204, operation_id="remove_run", responses=problems(404, 409))
 async def remove_run(run_id: Id, plane: Plane) -> None:
-    """Delete a run and all its measurements. Refused while the run is under way."""
+    """Delete a run and all its measurements. Refused while the run is active."""
     await plane.bench().remove(RunId(run_id))

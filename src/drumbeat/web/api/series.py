@@ -1,4 +1,4 @@
-"""Thins a run's seconds to fewer points. Pure: no clock, no I/O."""
+"""Reduces a run's measurements per second to fewer points. Pure: no clock, no I/O."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,7 +10,7 @@ from drumbeat.web.api.shapes_runs import Interval
 
 
 def thinned(timeline: Sequence[Second], points: int) -> tuple[int, list[Interval]]:
-    """Reduce a series to fewer points: the seconds that each point covers, and the points. Rates are averaged."""
+    """Return the number of seconds per point, and at most ``points`` points. Rates are averaged, errors are summed."""
     if not timeline:
         return 1, []
     span = timeline[-1].offset - timeline[0].offset + 1

@@ -1,4 +1,4 @@
-"""Converts settings and documents from JSON to the text that the services take."""
+"""Converts settings and documents from JSON to the text that services accept."""
 
 import json
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from drumbeat.core.errors import InvalidInput
 
 
 def settings_of(settings: Mapping[str, Any]) -> list[str]:
-    """``{"scaling.max_workers": 4}`` as ``scaling.max_workers=4``, like on the command line. JSON values are valid YAML."""
+    """Convert ``{"scaling.max_workers": 4}`` to ``scaling.max_workers=4``, as on the command line. JSON is valid YAML."""
     for path in settings:
         if "=" in path:
-            raise InvalidInput(f"settings: expected a path of fields, without '=', got {path[:100]!r}")
+            raise InvalidInput(f"settings: expected a path such as scaling.mode, without '=', got {path[:100]!r}")
     return [f"{path}={json.dumps(value)}" for path, value in settings.items()]
 
 

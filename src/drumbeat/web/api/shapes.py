@@ -14,13 +14,13 @@ LARGEST_INT = 2**31 - 1
 
 
 class Shape(BaseModel):
-    """A response, made from the attributes of a value."""
+    """Base class of responses; reads its fields from the attributes of an object."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 class RequestBody(BaseModel):
-    """A request body. Unknown fields are refused."""
+    """Base class of request bodies. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -34,12 +34,12 @@ Id = Annotated[str, Path(min_length=1, max_length=200)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of rows.")]
 Offset = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Number of rows to skip.")]
-After = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Only rows with a number above this.")]
+After = Annotated[int, Query(ge=0, le=LARGEST_INT, description="Only rows with a higher number than this.")]
 
 
 def _is_rfc3339(value: Any) -> Any:
     if not isinstance(value, datetime) and not (isinstance(value, str) and _MOMENT.fullmatch(value)):
-        raise ValueError("expected a time such as 2026-01-31T12:00:00Z")
+        raise ValueError("expected a time with time zone, such as 2026-01-31T12:00:00Z")
     return value
 
 
@@ -47,21 +47,21 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_is_rfc3339)]
 
 
 class Page(Shape, Generic[T]):
-    """A page of rows, and the path of the next page."""
+    """One page of a list, and the path of the next page."""
 
     items: list[T]
     next: str | None = Field(default=None, description="Path of the next page; null on the last page.")
 
 
 class WrongField(Shape):
-    """What is wrong with one field."""
+    """A wrong field of the request, and what is wrong with it."""
 
     field: str
     detail: str
 
 
 class Problem(Shape):
-    """An error (RFC 9457): what was expected, what was got, what to do."""
+    """An error response (RFC 9457). `detail` says what was expected, what was got and what to do."""
 
     type: str = "about:blank"
     title: str

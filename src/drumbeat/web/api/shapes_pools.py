@@ -20,24 +20,24 @@ Key = Annotated[str, Field(min_length=1, max_length=200)]
 
 def _before_9000(moment: datetime) -> datetime:
     if moment.year >= 9000:
-        raise ValueError("expected a time before the year 9000")
+        raise ValueError(f"expected a time before the year 9000, got the year {moment.year}")
     return moment
 
 
 class NewPool(RequestBody):
-    """A job pool to create. The handlers of its workers are set where the workers are started, not here."""
+    """A job pool to create. Handlers are not set here, but where the workers are started."""
 
     pool_id: Name
     mode: Mode | None = Field(default=None, description="When the workers of this pool stop.")
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=10_000, description="Jobs that a worker runs at once.")] | None = None
     capabilities: Annotated[list[Key], Field(max_length=100)] | None = None
-    lease: Positive | None = None
-    timeout: Positive | None = None
+    lease: Positive | None = Field(default=None, description="Seconds until the claim of a job expires if it is not renewed.")
+    timeout: Positive | None = Field(default=None, description="Time limit of a job, in seconds.")
     max_workers: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class PoolShape(Shape):
-    """A pool."""
+    """A pool of workers: for jobs, of a fleet, or of a benchmark run."""
 
     pool_id: str
     kind: PoolKind
@@ -60,15 +60,15 @@ class Counts(Shape):
 
 
 class PoolStanding(Shape):
-    """The state of a job pool."""
+    """The state of a job pool: job counts, live workers, and what keeps jobs waiting."""
 
     pool: PoolShape
     paused: bool
     jobs: Counts
-    oldest_waits: Seconds | None
-    unhandled: dict[str, int]
+    oldest_waits: Seconds | None = Field(description="Seconds that the oldest ready job has waited.")
+    unhandled: dict[str, int] = Field(description="Ready jobs by type, for types without a handler.")
     no_handler: str | None
-    trouble: str | None
+    trouble: str | None = Field(description="Why no workers are started at the moment.")
     workers: list[WorkerShape]
     now: datetime
 
@@ -80,7 +80,7 @@ class Pause(RequestBody):
 
 
 class BackoffBody(RequestBody):
-    """Delay before a retry: first * factor^(failures - 1) seconds, at most ``most``, plus or minus the share ``jitter``."""
+    """Delay before a retry: first * factor^(failures - 1) seconds, at most ``most``, varied by the random share ``jitter``."""
 
     first: Duration = 1
     factor: Annotated[float, Field(ge=1, le=1000)] = 2
@@ -89,14 +89,14 @@ class BackoffBody(RequestBody):
 
 
 class Rate(RequestBody):
-    """A rate limit: ``count`` per ``per`` seconds."""
+    """A rate limit: ``count`` jobs per ``per`` seconds."""
 
     count: Count
     per: Positive
 
 
 class JobOptions(RequestBody):
-    """Options of a job."""
+    """Options of a job: type, priority, start time, retries and limits."""
 
     type: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
@@ -105,7 +105,7 @@ class JobOptions(RequestBody):
     max_attempts: Count | None = None
     max_crashes: Count | None = None
     backoff: BackoffBody | None = None
-    timeout: Positive | None = None
+    timeout: Positive | None = Field(default=None, description="Time limit of an attempt, in seconds.")
     group: Key | None = None
     group_limit: Count | None = None
     group_rate: Rate | None = None
@@ -113,39 +113,39 @@ class JobOptions(RequestBody):
 
 
 class JobToPush(JobOptions):
-    """A job to push."""
+    """A job to push, with its payload and options."""
 
     payload: JsonValue
-    job_id: Key | None = Field(default=None, description="Pushing it again has no effect, until retention deletes the job.")
-    unique_key: Key | None = Field(default=None, description="While a job with this key is unfinished, its id is returned.")
+    job_id: Key | None = Field(default=None, description="Pushing this id again has no effect until the job is deleted.")
+    unique_key: Key | None = Field(default=None, description="If an unfinished job has this key, its id is returned.")
 
 
 class NewJobs(RequestBody):
-    """Jobs to push: all of them, or none on an error."""
+    """Jobs to push in one request. On an error, none of them is pushed."""
 
     jobs: Annotated[list[JobToPush], Field(min_length=1, max_length=10_000)]
 
 
 class JobsNamed(RequestBody):
-    """Jobs by id."""
+    """Ids of jobs."""
 
     job_ids: Annotated[list[Key], Field(min_length=1, max_length=1000)]
 
 
 class JobsToRequeue(RequestBody):
-    """Jobs by id; without ids, all poisoned jobs of the pool."""
+    """Ids of the jobs to requeue; without ids, all poisoned jobs of the pool."""
 
     job_ids: Annotated[list[Key], Field(max_length=1000)] | None = None
 
 
 class Pushed(Shape):
-    """The ids of the jobs, in order."""
+    """Ids of the jobs that were pushed or requeued."""
 
     job_ids: list[str]
 
 
 class JobShape(Shape):
-    """A job."""
+    """A job with its state, options, lease and result."""
 
     job_id: str
     pool_id: str
@@ -180,7 +180,7 @@ class JobShape(Shape):
 
 
 class AttemptShape(Shape):
-    """One attempt at a job."""
+    """One attempt to run a job: worker, times and outcome."""
 
     n: int
     worker_id: str
@@ -199,7 +199,7 @@ class WholeJob(Shape):
 
 
 class ReasonShape(Shape):
-    """One reason why a job does not run."""
+    """One reason why a job is not running."""
 
     why: str
     says: str
@@ -207,7 +207,7 @@ class ReasonShape(Shape):
 
 
 class JobExplained(Shape):
-    """Why a job is not running, or how it ended."""
+    """Explains why a job is not running, or how it ended."""
 
     job_id: str
     status: JobStatus

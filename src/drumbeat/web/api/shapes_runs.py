@@ -30,14 +30,14 @@ class NewRun(RequestBody):
 
 
 class Rerun(RequestBody):
-    """Changes for a new run that repeats an earlier one."""
+    """Settings to change in a new run that repeats an earlier run."""
 
     settings: Settings = Field(default_factory=dict)
     start: bool = False
 
 
 class RunShape(Shape):
-    """A run."""
+    """A benchmark run with its status, totals, verdict and times."""
 
     run_id: str
     name: str
@@ -51,7 +51,7 @@ class RunShape(Shape):
     qps: float
     verdict: RunVerdict = Field(default=RunVerdict.PENDING, description="Whether the run passed; PENDING until it ends.")
     verdict_reason: str = Field(default="", description="Which objectives were missed, or why the run failed.")
-    is_orphan: bool = Field(default=False, description="The run is under way without an orchestrator.")
+    is_orphan: bool = Field(default=False, description="Whether the run is active without an orchestrator.")
     created_at: datetime | None
     updated_at: datetime | None
     started_at: datetime | None
@@ -69,25 +69,25 @@ class WholeRun(RunShape):
 
 
 class RunStanding(Shape):
-    """The status of a run."""
+    """The status of a run: orchestrator, verdict and worker counts."""
 
     run: RunShape
     led_by: str | None = Field(description="The orchestrator of the run; null if it has none now.")
-    is_orphan: bool = Field(description="The run is under way without an orchestrator.")
+    is_orphan: bool = Field(description="Whether the run is active without an orchestrator.")
     verdict: RunVerdict = Field(description="Whether the run passed; PENDING until it ends.")
     verdict_reason: str = Field(description="Which objectives were missed, or why the run failed.")
     workers: dict[str, int] = Field(description="Workers by state.")
 
 
 class PhaseShape(Shape):
-    """A phase and its duration in seconds; null if it has no fixed duration."""
+    """A phase of a run and its duration in seconds; null if it has no fixed duration."""
 
     phase: str
     duration: Seconds | None
 
 
 class PreflightShape(Shape):
-    """What a run would start, with warnings."""
+    """What a run would start: workers, connections, phases, cost and warnings."""
 
     load_mode: LoadMode
     workers: int
@@ -105,7 +105,7 @@ class PreflightShape(Shape):
 
 
 class RunMade(Shape):
-    """A new run, and what it will start."""
+    """A new run, with a preview of what it will start."""
 
     run: RunShape
     preflight: PreflightShape
@@ -133,7 +133,7 @@ FromHistogram = Annotated[LatencyShape, BeforeValidator(_latency)]
 
 
 class ResultShape(Shape):
-    """The result of a run: its total (worker_id and kind are null), or of one worker or kind of operation."""
+    """A result of a run: the total (worker_id and kind are null), or that of one worker or one kind of operation."""
 
     worker_id: str | None
     kind: str | None
@@ -181,7 +181,7 @@ class StepShape(Shape):
 
 
 class Interval(Shape):
-    """One point of a run's time series: some seconds, over all workers."""
+    """One point of a run's time series: measurements of all workers over one or more seconds."""
 
     offset: int = Field(description="Seconds since the start of the run.")
     seconds: int
@@ -207,14 +207,14 @@ class Series(Shape):
 
 
 class DecisionShape(Shape):
-    """A decision or an event, and its reason."""
+    """A decision of a run's controllers or an event of the run, and its reason."""
 
     at: datetime
     offset: float
     what: str
     reason: str
     error: str | None
-    times: int = Field(description="How often it was decided in a row; `at` is the first time.")
+    times: int = Field(description="How often the same decision was taken in a row; `at` is the first time.")
 
 
 class FailureShape(Shape):
@@ -235,13 +235,13 @@ class ErrorsShape(Shape):
     errors: int
     error_rate: float
     by_kind: dict[str, int]
-    by_class: dict[str, int] = Field(description="CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …")
+    by_class: dict[str, int] = Field(description="Failed operations by error class, such as QUERY_TIMEOUT.")
     by_second: dict[int, int] = Field(description="Failed operations by second since the start of the run.")
     examples: list[FailureShape]
 
 
 class ExecutionShape(Shape):
-    """One operation."""
+    """One operation that a worker ran on the database: its time, duration and outcome."""
 
     worker_id: str
     n: int
@@ -258,7 +258,7 @@ class ExecutionShape(Shape):
 
 
 class LoadedShape(Shape):
-    """What was copied into the store; elsewhere lists the files on other hosts."""
+    """How many files and rows were copied into the store; `elsewhere` lists files on other hosts."""
 
     files: int
     rows: int
@@ -266,20 +266,20 @@ class LoadedShape(Shape):
 
 
 class Enriched(Shape):
-    """Whether the database's own totals were added to a run's result."""
+    """Whether the database's own counters were added to a run's result, and if not, why."""
 
     status: str | None
     error: str | None
 
 
 class WorkerShape(Shape):
-    """A worker with its health."""
+    """A worker with its status, health, load and times."""
 
     worker_id: str
     slot: int
     status: WorkerStatus
     terminating: bool = Field(
-        default=False, description="Whether it was asked to stop and is still alive; its status may not show it yet."
+        default=False, description="Whether the worker was asked to stop and is still alive; `status` may not show this yet."
     )
     health: Health | None = Field(description="Null once the worker has ended.")
     phase: str | None
@@ -334,7 +334,7 @@ class BeatShape(Shape):
 
 
 class WholeBeat(BeatShape):
-    """A beat with the state it was based on."""
+    """A beat (one pass of a control loop) with the state it was based on."""
 
     view: dict[str, Any] | None
 
@@ -372,16 +372,16 @@ class SampleShape(Shape):
 
 
 class TrendRun(Shape):
-    """One run of a trend."""
+    """A run that is part of a trend, with its metrics."""
 
     run_id: str
     created_at: datetime | None
     verdict: RunVerdict
-    figures: dict[str, float | None] = Field(description="By name, such as operations/s and p95 (ms).")
+    figures: dict[str, float | None] = Field(description="Metrics by name, such as operations/s and p95 (ms).")
 
 
 class TrendFigure(Shape):
-    """The trend of one figure from run to run."""
+    """The trend of one metric from run to run."""
 
     runs: int
     median: float
@@ -393,15 +393,15 @@ class TrendFigure(Shape):
 
 
 class RunTrend(Shape):
-    """The figures of a run and of earlier runs of the same kind, oldest first."""
+    """The metrics of a run and of earlier comparable runs, oldest first, with their trends."""
 
     runs: list[TrendRun]
-    trends: dict[str, TrendFigure] = Field(description="Trends by name of the figure.")
+    trends: dict[str, TrendFigure] = Field(description="Trends by name of the metric.")
 
 
 class Regression(Shape):
-    """Whether a run is worse than another run."""
+    """Result of a regression check: whether a run is worse than the run it is compared with."""
 
     verdict: Literal["passed", "run_failed", "objectives_missed", "regressed", "inconclusive"]
     exit_code: int = Field(description="Exit code that `drumbeat bench regress` would return.")
-    comparison: list[dict[str, Any]] = Field(description="As at /api/v1/compare; empty if there is no run to compare with.")
+    comparison: list[dict[str, Any]] = Field(description="As /api/v1/compare returns it; empty if there is no other run.")

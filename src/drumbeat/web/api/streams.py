@@ -1,4 +1,4 @@
-"""Streams of runs and pools, as WebSocket and as server-sent events."""
+"""Live streams of runs and pools, over WebSocket and as server-sent events."""
 
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["streams"])
 
 @router.websocket(f"{PREFIX}/runs/{{run_id}}/stream")
 async def run_stream(websocket: WebSocket, run_id: str, state: State) -> None:
-    """Send RUN_UPDATE each second until the run has ended. Messages from the client are ignored."""
+    """Send a RUN_UPDATE message each second until the run has ended. Messages from the client are ignored."""
     feed = await feed_or_refuse(websocket, _run_feed(state, run_id))
     if feed is not None:
         await stream(websocket, feed)
@@ -27,7 +27,7 @@ async def run_stream(websocket: WebSocket, run_id: str, state: State) -> None:
 
 @router.websocket(f"{PREFIX}/pools/{{pool_id}}/stream")
 async def pool_stream(websocket: WebSocket, pool_id: str, state: State) -> None:
-    """Send POOL_UPDATE each second."""
+    """Send a POOL_UPDATE message each second."""
     feed = await feed_or_refuse(websocket, _pool_feed(state, pool_id))
     if feed is not None:
         await stream(websocket, feed)
@@ -38,7 +38,7 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 @router.get(f"{PREFIX}/runs/{{run_id}}/events-stream", include_in_schema=False)
 async def run_events(run_id: str, state: State, last_event_id: LastEventId = None) -> StreamingResponse:
-    """The stream as server-sent events. With Last-Event-ID no log line is repeated, and none is missing among the last 1000
+    """Stream a run as server-sent events. With Last-Event-ID no log line is repeated, and none is missing among the last 1000
     that this server has read (the last 500 if it has just started to read)."""
     return events(await _run_feed(state, run_id), last_event_id)
 
@@ -49,12 +49,12 @@ async def pool_events(pool_id: str, state: State, last_event_id: LastEventId = N
 
 
 async def _run_feed(state: AppState, run_id: str) -> Feed[Any]:
-    """Raises NotFound."""
+    """Return the live updates of a run. Raises NotFound."""
     await state.plane.store.runs.get(RunId(run_id))
     return run_feed(state.feeds, state.plane, RunId(run_id))[0]
 
 
 async def _pool_feed(state: AppState, pool_id: str) -> Feed[Any]:
-    """Raises NotFound."""
+    """Return the live updates of a pool. Raises NotFound."""
     await state.plane.store.pools.get(PoolId(pool_id))
     return pool_feed(state.feeds, state.plane, PoolId(pool_id))

@@ -1,4 +1,4 @@
-"""Templates: documents that runs are created from, with a plan of what they would start and a preview of their SQL."""
+"""API for templates (documents that runs are created from), for plans of runs and for previews of the generated SQL."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -54,21 +54,21 @@ class NewTemplate(RequestBody):
 
 
 class TemplateChange(RequestBody):
-    """A new document, or single settings to change."""
+    """Changes of a template: a new document, or single settings."""
 
     document: Document | None = None
     settings: Settings = Field(default_factory=dict)
 
 
 class TemplateCopy(RequestBody):
-    """A copy of a template."""
+    """The name of a copy of a template, and settings to change in it."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     settings: Settings = Field(default_factory=dict)
 
 
 class Draft(RequestBody):
-    """A document, or a stored template, with settings to change."""
+    """A document or a stored template to plan or preview, with settings to change."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"document": EXAMPLE}, {"template": "kept"}]})
 
@@ -78,7 +78,7 @@ class Draft(RequestBody):
 
 
 class TemplateShape(Shape):
-    """A template."""
+    """A stored template: a document that runs are created from, and how often it was used."""
 
     template_id: str
     name: str
@@ -92,7 +92,7 @@ class TemplateShape(Shape):
 
 
 class OperationShape(Shape):
-    """One kind of operation, and its SQL; values are bound as parameters."""
+    """One kind of operation with its weight (%) and its SQL. Values are bound as parameters."""
 
     kind: str
     weight: float
@@ -100,7 +100,7 @@ class OperationShape(Shape):
 
 
 class Preview(Shape):
-    """The operations that workers would run."""
+    """The operations that the workers of a run would run."""
 
     operations: list[OperationShape]
 
@@ -124,31 +124,31 @@ def _created(plane: ControlPlane, response: Response, template: Template) -> Tem
 @router.get(TEMPLATES, operation_id="list_templates", responses=problems(409))
 async def list_templates(
     plane: Plane,
-    search: Annotated[str | None, Query(max_length=200, description="Part of the name or description.")] = None,
-    tag: Annotated[str | None, Query(max_length=200)] = None,
+    search: Annotated[str | None, Query(max_length=200, description="Only if name or description contain this text.")] = None,
+    tag: Annotated[str | None, Query(max_length=200, description="Only templates with this tag.")] = None,
     database: Annotated[DatabaseType | None, Query(description="Only templates for this type of database.")] = None,
     load_mode: LoadMode | None = None,
 ) -> list[TemplateShape]:
-    """Templates that match every filter, sorted by name."""
+    """List the templates that match every filter, sorted by name."""
     found = await matching_templates(plane, search, tag, database or "", load_mode or "")
     return [TemplateShape.model_validate(each) for each in found]
 
 
 @router.get(f"{TEMPLATES}/schema", operation_id="template_schema")
 async def show_schema() -> dict[str, Any]:
-    """The JSON Schema of template documents."""
+    """Return the JSON Schema of template documents."""
     return dict(template_schema())
 
 
 @router.post(f"{TEMPLATES}/plan", operation_id="plan_draft", responses=problems(404, 409))
 async def plan_draft(body: Draft, plane: Plane) -> PreflightShape:
-    """What a run of a document would start, with warnings. Nothing is stored or started."""
+    """Show what a run of a document would start, with warnings. Nothing is stored or started."""
     return PreflightShape.model_validate(await plane.bench().plan(await _drafted(plane, body)))
 
 
 @router.post(f"{TEMPLATES}/preview", operation_id="preview_draft", responses=problems(404, 409))
 async def preview_draft(body: Draft, plane: Plane) -> Preview:
-    """The SQL that a run of a document would send, generated for its table. Nothing is executed."""
+    """Show the SQL that a run of a document would send, generated for its table. Nothing is executed."""
     found = await plane.bench().preview(await _drafted(plane, body))
     return Preview(
         operations=[
@@ -167,7 +167,7 @@ async def _drafted(plane: ControlPlane, body: Draft) -> Any:
 
 @router.get(_TEMPLATE, operation_id="show_template", responses={**_TAGGED, **problems(404, 409)})
 async def show_template(template_id: Id, plane: Plane, response: Response) -> TemplateShape:
-    """A template by its id or name. Send its ETag as If-Match to change exactly this revision."""
+    """Return a template by its id or name. Send its ETag as If-Match to change exactly this revision."""
     return _tagged(plane, response, await plane.store.templates.get(template_id))
 
 
@@ -175,7 +175,7 @@ async def show_template(template_id: Id, plane: Plane, response: Response) -> Te
 async def change_template(
     template_id: Id, body: TemplateChange, plane: Plane, response: Response, if_match: IfMatch = None
 ) -> TemplateShape:
-    """Change a template. A template that a run has used is read-only: copy it instead."""
+    """Change a template. A template that was used by a run is read-only: copy it and change the copy."""
     if body.document is None and not body.settings:
         raise InvalidInput("document: expected a document or settings, got neither")
     text = text_of(body.document) if body.document is not None else None
@@ -188,12 +188,12 @@ async def change_template(
 
 
 async def _expected_revision(plane: ControlPlane, template_id: str, if_match: str | None) -> str | None:
-    """The revision to change; None: any. Raises HTTPException 412 if the template has another one."""
+    """Return the revision that If-Match names; None: any revision. Raises HTTPException 412 if the template has changed."""
     if if_match is None or if_match.strip() == "*":
         return None
     now = plane.bench().revision(await plane.store.templates.get(template_id))
     if f'"{now}"' not in [each.strip() for each in if_match.split(",")]:
-        raise HTTPException(412, f'If-Match: the template was changed meanwhile; its ETag is now "{now}": read it again')
+        raise HTTPException(412, f'If-Match: the template was changed meanwhile; its ETag is now "{now}"; read it again')
     return now
 
 
@@ -215,12 +215,12 @@ async def copy_template(template_id: Id, body: TemplateCopy, plane: Plane, respo
 
 @router.get(f"{_TEMPLATE}/plan", operation_id="plan_template", dependencies=OPERATORS, responses=problems(404, 409))
 async def plan_template(template_id: Id, plane: Plane) -> PreflightShape:
-    """What a run of a template would start, with warnings."""
+    """Show what a run of a template would start, with warnings."""
     bench = plane.bench()
     return PreflightShape.model_validate(await bench.plan(await bench.document(template_id)))
 
 
 @router.delete(_TEMPLATE, status_code=204, operation_id="remove_template", responses=problems(404, 409))
 async def remove_template(template_id: Id, plane: Plane) -> None:
-    """Delete a template. Runs created from it stay."""
+    """Delete a template. Runs that were created from it are kept."""
     await plane.bench().remove_template(template_id)

@@ -1,4 +1,4 @@
-"""Triggers: list and fire; and webhooks, which are authenticated by their signature."""
+"""API for triggers (list and fire) and for webhooks, which are authenticated by their signature."""
 
 import logging
 from datetime import datetime
@@ -30,7 +30,7 @@ _NOT_SIGNED = (
 
 
 class LastFiredShape(Shape):
-    """When a trigger last fired, and with which outcome."""
+    """When a trigger last fired, and what the outcome was."""
 
     at: datetime
     ok: bool
@@ -38,7 +38,7 @@ class LastFiredShape(Shape):
 
 
 class TriggerShape(Shape):
-    """A trigger, when it last fired, and when it is due next if it has a schedule."""
+    """A trigger, when it last fired, and (if it has a schedule) when it fires next."""
 
     name: str
     type: TriggerType
@@ -47,17 +47,17 @@ class TriggerShape(Shape):
     schedule: str | None
     timezone: str | None
     due: datetime | None
-    last_fired: LastFiredShape | None = Field(description="Null if it never fired.")
+    last_fired: LastFiredShape | None = Field(description="Null if the trigger has never fired.")
 
 
 class Fired(Shape):
-    """The results of the beats that the trigger started, by pool."""
+    """The results of the beats (passes of a control loop) that the trigger started, by pool."""
 
     beats: dict[str, dict[str, Any]]
 
 
 class Delivered(Shape):
-    """The result of a webhook request. A repeated request starts no further beats."""
+    """The result of a webhook request. A repeated request starts no further beats (passes of a control loop)."""
 
     trigger: str
     repeated: bool
@@ -66,7 +66,7 @@ class Delivered(Shape):
 
 @router.get(f"{PREFIX}/triggers", operation_id="list_triggers")
 async def list_triggers(state: State) -> list[TriggerShape]:
-    """The triggers of this server's trigger file; empty if it has no file."""
+    """List the triggers of this server's trigger file; empty if the server has no trigger file."""
     service = state.triggers
     if service is None:
         return []
@@ -84,17 +84,17 @@ def _shape(service: "TriggerService", trigger: Any, last: Any) -> TriggerShape:
 async def fire_trigger(
     name: Id,
     state: State,
-    pool: Annotated[str | None, Query(max_length=200, description="The pool, if the trigger names none.")] = None,
+    pool: Annotated[str | None, Query(max_length=200, description="The pool to act on, if the trigger names none.")] = None,
 ) -> Fired:
     """Fire a trigger now, without waiting for its event or schedule."""
     if state.triggers is None:
-        raise NotFound(f"no trigger {name!r}: this server was started without a trigger file")
+        raise NotFound(f"no trigger {name!r}: this server has no trigger file; start it with --triggers FILE")
     return Fired.model_validate({"beats": await state.triggers.fire(name, pool)})
 
 
 @router.post("/hooks/{name}", operation_id="deliver_webhook", response_model=Delivered)
 async def deliver_webhook(name: Id, state: State, request: Request) -> Any:
-    """Deliver a webhook, signed with its secret (see docs/triggers.md). Without a valid signature the answer is always 401."""
+    """Deliver a webhook, signed with its secret (see docs/triggers.md). Without a valid signature the status is always 401."""
     return await _deliver(state, name, request)
 
 

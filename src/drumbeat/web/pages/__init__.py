@@ -22,7 +22,7 @@ _RECONNECT_SECONDS = 60.0  #: a page that reconnects within this time keeps its 
 
 
 def add_pages(fastapi: FastAPI, app: AppState) -> None:
-    """Register every page on ``fastapi``."""
+    """Register every page of the dashboard with the FastAPI application."""
     ui.add_head_html(page_head(), shared=True)
     for page in PAGES:
         page.add(app)

@@ -1,4 +1,4 @@
-"""Actions on pages: who may run them, and how the page reports their outcome."""
+"""Actions of pages, such as buttons: who may run them, and how a page reports their outcome."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def caller() -> Caller:
-    """The authenticated user of the current page."""
+    """Return the authenticated user of the current page."""
     found: Caller = ui.context.client.request.state.caller
     return found
 
@@ -29,11 +29,11 @@ def may_change() -> bool:
 
 
 def refuse() -> None:
-    """Tell the user why an action is refused."""
+    """Tell the user why an action is refused: the session has ended, or access is read-only."""
     if not caller().is_here():
         show_session_ended()
         return
-    log.warning("refused a change: the user has read-only access")
+    log.warning("refused an action on a page: the user has read-only access")
     notify(READ_ONLY, error=True)
 
 
@@ -49,7 +49,7 @@ def show_session_ended() -> None:
 
 
 def _page_url(client: Client) -> str:
-    """The address of this page, to return to after the login."""
+    """Return the URL of this page, to return to after the login."""
     url = client.request.url
     return url.path + (f"?{url.query}" if url.query else "")
 
@@ -82,7 +82,7 @@ def notify(text: str, *, error: bool = False) -> None:
 
 
 def button(text: str, action: Action, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
-    """A button that changes something; hidden from readers. ``name``: accessible name, if the text is not enough."""
+    """Add a button that changes something; hidden from readers. ``name``: accessible name, if the text is not enough."""
     made = ui.button(text, on_click=operators_only(action), icon=icon).props(
         "no-caps unelevated" + (" color=negative" if danger else "")
     )
@@ -95,7 +95,7 @@ def button(text: str, action: Action, icon: str | None = None, *, name: str | No
 
 
 async def confirmed(question: str, yes: str) -> bool:
-    """Ask for confirmation in a dialog. The dialog takes the focus; Escape means no."""
+    """Ask for confirmation in a dialog, and return the answer. The dialog takes the focus; Escape means no."""
     labelled = ui.dialog().props('role=alertdialog aria-label="Are you sure?"')
     with labelled as dialog, ui.card().classes("max-w-md"):
         ui.label(question)

@@ -1,4 +1,4 @@
-"""Refresh parts of an open page every few seconds; if reading fails, the page says that its data is old."""
+"""Refreshes parts of an open page every few seconds; if reading fails, the page says that its data is old."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Logs a store outage once for all open pages, and its end."""
+    """Logs the beginning and the end of a store outage once, not for each open page."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -22,7 +22,7 @@ class Outage:
     def note(self, error: DrumbeatError) -> None:
         if isinstance(error, StoreError) and not self._is_on:
             self._is_on = True
-            log.warning("failed to refresh open pages, which now show old data; retrying: %s", error)
+            log.warning("failed to refresh open pages: %s; they show old data; retrying", error)
 
     def end(self) -> None:
         if self._is_on:

@@ -26,7 +26,7 @@ _SORT = """(a, b, one, other) => {
   const [x, y] = [one, other].map(row => row[NAME] ?? null);
   if (x === null || y === null) return (x === null) - (y === null);
   return typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
-}"""  #: rows without a value come last
+}"""  #: browser function that compares two rows; rows without a value come last
 _CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section class="q-pa-sm">
 <div v-for="col in props.cols.filter(c => c.name != 'actions')" :key="col.name" class="row no-wrap q-py-xs">
 <div class="col-4 faint text-caption">{{{{ col.label }}}}</div>
@@ -44,16 +44,16 @@ _GOOD = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One column: how its value is read from a row, and whether it is a link or a coloured badge."""
+    """A table column: how to read its value from a row, and whether to show it as a link or a coloured badge."""
 
     name: str
     read: Callable[[Any], object]
     label: str | None = None
     href: Callable[[Any], str | None] | None = None
     is_status: bool = False
-    colour: Callable[[Any], str] | None = None  #: badge colour for a row; by default the status decides
+    colour: Callable[[Any], str] | None = None  #: returns the badge colour of a row; by default the status decides
     number: bool = False
-    loose: bool = False  #: long words may break anywhere
+    loose: bool = False  #: whether long words may break anywhere
 
 
 class PageTable:
@@ -68,7 +68,7 @@ class PageTable:
         actions: Actions | None = None,
         page: int = 0,
     ) -> None:
-        """``actions``: the buttons of a row, for operators only: label, and a function that gets the row's key."""
+        """``actions``: buttons in each row, for operators only: label, and a function that is called with the row's key."""
         actions = actions if may_change() else None
         self._columns, self._key = columns, key
         shown = [*(_column(each) for each in columns), *([_ACTIONS] if actions else [])]
@@ -112,7 +112,7 @@ class PageTable:
 
 
 class Filled:
-    """A table, or a placeholder while the table has no rows."""
+    """Shows a table, or a placeholder while the table has no rows."""
 
     def __init__(self, table: PageTable, placeholder: ui.element) -> None:
         self._table, self._placeholder = table, placeholder
@@ -141,7 +141,7 @@ def _column(column: TableColumn) -> dict[str, Any]:
 
 
 def colour(status: str) -> str:
-    """The badge colour of a status."""
+    """Return the badge colour of a status."""
     if status in _BAD:
         return "negative"
     if status in _CHANGING:
@@ -154,7 +154,7 @@ def badge(status: str) -> ui.badge:
 
 
 class FigureTile:
-    """One value with its name."""
+    """A tile that shows one value with its name."""
 
     def __init__(self, name: str, value: object = None, href: str | None = None) -> None:
         with ui.card().props("flat bordered").classes("tile q-pa-sm gap-0"):
@@ -170,7 +170,7 @@ def tiles() -> ui.row:
 
 
 def as_text(value: object) -> str:
-    """A value as text for people."""
+    """Return a value as text for people: – for None, yes and no, dates, durations, rounded numbers."""
     match value:
         case None:
             return "–"
@@ -189,7 +189,7 @@ def as_text(value: object) -> str:
 
 
 def duration_text(span: timedelta) -> str:
-    """A duration in its largest fitting unit, such as ``5 min``."""
+    """Return a duration in its largest fitting unit, such as ``5 min``."""
     seconds = span.total_seconds()
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -199,15 +199,15 @@ def duration_text(span: timedelta) -> str:
     return f"{seconds:.0f} s"
 
 
-def text_block(text: str, name: str = "Listing") -> None:
-    """Preformatted text in a box."""
+def text_block(text: str, name: str) -> None:
+    """Show preformatted text in a box."""
     box = ui.element("pre").classes("w-full q-pa-sm q-my-none rounded border text-body2").props("tabindex=0")
     with set_label(box, name):
         ui.label(text).classes("font-mono").style("white-space: pre-wrap; overflow-wrap: anywhere")
 
 
 def short(value: object, most: int = 60) -> str:
-    """The first line of a value, cut to ``most`` characters."""
+    """Return the first line of a value as text, cut to ``most`` characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     line = text.splitlines()[0] if text else ""
     return line if len(line) <= most else line[: most - 1] + "…"
@@ -219,7 +219,7 @@ COLOURS = ("#3b82c4", "#c2700a", "#2f9e63", "#c4453b", "#8a63c9", "#5f7f8c")
 
 
 def chart(name: str, series: Series, *, unit: str = "", step: bool = False) -> ui.echart:
-    """A line chart over time, readable on light and dark backgrounds."""
+    """Add a line chart over time, readable on light and dark backgrounds."""
     made = ui.echart(chart_options(series, unit=unit, step=step)).classes("w-full").style("height: 240px")
     return set_label(made.props("role=img"), name)
 

@@ -1,4 +1,4 @@
-"""Labels and attributes that come from data: set as values, never written into the text for ``props``.
+"""Sets labels and attributes that contain data safely: as values, never as part of the text for ``props``.
 
 NiceGUI parses the text given to ``props``, and the browser evaluates the value of each name that begins with a colon: a pool
 name with a quotation mark in it could run as a script. An attribute set by its key is passed on unchanged.
@@ -12,12 +12,12 @@ Element = TypeVar("Element", bound=ui.element)
 
 
 def set_label(element: Element, name: str) -> Element:
-    """Set the name that screen readers read; returns the element."""
+    """Set the name of an element that screen readers read; returns the element."""
     return set_attribute(element, "aria-label", name)
 
 
 def set_attribute(element: Element, attribute: str, value: object) -> Element:
-    """Set an attribute, only if its value changes; returns the element."""
+    """Set an attribute of an element if its value changes; returns the element."""
     if attribute not in element.props or element.props[attribute] != value:
         element.props[attribute] = value
     return element

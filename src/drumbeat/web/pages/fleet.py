@@ -28,7 +28,7 @@ _FIRST_COMMAND = "drumbeat fleet create render --policy lag_aware --set max_work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """One row of the list of fleets."""
+    """A fleet in the list of fleets: its status and its costs."""
 
     status: "FleetStatus"
     spent: "SpentFigures | None"

@@ -1,4 +1,4 @@
-"""The figures of a fleet: workers, costs, and the alarms of its last beat."""
+"""Shows worker counts, costs and alarms of a fleet."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ _BUDGET_WARNING = 0.9  #: share of a budget above which its bar turns red
 
 
 class Alarms:
-    """The alarms of the last beat; empty if there are none."""
+    """Shows the alarms of the last beat (pass of the autoscaler)."""
 
     def __init__(self) -> None:
         self._alarms: list[str] = []
@@ -36,11 +36,11 @@ class Alarms:
 
 
 class Money:
-    """Tiles with worker counts and costs."""
+    """Tiles with worker counts, costs and used budgets of a fleet."""
 
     def __init__(self) -> None:
         with tiles():
-            self._live, self._terminating = FigureTile("Live workers"), FigureTile("Terminating")
+            self._live, self._terminating = FigureTile("Live workers"), FigureTile("Terminating workers")
             self._target, self._cost = FigureTile("Target"), FigureTile("Cost per hour")
             self._spent: dict[str, tuple[FigureTile, ui.linear_progress]] = {}
             for period in PERIODS:

@@ -41,7 +41,7 @@ _WORKERS = (
 
 
 async def spending(app: AppState, pool_id: str) -> SpentFigures | None:
-    """A fleet's costs, by the provider's prices at the last beat; None if its policy cannot be read."""
+    """Return a fleet's costs at the provider's prices of the last decision; None if its policy cannot be read."""
     fleet = app.plane.fleet(pool_id)
     try:
         return await fleet.spent_by(await fleet.last_decision())
@@ -79,7 +79,7 @@ def add(app: AppState) -> None:
 
 
 async def _show_status(app: AppState, status: "FleetStatus") -> None:
-    """Alarms, figures and workers, refreshed every few seconds."""
+    """Show alarms, costs and workers of a fleet, refreshed every few seconds."""
     fleet, pool_id = app.plane.fleet(status.pool.pool_id), status.pool.pool_id
     alarms, money, workers = Alarms(), Money(), _workers(app, status)
 
@@ -101,7 +101,7 @@ async def _show_status(app: AppState, status: "FleetStatus") -> None:
 
 
 async def latest_beats(app: AppState, pool_id: str) -> Sequence[Beat]:
-    """The latest beats, oldest first."""
+    """Return the beats (passes of the autoscaler) of the last hours, oldest first."""
     beats, last = app.plane.store.beats, await app.plane.store.beats.last(PoolId(pool_id))
     after = max(last.n - _CHART_BEATS, 0) if last else 0
     return await beats.list(PoolId(pool_id), since=await app.plane.store.now() - _CHART_SPAN, after=after)
@@ -128,7 +128,7 @@ def _workers(app: AppState, status: "FleetStatus") -> Filled:
 
 
 class FleetDecisions:
-    """A chart of the latest beats, and a page of decisions: the newest, or those before the beat named in the URL."""
+    """A chart of recent decisions, and a table with one page of them: the newest, or those before a beat in the URL."""
 
     def __init__(self, app: AppState, pool_id: str, before: int) -> None:
         self._app, self._pool_id, self._before = app, pool_id, before
@@ -144,7 +144,7 @@ class FleetDecisions:
             self._older = ui.link("Older decisions", _url(pool_id))
 
     async def show(self, beats: Sequence[Beat]) -> None:
-        """Draw the chart and list the page of decisions."""
+        """Draw the chart and fill the table of decisions."""
         self.last = beats[-1].n if beats else 0
         self._echart.set_visibility(bool(beats))
         self._chart.show(chart_options(worker_series(beats), step=True))
@@ -166,7 +166,7 @@ def _url(pool_id: str, before: int = 0) -> str:
 
 
 async def page_before(app: AppState, pool_id: str, before: int) -> Sequence[Beat]:
-    """The page of beats before beat number ``before``, oldest first; 0: the newest page."""
+    """Return one page of beats before beat number ``before``, oldest first; 0 means the newest page."""
     beats = app.plane.store.beats
     last = await beats.last(PoolId(pool_id))
     end = last.n + 1 if last else 1
@@ -176,7 +176,7 @@ async def page_before(app: AppState, pool_id: str, before: int) -> Sequence[Beat
 
 
 class Reasons:
-    """Explains the selected beat, else the latest one; on request, previews the next decision."""
+    """Explains the selected beat (pass of the autoscaler), or the latest; a button previews the next decision."""
 
     def __init__(self, app: AppState, pool_id: str, selected: int) -> None:
         self._app, self._pool_id, self._selected = app, pool_id, selected
@@ -201,7 +201,7 @@ class Reasons:
                 ui.label(str(exc))
 
     async def _find(self, beats: Sequence[Beat]) -> Beat | None:
-        """The selected beat, read from the store if it is not among ``beats``."""
+        """Return the selected beat; read it from the store if it is not among ``beats``. None if there is none."""
         known = next((each for each in beats if each.n == self._selected), None)
         if known is not None or not 0 < self._selected < _MAX_BEAT:
             return known

@@ -35,8 +35,15 @@ FIELDS: Mapping[PolicyName, tuple[str, ...]] = {
     PolicyName.QUEUE_COVER: _SCALED,
     PolicyName.LAG_AWARE: _SCALED,
 }
-_NO_FIELD = frozenset({"policy", "schedules"})  #: chosen separately; can be set only in files
+_NO_FIELD = frozenset({"policy", "schedules"})  #: ``policy`` has its own select field; ``schedules`` can be set only in files
 _TYPES = {each.name: str(each.type) for each in fields(FleetPolicy)}
+_LABELS = {  #: labels of fields whose name is not clear; the other labels are the names
+    "every": "Decision interval", "keep_idle": "Idle workers to keep", "concurrency": "Jobs at once per worker",
+    "expected_service": "Expected job duration", "wait_slo": "Max job wait", "target": "Target per worker",
+    "price_per_hour": "Worker price per hour", "max_per_hour": "Max cost per hour", "max_per_day": "Max cost per day",
+    "max_per_month": "Max cost per month", "needs_gpu": "GPU required", "step_up": "Max starts per decision",
+    "step_down": "Max drains per decision",
+}  # fmt: skip
 
 
 def add(app: AppState) -> None:
@@ -77,7 +84,7 @@ async def save_policy(app: AppState, pool_id: str, pool: PoolRow | None, policy:
 
 
 class PolicyForm:
-    """The fields of a policy. Fields that the selected policy ignores are hidden; rare ones are collapsed."""
+    """The input fields of a policy. Fields that the selected policy ignores are hidden; rarely used ones are collapsed."""
 
     def __init__(self, policy: FleetPolicy) -> None:
         self._before = policy
@@ -105,7 +112,7 @@ class PolicyForm:
             self._fields[name].set_visibility(name in visible)
 
     def read(self) -> FleetPolicy | None:
-        """The policy as filled in; None if it is invalid, with the error shown at its field."""
+        """Return the policy as filled in; None if it is invalid, and then show the error at its field."""
         typed = {name: _read(name, field.value) for name, field in self._fields.items()}
         values = {name: value for name, value in typed.items() if value is not None or "None" in _TYPES[name]}
         try:
@@ -122,7 +129,7 @@ class PolicyForm:
 
 
 def _field(name: str, value: Any) -> Field:
-    label, type_name = name.replace("_", " "), _TYPES[name]
+    label, type_name = _LABELS.get(name) or name.replace("_", " ").capitalize(), _TYPES[name]
     if type_name == "<class 'bool'>":
         return (
             ui.select({True: "yes", False: "no"}, value=value, label=label).props("outlined dense stack-label").classes("w-44")

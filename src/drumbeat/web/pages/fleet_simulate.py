@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import events, ui
 
 from drumbeat.composition.offline import trace_jobs
+from drumbeat.core.downsample import downsample
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
 from drumbeat.web.app_state import AppState
@@ -22,7 +23,7 @@ from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, J
 if TYPE_CHECKING:
     from drumbeat.composition.offline import Simulated
 
-MAX_BYTES = 4 * 1024 * 1024  #: of an uploaded trace
+MAX_BYTES = 4 * 1024 * 1024  #: maximum size of an uploaded trace
 _POINTS = 1500
 _MAXIMUM = {
     "spawn_lag": LONGEST_LAG,
@@ -39,7 +40,7 @@ _METRICS = (
 
 
 def sample_trace() -> str:
-    """A trace of eight hours with two peaks; always the same."""
+    """Return an example trace as CSV text: eight hours with two peaks, always the same."""
     lines, at, end = ["arrival,duration"], 0.0, 8 * 3600.0
     while at < end:
         hour = at / 3600
@@ -59,7 +60,7 @@ def add(app: AppState) -> None:
 
 
 class SimulateForm:
-    """The form, and the result below it."""
+    """The form for a simulation, with its result below."""
 
     def __init__(self, app: AppState) -> None:
         self._app = app
@@ -77,7 +78,7 @@ class SimulateForm:
                 .classes("w-44")
             )
             self._fields: dict[str, Field] = {
-                "spawn_lag": ui.number("Spawn lag (s)", value=120),
+                "spawn_lag": ui.number("Worker startup (s)", value=120),
                 "max_workers": ui.number("Max workers", value=10, precision=0),
                 "min_workers": ui.number("Min workers", value=0, precision=0),
                 "price_per_hour": ui.number("Price per hour", value=0.5),
@@ -109,12 +110,12 @@ class SimulateForm:
 
 
 def _number(name: str, value: Any) -> float:
-    """The typed number. Raises InvalidInput if it is out of range."""
+    """Return the typed number of a field. Raises InvalidInput if it is out of range."""
     is_positive, most = name in ("spawn_lag", "max_workers"), _MAXIMUM[name]
     if value is None or value < 0 or (is_positive and value == 0):
         raise InvalidInput(f"{name}: expected a number above 0" if is_positive else f"{name}: expected 0 or more")
     if value > most:
-        raise InvalidInput(f"{name}: expected at most {most:,.0f}")
+        raise InvalidInput(f"{name}: expected at most {most:,.0f}, got {value:,.0f}")
     return float(value)
 
 
@@ -146,7 +147,7 @@ def show(found: "Simulated") -> None:
 
 
 def metrics(found: "Simulated") -> list[tuple[str, Any, Any]]:
-    """Each metric with its cold and its warm value."""
+    """Return name, cold value and warm value of each metric."""
     cold = found.figures()
     warm = cold.pop("warm") or {}
     return [(name, value, warm.get(name, "–")) for name, value in cold.items()]
@@ -157,10 +158,7 @@ def _value_text(value: Any) -> Any:
 
 
 def thinned_series(at: Sequence[float], workers: Sequence[int], busy: Sequence[int], queued: Sequence[int]) -> Series:
-    """The series over time, thinned to at most about ``_POINTS`` points."""
-    step = max(len(at) // _POINTS, 1)
-    lines = {"workers": workers, "busy": busy, "queued": queued}
-    return {
-        name: [(_EPOCH + timedelta(seconds=when), value) for when, value in zip(at[::step], line[::step], strict=True)]
-        for name, line in lines.items()
-    }
+    """Return the lines of the chart, each thinned to at most ``_POINTS`` points."""
+    lines = {"workers": workers, "busy workers": busy, "queued jobs": queued}
+    few = {name: downsample(list(zip(at, line, strict=True)), _POINTS) for name, line in lines.items()}
+    return {name: [(_EPOCH + timedelta(seconds=x), y) for x, y in line if y is not None] for name, line in few.items()}

@@ -1,4 +1,4 @@
-"""Texts of the fleet pages: costs, beats and explanations."""
+"""Texts of the fleet pages: costs, and what beats (passes of the autoscaler) decided and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,7 +32,7 @@ def money(amount: float | None) -> str | None:
 
 
 def spent_text(found: SpentFigures | None, period: str) -> str | None:
-    """The cost in a period and its budget, such as ``3.50 of 40.00``."""
+    """Return the cost in a period with its budget, such as ``3.50 of 40.00``."""
     if found is None:
         return None
     limit = getattr(found, f"max_per_{period}")
@@ -40,13 +40,13 @@ def spent_text(found: SpentFigures | None, period: str) -> str | None:
 
 
 def budget_share(found: SpentFigures, period: str) -> float | None:
-    """The used share of a budget, at most 1; None without a budget."""
+    """Return the used share of a budget, at most 1; None without a budget."""
     limit = getattr(found, f"max_per_{period}")
     return None if not limit else min(getattr(found.spent, period) / limit, 1.0)
 
 
 def outcome_text(beat: Beat) -> str:
-    """The outcome of a beat in one line."""
+    """Return the outcome of a beat in one line: its actions, its error, or why it did nothing."""
     if beat.error:
         return f"failed: {beat.error}"
     done = "; ".join(_action_text(action) for action in beat.actions)
@@ -60,38 +60,38 @@ def _action_text(action: Mapping[str, Any]) -> str:
 
 
 def _beat_url(beat: Beat) -> str:
-    """The page that explains a beat."""
+    """Return the URL of the page that explains a beat."""
     return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}&before={beat.n + 1}"
 
 
 BEATS = (
     TableColumn(name="beat", read=lambda beat: beat.n, number=True),
     TableColumn(name="at", label="time (UTC)", read=lambda beat: beat.at, href=_beat_url),
-    TableColumn(name="target", read=lambda beat: beat.summary.get("wanted"), number=True),
-    TableColumn(name="live", read=lambda beat: live_workers(beat), number=True),
+    TableColumn(name="target", label="target workers", read=lambda beat: beat.summary.get("wanted"), number=True),
+    TableColumn(name="live", label="live workers", read=lambda beat: live_workers(beat), number=True),
     TableColumn(name="outcome", loose=True, label="actions, or why none", read=outcome_text),
 )
 
 
 def live_workers(beat: Beat) -> int | None:
-    """The number of live workers that a beat saw."""
+    """Return the number of live workers at a beat; None if the beat recorded no view."""
     if beat.view is None:
         return None
     return sum(1 for each in beat.view.get("workers", ()) if each.get("status") not in _ENDED)
 
 
 def worker_series(beats: Sequence[Beat]) -> Series:
-    """Target workers, live workers and ready jobs over time."""
+    """Return target workers, live workers and ready jobs over time, for a chart."""
     queue = [(beat.at, ((beat.view or {}).get("queue") or {}).get("ready")) for beat in beats]
     return {
-        "target": [(beat.at, beat.summary.get("wanted")) for beat in beats],
-        "live": [(beat.at, live_workers(beat)) for beat in beats],
+        "target workers": [(beat.at, beat.summary.get("wanted")) for beat in beats],
+        "live workers": [(beat.at, live_workers(beat)) for beat in beats],
         "ready jobs": queue,
     }
 
 
 def show_explanation(found: "BeatExplanation") -> None:
-    """Explain a beat, past or planned: inputs, rules, limits, actions."""
+    """Show the explanation of a beat, past or planned: inputs, rules, limits, actions."""
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: target {found.wanted} workers").classes(
         "text-weight-medium"
     )

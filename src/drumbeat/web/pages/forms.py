@@ -22,7 +22,7 @@ def split_field(message: str) -> tuple[str, str]:
 
 
 def mark_field(fields: Fields, message: str) -> bool:
-    """Show an error at the field it names, and clear the others. Returns whether that field exists."""
+    """Show an error at the field that the message names, and clear the other fields. Returns whether the field exists."""
     path, detail = split_field(message)
     for name, field in fields.items():
         field.error = detail if name == path else None
@@ -49,13 +49,13 @@ class Form:
         self.fields: dict[str, Field] = {}
 
     def field(self, name: str, element: Field) -> Field:
-        """Add a field; ``name`` is the name that error messages use for it."""
+        """Add a field to the dialog; ``name`` is its name in error messages."""
         self.fields[name] = element
         element.classes("w-full").props("outlined dense stack-label")
         return element
 
     async def ask(self, action: Callable[[], Awaitable[Made]]) -> Made | None:
-        """Show the dialog. Returns the result of the action; None if the user cancels."""
+        """Show the dialog until the action succeeds, and return its result; None if the user cancels."""
 
         async def submit() -> None:
             if not may_change():
@@ -78,5 +78,5 @@ class Form:
 
 
 def text_of(element: Any) -> str:
-    """The typed text without surrounding spaces."""
+    """Return the typed text without surrounding spaces."""
     return str(element.value or "").strip()

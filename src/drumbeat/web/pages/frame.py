@@ -29,7 +29,7 @@ MENU = (
     ("Triggers", "/triggers", "bolt"),
     ("Settings", "/settings", "settings"),
 )
-LOOK_COOKIE = "drumbeat_look"  #: light or dark; without it the browser's preference decides
+LOOK_COOKIE = "drumbeat_look"  #: stores light or dark; without it the browser's preference decides
 _BUILD_TIMEOUT = 20.0  #: seconds a page may take to build
 _SESSION_CHECK_SECONDS = 2.0  #: how often an open page checks whether its session is still valid
 _KEEP = "; path=/; max-age=31536000; samesite=strict'"
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def page(app: AppState, path: str, section: str) -> Callable[[Page], Page]:
-    """Register a function that builds the page at ``path``, inside the frame; its errors are shown on the page."""
+    """Register a function that builds the page at ``path`` inside the frame (menu, user); its errors are shown on the page."""
 
     def register(build: Page) -> Page:
         @ui.page(path, title=f"{section} · Drumbeat", response_timeout=_BUILD_TIMEOUT)
@@ -57,21 +57,21 @@ def page(app: AppState, path: str, section: str) -> Callable[[Page], Page]:
 
 
 async def _build(path: str, build: Callable[[], Awaitable[None]]) -> None:
-    """Build a page. Known errors are shown on it; unexpected errors go to the log."""
+    """Build a page. Errors are shown on the page instead; unexpected errors also go to the log."""
     try:
         await build()
     except DrumbeatError as exc:
         ui.context.client.status_code = status_of(exc)
         error_card(str(exc))
     except Exception:
-        log.exception("failed to build the page %s", path)
+        log.exception("failed to build the page %s; it shows an error instead", path)
         ui.context.client.status_code = 500
         error_card("Unexpected error. See the server log.")
 
 
 @contextmanager
 def frame(app: AppState, section: str) -> Iterator[None]:
-    """The frame of a page; elements created in the block are its content."""
+    """Add the frame (menu, user) of a page; elements created in the block are the content of the page."""
     ui.page_title(f"{section} · Drumbeat")
     drawer = ui.left_drawer(bordered=True).props("width=190 breakpoint=900 :no-swipe-open=true")
     content = ui.column().classes("w-full").props("tabindex=-1")
@@ -91,7 +91,7 @@ def frame(app: AppState, section: str) -> Iterator[None]:
 
 
 def _menu() -> list[tuple[str, str, str]]:
-    """The menu entries whose page is registered."""
+    """Return the menu entries whose page is registered."""
     known = set(Client.page_routes.values())
     return [each for each in MENU if each[1] in known]
 
@@ -106,7 +106,7 @@ def _menu_item(name: str, path: str, icon: str, *, active: bool) -> None:
 
 
 def _user(app: AppState) -> None:
-    """The store's name, the user's role and the logout button."""
+    """Add the store's name, the user's role and the logout button to the header."""
     user = caller()
     ui.label(store_name(app)).classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
     set_label(ui.label(str(user.role)).classes("text-caption"), f"Your role: {user.role}")
@@ -128,7 +128,7 @@ def _watch_session() -> None:
 
 
 def store_name(app: AppState) -> str:
-    """The store's URL without its password."""
+    """Return the store's URL without its password."""
     return public_url(app.plane.settings.store) or app.plane.store.traits.name
 
 
@@ -144,13 +144,13 @@ def _dark_mode_switch() -> None:
 
 
 def heading(text: str, level: int = 1) -> ui.label:
-    """A heading that screen readers recognise."""
+    """Add a heading that screen readers recognise."""
     size = {1: "text-h5", 2: "text-h6"}.get(level, "text-subtitle1 text-weight-medium")
     return set_attribute(ui.label(text).classes(size).props("role=heading"), "aria-level", level)
 
 
 def breadcrumbs(*links: tuple[str, str]) -> None:
-    """Links to the parent pages: names and paths."""
+    """Add links to the parent pages; each link is a name and a path."""
     with ui.element("nav").props('aria-label="Breadcrumb"').classes("text-caption"):
         for name, path in links:
             ui.link(name, path)
@@ -164,7 +164,7 @@ drumbeat bench run examples/find-max.yaml"""  #: commands for a first run, from 
 
 
 def empty_state(text: str, command: str = "") -> ui.card:
-    """Placeholder for a page without data: what to do first."""
+    """Add a placeholder for missing data, which says what to do first."""
     with ui.card().props("flat bordered").classes("w-full items-center q-pa-lg") as card:
         ui.label(text).classes("text-center")
         if command:
@@ -174,7 +174,7 @@ def empty_state(text: str, command: str = "") -> ui.card:
 
 
 def error_card(text: str) -> None:
-    """Shown instead of a page that cannot be built."""
+    """Show an error instead of a page that cannot be built."""
     with ui.card().props("flat bordered role=alert").classes("w-full q-pa-lg"):
         heading("Cannot show this page")
         ui.label(text)
@@ -182,6 +182,6 @@ def error_card(text: str) -> None:
 
 
 def page_head() -> str:
-    """The style sheet and script in the head of every page."""
+    """Return the style sheet and script for the head of every page."""
     style, script = (files("drumbeat.web.pages").joinpath(f"look.{each}").read_text(encoding="utf-8") for each in ("css", "js"))
     return f"<style>{style}</style><script>{script}</script>"

@@ -1,4 +1,4 @@
-"""Charts that are sent to the browser whole once; later updates send only the new points."""
+"""Charts that are sent to the browser completely once; later updates send only new points."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from nicegui import ui
 
 Options = Mapping[str, Any]
-_EXTEND = "extend"  #: an event of the chart in the browser; points are passed as values, never inside a script
+_EXTEND = "extend"  #: browser event that updates a chart; points are passed as values, never inside a script
 _EXTENDED = "(id, lines) => extendChart(id, lines)"
-_CHANGING = ("data", "markArea")  #: the parts of a line that change during a run
+_CHANGING = ("data", "markArea")  #: the options of a line that change during a run
 
 
 def extension(before: Options | None, after: Options) -> list[dict[str, Any]] | None:
-    """The update that turns one chart into another, line by line; None if sending the whole chart is better.
+    """Return the update that turns one chart into another, line by line; None if sending the whole chart is better.
 
-    For each line: how many points to drop at its beginning, how many to keep after those, and which to add.
+    For each line: how many points to drop at its beginning, how many of the next to keep, and which points to add.
     """
     if before is None or not after.get("series") or _fixed_part(before) != _fixed_part(after):
         return None
@@ -24,7 +24,7 @@ def extension(before: Options | None, after: Options) -> list[dict[str, Any]] | 
 
 
 def _fixed_part(options: Options) -> tuple[Any, list[Any]]:
-    """Everything that stays the same while lines grow."""
+    """Return the options of a chart that stay the same while its lines grow."""
     lines = [{name: value for name, value in line.items() if name not in _CHANGING} for line in options["series"]]
     return {name: value for name, value in options.items() if name != "series"}, lines
 
@@ -41,14 +41,14 @@ def _line(old: Options, new: Options) -> dict[str, Any]:
 
 
 def _dropped(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many points at the beginning are gone."""
+    """Return how many points at the beginning of a line were removed."""
     if not after:
         return len(before)
     return next((n for n, point in enumerate(before) if point == after[0]), 0)
 
 
 class GrowingChart:
-    """A chart in the browser that receives only its new points."""
+    """A chart in the browser that is updated by sending only new points."""
 
     def __init__(self, element: ui.echart) -> None:
         self.element = element
@@ -69,6 +69,6 @@ class GrowingChart:
         self.element.run_method("$emit", _EXTEND, self.element.id, lines)
 
     def _set_options(self, drawn: Options) -> None:
-        """Set the options that are sent when the page loads the whole chart."""
+        """Set the chart options that the browser gets when it loads the page again."""
         self.element.options.clear()
         self.element.options.update(drawn)

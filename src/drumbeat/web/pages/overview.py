@@ -57,9 +57,9 @@ class PoolSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewData:
-    """The data of the overview page."""
+    """The data of the overview page: latest runs, active runs and pools."""
 
-    runs: tuple[JudgedRun, ...]  #: the latest ones
+    runs: tuple[JudgedRun, ...]  #: the latest runs
     active_runs: tuple[JudgedRun, ...]
     pools: tuple[PoolSummary, ...]
 
@@ -93,7 +93,7 @@ async def pool_summary(app: AppState, pool: PoolRow) -> PoolSummary:
 
 
 def attention_items(data: OverviewData) -> list[tuple[str, str]]:
-    """What needs attention: a text and a link for each item."""
+    """Return the items that need attention, each as a text and a link."""
     found: list[tuple[str, str]] = []
     for each in data.pools:
         name = each.pool.pool_id
@@ -109,7 +109,7 @@ def attention_items(data: OverviewData) -> list[tuple[str, str]]:
 
 
 def _run_items(data: OverviewData) -> list[tuple[str, str]]:
-    """Active runs without an orchestrator, and the latest runs that failed or missed an objective."""
+    """Return items for active runs without an orchestrator, and for latest runs that failed or missed an objective."""
     orphans = [row for row in data.active_runs if row.judgement.is_orphan]
     bad = [row for row in data.runs if row.judgement.is_bad]
     return [(f"run {_name(row)} is {row.run.status}: {row.judgement.reason}", _run_href(row)) for row in orphans] + [
@@ -164,7 +164,7 @@ def add(app: AppState) -> None:
 
 
 async def cost_today(app: AppState) -> str | None:
-    """Today's cost of all fleets; None if no worker has a price."""
+    """Return today's cost of all fleets; None if no worker has a price."""
     pools = [each.pool_id for each in await app.plane.store.pools.list() if each.is_scaled]
     found = [each for pool_id in pools if (each := await spending(app, pool_id)) is not None and each.price_per_hour]
     return money(sum(each.spent.day for each in found)) if found else None
@@ -175,7 +175,7 @@ def no_pools() -> ui.card:
 
 
 class _OverviewPanels:
-    """The parts of the page that are refreshed every few seconds."""
+    """The parts of the overview page that are refreshed every few seconds."""
 
     def __init__(self, data: OverviewData) -> None:
         with tiles():
@@ -188,7 +188,7 @@ class _OverviewPanels:
         heading("Needs attention", 2)
         self._attention = ui.column().classes("w-full gap-1").props("aria-live=polite")
         self._items: list[tuple[str, str]] | None = None
-        heading("Runs", 2)
+        heading("Latest runs", 2)
         no_runs = empty_state("No runs yet. Save a template and run it, or use the command line:", FIRST_RUN)
         self._runs = Filled(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_runs)
         heading("Pools", 2)

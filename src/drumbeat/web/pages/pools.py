@@ -1,4 +1,4 @@
-"""The list of job pools."""
+"""The page with the list of job pools."""
 
 from urllib.parse import quote
 
@@ -53,7 +53,7 @@ async def _summaries(app: AppState) -> list[PoolSummary]:
 
 
 def _new_button(app: AppState) -> None:
-    """The button that pushes a job; the first job of a pool creates the pool."""
+    """Add the button that pushes a job; the first job of a pool creates the pool."""
 
     async def ask() -> None:
         pushed = await push_form(app, None)

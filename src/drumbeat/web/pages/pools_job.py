@@ -32,6 +32,7 @@ _FACTS = (
     "group",
     "capability",
 )
+_LABELS = {"suspicions": "suspected crashes", "created_at": "pushed at", "begun_at": "started at"}
 _TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
 
@@ -70,7 +71,7 @@ def _buttons(app: AppState, job: Job) -> None:
     if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
         button("Requeue", requeue, icon="replay")
     if job.status in UNFINISHED:
-        button("Cancel", cancel, icon="block", danger=True)
+        button("Cancel job", cancel, icon="block", danger=True)
 
 
 async def _explanation(app: AppState, job: Job) -> None:
@@ -86,7 +87,7 @@ def _facts(job: Job) -> None:
             value = getattr(job, name)
             if value not in (None, ""):
                 with ui.element("dt").classes("faint"):
-                    ui.label(name.replace("_", " "))
+                    ui.label(_LABELS.get(name) or name.replace("_", " "))
                 with ui.element("dd"):
                     ui.label(as_text(value))
 

@@ -51,7 +51,7 @@ _TILES: Mapping[str, Callable[[PoolSummary], object]] = {
 
 
 def per_minute(finished: Sequence[tuple[datetime, int]]) -> float | None:
-    """Finished jobs per minute between the first and the last sample; None with a single sample."""
+    """Return the finished jobs per minute between the first and the last sample; None with a single sample."""
     (since, before), (until, after) = finished[0], finished[-1]
     minutes = (until - since) / timedelta(minutes=1)
     return max(after - before, 0) / minutes if minutes > 0 else None
@@ -59,7 +59,7 @@ def per_minute(finished: Sequence[tuple[datetime, int]]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The state of a pool at one moment."""
+    """Job counts and workers of a pool at one moment, for the chart."""
 
     at: datetime
     ready: int | None
@@ -68,7 +68,7 @@ class Point:
 
 
 def point_of(beat: Beat) -> Point | None:
-    """The state that a beat saw; in a fleet's view the counts are under ``queue``. None if the beat has no view."""
+    """Return the job counts and workers that a beat recorded (for a fleet under ``queue``); None if it recorded none."""
     view: Any = beat.view
     if view is None:
         return None
@@ -125,16 +125,16 @@ def _buttons(app: AppState, pool_id: str) -> None:
     button("Push a job", push, icon="add")
     button("Pause", pause, icon="pause")
     button("Resume", resume, icon="play_arrow")
-    button("Requeue poisoned", requeue, icon="replay")
+    button("Requeue poisoned jobs", requeue, icon="replay")
 
 
 class _PoolPanels:
-    """Figures, chart and workers, refreshed every few seconds."""
+    """Tiles, chart and workers of a pool, refreshed every few seconds."""
 
     def __init__(self, first: PoolSummary) -> None:
         self._pool = first.pool
         self._points: deque[Point] = deque(maxlen=_POINTS)
-        self._finished: deque[tuple[datetime, int]] = deque()  #: number of finished jobs, sampled over the last minute
+        self._finished: deque[tuple[datetime, int]] = deque()  #: time and number of finished jobs, over the last minute
         with tiles():
             self._tiles = {name: FigureTile(name) for name in _TILES}
         self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
@@ -182,7 +182,7 @@ _JOBS = (
 
 
 async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
-    """One page of jobs. Filter and page are in the URL, so that it can be shared as a link."""
+    """Show one page of jobs. Filter and page are in the URL, so that it can be shared as a link."""
     statuses = (JobStatus(status),) if status in set(JobStatus) else ()
     cursor = JobId(after) if after else None
 
@@ -215,7 +215,7 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
 
 
 def _paging(pool_id: str, status: str, after: str) -> ui.link:
-    """Links to other pages. Returns the link to the next page."""
+    """Add links to the first and the next page of jobs. Returns the link to the next page."""
     with ui.row().classes("w-full justify-end"):
         if after:
             ui.link("First page", _url(pool_id, status))

@@ -36,7 +36,7 @@ async def push_form(app: AppState, pool_id: str | None) -> PushedJob | None:
     async def push() -> PushedJob:
         name = text_of(pool)
         if not name:
-            raise InvalidInput("pool: expected a name")
+            raise InvalidInput("pool: expected the name of a pool, got none")
         options: dict[str, Any] = {
             "type": text_of(job_type),
             "priority": whole_number("priority", priority),
@@ -50,7 +50,7 @@ async def push_form(app: AppState, pool_id: str | None) -> PushedJob | None:
 
 
 def parse_payload(text: str) -> Any:
-    """Parse the typed JSON. Raises InvalidInput, which names the field."""
+    """Parse the typed JSON. Raises InvalidInput, whose message names the field."""
     try:
         return read_json(text, "the payload")
     except InvalidInput as exc:
@@ -58,7 +58,7 @@ def parse_payload(text: str) -> Any:
 
 
 def whole_number(name: str, element: Any) -> int:
-    """The typed whole number. Raises InvalidInput."""
+    """Return the typed whole number. Raises InvalidInput."""
     if element.value is None or element.value != int(element.value):
-        raise InvalidInput(f"{name}: expected a whole number")
+        raise InvalidInput(f"{name}: expected a whole number, got {element.value}")
     return int(element.value)

@@ -24,8 +24,8 @@ _CONNECTIONS = (
 )
 _PRICES = (
     TableColumn(name="of", label="template or fleet", read=lambda row: row[0], href=lambda row: row[1]),
-    TableColumn(name="worker", label="worker per hour", read=lambda row: row[2], number=True),
-    TableColumn(name="database", label="database per hour", read=lambda row: row[3], number=True),
+    TableColumn(name="worker", label="worker price per hour", read=lambda row: row[2], number=True),
+    TableColumn(name="database", label="database price per hour", read=lambda row: row[3], number=True),
     TableColumn(name="currency", read=lambda row: row[4]),
 )
 
@@ -100,7 +100,7 @@ async def _form(app: AppState) -> StoredConnection | None:
 
 
 async def _prices(app: AppState) -> None:
-    """Prices per hour: the default prices, and those of templates and fleets."""
+    """Show prices per hour: the default prices, and those of templates and fleets."""
 
     async def change() -> None:
         if await _default_prices_form(app) is not None:
@@ -142,7 +142,7 @@ async def _default_prices_form(app: AppState) -> Prices | None:
 
 
 def price_of(element: Any) -> float | None:
-    """The typed price; None if the field is empty."""
+    """Return the typed price; None if the field is empty."""
     return None if element.value is None else float(element.value)
 
 
@@ -169,12 +169,12 @@ async def _server(app: AppState) -> None:
     report = await app.plane.store.upkeep.check()
     facts = {
         "version": __version__,
-        "store": report.backend,
-        "location": report.location,
-        "database": report.server,
-        "schema": f"{report.schema_version} of {report.latest_version}",
-        "rows": ", ".join(f"{as_text(count)} {name}" for name, count in report.rows.items() if count),
-        "passwords": "encrypted with a key" if app.plane.vault().is_open else "DRUMBEAT_KEY is not set",
+        "store type": report.backend,
+        "store location": report.location,
+        "database server": report.server,
+        "schema version": f"{report.schema_version} of {report.latest_version}",
+        "stored rows": ", ".join(f"{as_text(count)} {name}" for name, count in report.rows.items() if count),
+        "password encryption": "on" if app.plane.vault().is_open else "off: DRUMBEAT_KEY is not set",
     }
     with ui.element("dl").classes("grid w-full gap-x-4 gap-y-1").style("grid-template-columns: max-content 1fr"):
         for name, value in facts.items():

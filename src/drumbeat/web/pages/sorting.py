@@ -1,4 +1,4 @@
-"""Sort keys for table rows: the values themselves, not the text that shows them."""
+"""Sort keys of table cells, so that columns are sorted by value, not by the shown text."""
 
 import re
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ _LEADING = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def sort_key(value: object, *, number: bool) -> float | str | None:
-    """The key the browser compares. ``number``: a text such as ``1,200 ms`` is sorted by the number it begins with."""
+    """Return the key that the browser compares. ``number``: sort a text such as ``1,200 ms`` by its leading number."""
     match value:
         case bool() | int() | float():
             return float(value)

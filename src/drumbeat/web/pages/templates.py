@@ -22,7 +22,7 @@ _TEMPLATES = (
     TableColumn(name="scaling", label="scaling mode", read=lambda row: get(row.config, "scaling.mode")),
     TableColumn(name="workload", read=lambda row: _workload(row)),
     TableColumn(
-        name="target", loose=True, read=lambda row: get(row.config, "target.connection") or get(row.config, "target.url")
+        name="database", loose=True, read=lambda row: get(row.config, "target.connection") or get(row.config, "target.url")
     ),
     TableColumn(name="tags", read=lambda row: ", ".join(row.tags) or None),
     TableColumn(name="used", label="times used", read=lambda row: row.usage_count, number=True),
@@ -64,7 +64,7 @@ def add(app: AppState) -> None:
 
 
 def _filters(filters: Mapping[str, str], all_templates: Sequence[Template]) -> None:
-    """The filter fields. The filters are in the URL, so that it can be shared as a link."""
+    """Add the filter fields. The filters are in the URL, so that it can be shared as a link."""
     fields: dict[str, tuple[str, str, Sequence[str]]] = {
         "tag": ("Tag", "all tags", sorted({each for template in all_templates for each in template.tags})),
         "database": ("Database", "all databases", list(DatabaseType)),

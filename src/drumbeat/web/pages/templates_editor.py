@@ -47,7 +47,7 @@ async def _show_editor(app: AppState, template: Template | None) -> None:
 
 
 class Editor:
-    """The document as form or YAML, with its buttons and previews."""
+    """The editor of a template's document: form or YAML, buttons and previews."""
 
     def __init__(self, app: AppState, template: Template | None, connections: Sequence[StoredConnection]) -> None:
         self._app, self._template, self._connections = app, template, connections
@@ -84,14 +84,13 @@ class Editor:
             if self._view.value == _FORM:
                 self._form = TemplateForm(self._app, self._tree, self._connections, enabled=self._is_editable)
             else:
-                self._text = (
-                    ui.textarea("Document", value=as_yaml(self._tree)).props("outlined autogrow").classes("w-full font-mono")
-                )
+                self._text = ui.textarea("Template (YAML)", value=as_yaml(self._tree))
+                self._text.props("outlined autogrow").classes("w-full font-mono")
                 if not self._is_editable:
                     self._text.props("readonly")
 
     async def _switch_view(self) -> None:
-        """Switch between form and YAML. An invalid document keeps its view; changes typed by readers are dropped."""
+        """Switch between form and YAML, unless the document is invalid. Changes typed by read-only users are dropped."""
         try:
             if may_change():
                 self._tree = self._form.tree() if self._form else await self._read_text()
@@ -117,7 +116,7 @@ class Editor:
         )
 
     async def _checked(self) -> Any:
-        """The validated document; None if it is invalid, with its problems shown."""
+        """Return the validated document; if it is invalid, show its problems and return None."""
         try:
             document = await self._bench.document(self._source(), is_text=True)
         except InvalidInput as exc:
@@ -177,7 +176,7 @@ class Editor:
 
 
 def as_yaml(tree: Tree) -> str:
-    """The document as YAML text."""
+    """Return the document as YAML text."""
     filled = {name: value for name, value in tree.items() if value not in (None, [], {})}
     return yaml.safe_dump(json.loads(json.dumps(filled)), sort_keys=False, allow_unicode=True)
 
@@ -192,7 +191,7 @@ async def copy_template(app: AppState, template: Template) -> Template:
 
 
 async def run_template(app: AppState, template: Template) -> None:
-    """Create a run, not yet started, and go to its page."""
+    """Create a run without starting it, and open its page."""
     bench = app.plane.bench()
     run, _ = await bench.create(await bench.document(template.template_id), template.template_id)
     ui.navigate.to(f"/runs/{run.run_id}")

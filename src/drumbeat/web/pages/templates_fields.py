@@ -18,12 +18,12 @@ class Way(StrEnum):
     PRESET = "preset"  #: a mix of the four kinds of operations, with SQL generated for the table
     STANDARD = "standard"  #: a standard benchmark workload
     CUSTOM = "custom"  #: custom SQL and weights for the four kinds
-    OPERATIONS = "operations"  #: custom operations
+    OPERATIONS = "operations"  #: custom operations, each with its own kind, SQL and weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modes:
-    """The modes that decide which fields are shown."""
+    """Load mode, scaling mode and workload type, which decide which fields are shown."""
 
     load: LoadMode
     scaling: ScalingMode
@@ -34,7 +34,7 @@ Shown = Callable[[Modes], bool]
 
 
 class FieldKind(StrEnum):
-    """The type of a field's value."""
+    """The type of a field's value, which decides its input element."""
 
     TEXT = "text"
     SQL = "sql"
@@ -46,13 +46,13 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateField:
-    """One field: its path in the document, its label, and when it is shown."""
+    """A field of the form: its path in the document, its label, and when it is shown."""
 
     path: str
     label: str
     kind: FieldKind = FieldKind.NUMBER
     shown: Shown = field(default=lambda modes: True)
-    hint: str = ""  #: shown while the field is empty
+    hint: str = ""  #: placeholder, shown while the field is empty
     choices: tuple[str, ...] = ()
 
 
@@ -75,7 +75,7 @@ _GUARDED = _scaled(ScalingMode.AUTO, ScalingMode.BOUNDED)
 
 
 def enum_of(block: str, name: str) -> tuple[str, ...]:
-    """The allowed values of a template field, from the template schema."""
+    """Return the allowed values of a template field, from the template schema."""
     found = template_schema()["$defs"][block]["properties"][name]["enum"]
     return tuple(word for word in found if word is not None)
 
@@ -96,7 +96,7 @@ def workload() -> tuple[TemplateField, ...]:
             shown=_by(Way.STANDARD),
             choices=enum_of("WorkloadBlock", "standard"),
         ),
-        TemplateField(path="workload.scale", label="Scale", shown=_by(Way.STANDARD), hint="1"),
+        TemplateField(path="workload.scale", label="Scale factor", shown=_by(Way.STANDARD), hint="1"),
         *(
             TemplateField(
                 path=f"workload.custom_{kind}_pct",
@@ -166,7 +166,7 @@ SCALING = (
     TemplateField(path="scaling.min_connections", label="Min connections", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
     TemplateField(path="scaling.max_connections", label="Max connections", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
 )
-#: labels of the lower bounds in scaling mode FIXED, which has exactly this many workers and connections
+#: labels of the minimum fields in scaling mode FIXED, where they set the exact number of workers and connections
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections"}
 MAX_PER_WORKER = "Max connections per worker"  #: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY
 GUARDRAILS = (
@@ -214,12 +214,12 @@ MORE = (
 
 
 def every_field() -> tuple[TemplateField, ...]:
-    """All fields of the form."""
+    """Return all fields of the form."""
     return (*workload(), *LOAD, *SCALING, *GUARDRAILS, *OBJECTIVES, *MORE)
 
 
 def field_labels(modes: Modes) -> Mapping[str, tuple[str, str]]:
-    """Label and placeholder, by path, of the fields whose label depends on the modes."""
+    """Return label and placeholder, by path, of the fields whose label depends on the modes."""
     labels = {each.path: (each.label, each.hint) for each in (*LOAD, *SCALING) if each.path in (*FIXED_LABELS, LOAD[0].path)}
     if modes.scaling is ScalingMode.FIXED:
         labels |= {path: (label, "1") for path, label in FIXED_LABELS.items()}
@@ -229,7 +229,7 @@ def field_labels(modes: Modes) -> Mapping[str, tuple[str, str]]:
 
 
 def get(tree: Mapping[str, Any], path: str) -> Any:
-    """The value at a path of a document; None if there is none."""
+    """Return the value at a path of a document; None if there is none."""
     found: Any = tree
     for name in path.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -237,7 +237,7 @@ def get(tree: Mapping[str, Any], path: str) -> Any:
 
 
 def put(tree: Tree, path: str, value: Any) -> None:
-    """Set the value at a path of a document; None removes it."""
+    """Set the value at a path of a document; the value None removes the path."""
     block, _, last = path.rpartition(".")
     if value is None and not isinstance(get(tree, block) if block else tree, Mapping):
         return
@@ -250,7 +250,7 @@ def put(tree: Tree, path: str, value: Any) -> None:
 
 
 def way_of(tree: Mapping[str, Any]) -> Way:
-    """How a document specifies its workload."""
+    """Return how a document specifies its workload."""
     workload_block = tree.get("workload") or {}
     if workload_block.get("operations"):
         return Way.OPERATIONS
@@ -261,7 +261,7 @@ def way_of(tree: Mapping[str, Any]) -> Way:
 
 
 def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The values that the form requires although the template schema does not: path and message."""
+    """Return path and message of each missing value that the form requires although the template schema does not."""
     found = []
     if not tree.get("name"):
         found.append(("name", "expected a name"))
@@ -276,7 +276,7 @@ def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def modes_of(tree: Mapping[str, Any]) -> Modes:
-    """The modes of a document, with defaults for those it does not set."""
+    """Return the modes of a document, with defaults for those it does not set."""
     load, scaling = tree.get("load_mode"), get(tree, "scaling.mode")
     return Modes(
         load=LoadMode(load or LoadMode.CONCURRENCY), scaling=ScalingMode(scaling or ScalingMode.AUTO), way=way_of(tree)
@@ -284,7 +284,7 @@ def modes_of(tree: Mapping[str, Any]) -> Modes:
 
 
 def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> Tree:
-    """The document with the typed values, by path. Values that only the previous modes had are removed; others stay."""
+    """Return the document with the typed values, by path. Values of fields that only the previous modes showed are removed."""
     made: Tree = deepcopy(dict(tree))
     before = modes_of(tree)
     for each in every_field():
@@ -302,7 +302,7 @@ def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> T
 
 
 def _is_removed(each: TemplateField, before: Modes, modes: Modes) -> bool:
-    """Whether to remove a hidden field: the previous modes showed it, or it specifies the workload in another way."""
+    """Whether to remove a hidden field, that is, the previous modes showed it or it belongs to another workload type."""
     return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
 
 

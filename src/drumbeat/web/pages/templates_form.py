@@ -1,4 +1,4 @@
-"""The template form: shows the fields that the selected modes need."""
+"""The template form, which shows the fields that the selected modes need."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,8 +31,7 @@ from drumbeat.web.pages.templates_fields import (
     put,
     workload,
 )
-from drumbeat.web.pages.templates_operations import PATH as OPERATIONS
-from drumbeat.web.pages.templates_operations import OperationRows
+from drumbeat.web.pages.templates_operations import PATH as OPERATIONS, OperationRows
 
 _BY_URL, _BY_CONNECTION = "URL", "Connection"
 _NARROW = "w-44"
@@ -40,7 +39,7 @@ _SWITCH = {True: "on", False: "off"}
 
 
 class TemplateForm:
-    """The fields of a template document. ``tree`` returns the document as filled in."""
+    """The input fields of a template document. ``tree`` returns the document as filled in."""
 
     def __init__(self, app: AppState, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
         self._app, self._before, self._connections, self._enabled = app, tree, connections, enabled
@@ -65,7 +64,7 @@ class TemplateForm:
         )
 
     def tree(self) -> Tree:
-        """The document as filled in now."""
+        """Return the document as filled in now."""
         touched = {each.path: _typed(each, field.value) for each, field in self._inputs.items() if self._is_touched(each.path)}
         made = filled(self._before, touched, self.modes)
         if self.modes.way is Way.OPERATIONS and self._operations.is_touched:
@@ -90,7 +89,7 @@ class TemplateForm:
         return any(self.fields[path].value != self._initial[path] for path in paths)
 
     def mark(self, problems: Sequence[tuple[str, str]]) -> list[str]:
-        """Show each problem at its field. Returns the problems without a field here."""
+        """Show each problem at its field. Returns the problems that have no field in the form."""
         located = [(self._field_of(path, detail), path, detail) for path, detail in problems]
         errors = {target: detail for target, _, detail in located if target}
         for path, field in self.fields.items():
@@ -98,7 +97,7 @@ class TemplateForm:
         return [f"{path}: {detail}" if path else detail for target, path, detail in located if target is None]
 
     def _field_of(self, path: str, detail: str) -> str | None:
-        """The field of a problem: the one at its path, or in a block the one that the text begins with."""
+        """Return the path of a problem's field; for a problem of a block, that of the field that the detail begins with."""
         nested = f"{path}.{detail.split(' ', 1)[0].rstrip(':')}"
         return next((each for each in (nested, path) if each in self.fields), None)
 
@@ -198,7 +197,7 @@ class TemplateForm:
     def _add_rest(self) -> None:
         with ui.expansion("Objectives (SLO)", value=bool(self._before.get("slo"))).classes("w-full"):
             self._add_group(OBJECTIVES)
-        with ui.expansion("More settings").classes("w-full"):
+        with ui.expansion("Advanced settings").classes("w-full"):
             self._add_group(MORE)
 
     def _add_group(self, specs: Sequence[TemplateField]) -> None:
@@ -211,7 +210,7 @@ class TemplateForm:
                     field.on_value_change(self._show_total)
 
     def _update(self) -> None:
-        """Show only the fields that the modes need."""
+        """Show only the fields that the selected modes need."""
         modes = self.modes
         for each, field in self._inputs.items():
             field.set_visibility(each.shown(modes))
@@ -248,7 +247,7 @@ def _field(spec: TemplateField, value: Any) -> Field:
 
 
 def _typed(spec: TemplateField, value: Any) -> Any:
-    """The value of a field as in a document; None if it is empty."""
+    """Return the typed value as it is stored in a document; None if the field is empty."""
     if value in (None, ""):
         return None
     if spec.kind is FieldKind.WHOLE and isinstance(value, float) and value.is_integer():
@@ -261,5 +260,5 @@ def _text(value: Any) -> str | None:
 
 
 def document_of(name: str, description: str | None, tags: Sequence[str], config: Mapping[str, Any]) -> Tree:
-    """A stored template as one document."""
+    """Return a stored template as one document."""
     return {"name": name, "description": description, "tags": list(tags), **config}

@@ -1,4 +1,4 @@
-"""Custom operations on the template form: kind, weight, SQL and values of each."""
+"""The part of the template form for custom operations: kind, weight, SQL and values of each."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Operation = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRow:
-    """The fields of one operation."""
+    """The input fields of one operation."""
 
     element: ui.row
     kind: ui.input
@@ -35,7 +35,7 @@ class OperationRow:
 
 
 class OperationRows:
-    """One row for each operation; rows can be added and removed."""
+    """A list with one row for each operation; rows can be added and removed."""
 
     def __init__(self, operations: Sequence[Mapping[str, Any]], *, enabled: bool) -> None:
         self._enabled = enabled
@@ -58,11 +58,11 @@ class OperationRows:
         self._group.set_visibility(visible)
 
     def operations(self) -> list[Operation]:
-        """The operations as in a template document. Raises InvalidInput for invalid JSON."""
+        """Return the operations as in a template document. Raises InvalidInput for invalid JSON."""
         return [operation_of(n, *typed) for n, typed in enumerate(self._typed())]
 
     def total(self) -> float:
-        """The sum of the weights."""
+        """Return the sum of the weights of all operations."""
         return sum(row.weight.value or 0 for row in self._rows)
 
     def _typed(self) -> list[tuple[str, Any, str, str, str]]:
@@ -103,7 +103,7 @@ class OperationRows:
 
 
 def operation_of(n: int, kind: str, weight: Any, sql: str, values: str, reads: str) -> Operation:
-    """One operation from the typed values. Raises InvalidInput, which names the field."""
+    """Create an operation from the typed values. Raises InvalidInput, whose message names the field."""
     path = f"{PATH}[{n}]"
     number = int(weight) if isinstance(weight, float) and weight.is_integer() else weight
     statements = _statements(path, sql)
@@ -113,7 +113,7 @@ def operation_of(n: int, kind: str, weight: Any, sql: str, values: str, reads: s
 
 
 def _statements(path: str, sql: str) -> dict[str, Any]:
-    """The typed SQL: one statement, or a JSON list of several."""
+    """Return the typed SQL as fields of an operation: one statement, or a JSON list of several."""
     if sql.lstrip().startswith("["):
         return {"statements": _json(f"{path}.statements", sql)}
     return {"sql": sql.strip()} if sql.strip() else {}

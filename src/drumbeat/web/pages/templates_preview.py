@@ -23,7 +23,7 @@ async def show_sql(app: AppState, document: Any) -> None:
     for operation in found:
         ui.label(f"{operation.kind}, {operation.weight} %").classes("text-weight-medium")
         for statement in operation.statements:
-            text_block(statement.sql)
+            text_block(statement.sql, "SQL statement")
     show_value_sources(found)
 
 

@@ -1,4 +1,4 @@
-"""The sources of the values of each operation: keys, value pools, random values."""
+"""Shows where the values of each operation come from: keys, value pools, random values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _COLUMNS = (
 
 
 def value_sources(operations: Sequence[Operation]) -> Iterator[PlaceholderSource]:
-    """Every value of every operation, in order."""
+    """Yield the source of each placeholder of each operation, in order."""
     for operation in operations:
         for n, statement in enumerate(operation.statements, 1):
             prefix = f"statement {n}, " if len(operation.statements) > 1 else ""
@@ -52,7 +52,7 @@ def value_sources(operations: Sequence[Operation]) -> Iterator[PlaceholderSource
 
 
 def describe(value: Value) -> tuple[str, str]:
-    """The name and the details of a value source."""
+    """Return the name and the details of a value source."""
     match value:
         case PoolValue(values=values) | Pick(values=values):
             examples = ", ".join(short(each, 20) for each in values[:_EXAMPLES])
@@ -79,5 +79,5 @@ def show_value_sources(operations: Sequence[Operation]) -> None:
     """Show the table of values, if any operation has values."""
     found = list(value_sources(operations))
     if found:
-        heading("Values", 2)
-        PageTable("Values", _COLUMNS, key=lambda each: f"{each.kind} {each.placeholder}").show(found)
+        heading("Parameter values", 2)
+        PageTable("Parameter values", _COLUMNS, key=lambda each: f"{each.kind} {each.placeholder}").show(found)

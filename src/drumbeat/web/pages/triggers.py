@@ -1,4 +1,4 @@
-"""The triggers page: when each trigger last fired and is next due, and a button to fire it now."""
+"""The triggers page: when each trigger last fired, when it fires next, and a button to fire it now."""
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -33,7 +33,7 @@ def add(app: AppState) -> None:
 
 
 def _trigger_service(app: AppState) -> "TriggerService | None":
-    """The triggers of this server; else those of the triggers file, if there is one."""
+    """Return the triggers of this server, or else of the triggers file; None if there is no file."""
     if app.triggers is not None:
         return app.triggers
     file = app.settings.triggers or triggers_file()
@@ -53,7 +53,7 @@ async def _table(service: "TriggerService") -> None:
 
 
 async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:
-    """Each trigger with its last firing and its next due time."""
+    """Return each trigger with when it last fired and when it fires next."""
     last = await service.last_fired()
     return [(each, last.get(each.name), service.due(each)) for each in service.triggers]
 

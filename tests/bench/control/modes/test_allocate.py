@@ -1,8 +1,7 @@
 """Who holds how many connections."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drumbeat.bench.control.modes.allocate import allocate, workers_for
 from drumbeat.bench.model import Allocation, Scaling, ScalingMode

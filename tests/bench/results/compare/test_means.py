@@ -2,8 +2,7 @@ from random import Random
 from statistics import fmean
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bench.recorded import noise
 from drumbeat.bench.results.compare.means import inflation, shift

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.workloads.standard.consistency import check_consistency
 from bench.workloads.standard.given import TARGETS, drive, empty_database
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.new_keys import above_what_is_there
 from drumbeat.bench.workloads.prepare import prepare
-from drumbeat.bench.workloads.standard import STANDARD, Scaled, check_consistency, standard
+from drumbeat.bench.workloads.standard import STANDARD, Scaled, standard
 from drumbeat.core.errors import InvalidInput
 
 SMALL = 0.002

@@ -5,11 +5,12 @@ from datetime import datetime
 
 import pytest
 
+from bench.workloads.standard.consistency import Violation, check_consistency
 from bench.workloads.standard.given import drive
 from drumbeat.bench.model import KeyValue, RandomNumber, SameAs, ValueType
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.workloads.prepare import prepare
-from drumbeat.bench.workloads.standard import Violation, check_consistency, standard
+from drumbeat.bench.workloads.standard import standard
 from servers.postgres import PostgresServer, installation
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 
+from bench.workloads.standard.consistency import check_consistency
 from bench.workloads.standard.given import TARGETS, drive, empty_database, empty_file
 from drumbeat.bench.model import NonUniform
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.workloads.prepare import prepare
-from drumbeat.bench.workloads.standard import check_consistency, standard
+from drumbeat.bench.workloads.standard import standard
 from drumbeat.bench.workloads.standard.tpcc import Size
 from drumbeat.bench.workloads.standard.tpcc.names import LAST_NAMES
 from drumbeat.bench.workloads.standard.tpcc.statements import delivered

@@ -1,1 +1,1 @@
-"""The load modes: each decides how many connections and workers a run needs now. Pure: no clock, no I/O, no log."""
+"""The load modes. Each mode decides how many connections and workers a run needs now. Pure: no clock, no I/O, no log."""

@@ -1,4 +1,4 @@
-"""Distributes connections over workers: evenly, or filling each worker to its cap before the next. Deterministic."""
+"""Distributes connections over workers: evenly, or filling each worker to its limit before the next. Deterministic."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -7,27 +7,27 @@ from drumbeat.bench.model import Allocation, Scaling, ScalingMode
 
 
 def ceiling(scaling: Scaling) -> int:
-    """The most connections of one worker. FIXED: exactly the specified number."""
+    """Return the most connections that one worker may have. In FIXED mode it is the configured number."""
     return scaling.min_connections if scaling.mode is ScalingMode.FIXED else scaling.cap
 
 
 def fewest_held(scaling: Scaling) -> int:
-    """The fewest connections of a worker that has any."""
+    """Return the fewest connections that a worker gets if it gets any."""
     return min(scaling.min_connections, ceiling(scaling))
 
 
 def workers_for(total: int, scaling: Scaling) -> int:
-    """How many workers a total needs, within the plan's bounds; FIXED: exactly the specified number."""
+    """Return how many workers are needed for ``total`` connections, within the configured minimum and maximum."""
     needed = max(1, scaling.min_workers, ceil(total / max(1, ceiling(scaling))))
     return needed if scaling.most_workers is None else max(1, min(needed, scaling.most_workers))
 
 
 def allocate(total: int, slots: Sequence[int], scaling: Scaling, ceilings: Mapping[int, int] | None = None) -> dict[int, int]:
-    """The target of each slot.
+    """Return the number of connections for each slot (the number of a worker in its run).
 
-    The targets add up to the total, or to as much of it as caps and floors allow. A worker that would get less than its floor
-    gets none, and the others share its part; only a total below the floor goes to the lowest slot as it is. ``ceilings``
-    lowers the caps of single slots: what they cannot hold goes to the others.
+    They add up to ``total``, or to as much of it as the limits per worker allow. A worker that would get less than the minimum
+    gets none; only a total below the minimum goes to the lowest slot unchanged. ``ceilings`` lowers the limits of some slots
+    (a guardrail did so); the other slots get their connections.
     """
     caps = {slot: _cap(slot, scaling, ceilings or {}) for slot in sorted(slots)}
     able = [slot for slot, cap in caps.items() if cap > 0]
@@ -41,14 +41,14 @@ def _cap(slot: int, scaling: Scaling, ceilings: Mapping[int, int]) -> int:
 
 
 def _how_many(total: int, slots: int, least: int) -> int:
-    """How many workers can get at least their floor; at least one if the total is above 0."""
+    """Return how many workers can get at least the minimum ``least``; at least one if the total is above 0."""
     if total <= 0:
         return 0
     return min(slots, max(1, total // max(1, least)))
 
 
 def _spread(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
-    """Evenly, the remainder to the lowest slots. Lowest caps come first, so that the others share what those cannot hold."""
+    """Distribute evenly, the remainder to the lowest slots. Slots with a low limit come first, so that others get the rest."""
     targets: dict[int, int] = {}
     remaining = total
     for slot in sorted(caps, key=lambda slot: (caps[slot], -slot)):
@@ -58,7 +58,7 @@ def _spread(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
 
 
 def _pack(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
-    """On as few workers as possible: each gets its floor first, then each is filled to its cap."""
+    """Distribute over as few workers as possible: each gets the minimum first, then each is filled to its limit."""
     needed = _fewest(total, caps)
     targets = {slot: min(least, caps[slot], total) for slot in needed}
     remaining = total - sum(targets.values())

@@ -5,7 +5,7 @@ from drumbeat.bench.model import ModeView, RunPlan, ScalingMode, Steer
 
 
 def steer(view: ModeView) -> Steer:
-    """The plan's total on as many workers as needed. This mode never finishes by itself: the run's duration ends it."""
+    """Return the configured number of connections and the workers needed for it. Only the run's duration ends this mode."""
     requested = total(view.plan)
     workers = workers_for(requested, view.plan.scaling)
     if view.most_workers is not None:
@@ -15,7 +15,7 @@ def steer(view: ModeView) -> Steer:
 
 
 def total(plan: RunPlan) -> int:
-    """All connections together. FIXED, or no number given: ``min_workers`` × ``min_connections``."""
+    """Return the connections of all workers together; ``min_workers`` × ``min_connections`` if FIXED or not configured."""
     if plan.scaling.mode is ScalingMode.FIXED or plan.connections is None:
         return plan.scaling.min_workers * plan.scaling.min_connections
     return max(1, plan.connections)

@@ -1,30 +1,29 @@
-"""FIND_MAX_CONCURRENCY: finds the most connections that are still stable: step up, step back to verify, then bisect.
+"""FIND_MAX_CONCURRENCY: finds the highest stable number of connections: step up, step back to verify, then bisect.
 
     STEPPING ──first unstable──▶ VERIFYING ──stable──▶ BISECTING ──narrow enough──▶ COMPLETED
         └──the ceiling is stable, or the first step is not──────────────────────────────▲
 
-Each measurement of a level is a step: its target is set, all connections open, the settling time passes, and only then the
-measured window begins. A level is measured again until the result is clear despite the noise of the figures.
+A level is a number of connections. Each measurement of a level is a step: the workers open the connections, the settling time
+passes, and only then the measured time window begins. A level is measured again until the result is clear despite the noise.
 """
 
 from dataclasses import replace
 from datetime import timedelta
 
 from drumbeat.bench.control.modes import level_samples, stability
-from drumbeat.bench.control.modes.allocate import ceiling as most_per_worker
-from drumbeat.bench.control.modes.allocate import workers_for
+from drumbeat.bench.control.modes.allocate import ceiling as most_per_worker, workers_for
 from drumbeat.bench.control.modes.find_max_result import finish, step_row
 from drumbeat.bench.control.modes.stability import LevelOutcome, LevelVerdict
 from drumbeat.bench.model import FindMaxState, FindMaxStatus, ModeView, Steer, StepFigures, Window
 
 UNBOUNDED = 10_000  #: most connections of all workers, if the number of workers has no limit
-NARROW_ENOUGH = 0.0125  #: share of the best level: a quarter of the promised 5 %; the rest is for noise
-PATIENCE = timedelta(seconds=30)  #: how long a step waits for its connections, or ``step_duration`` if that is longer
-MOST_ROUNDS = 3  #: most failed verifications of a best level
+NARROW_ENOUGH = 0.0125  #: bisection ends at a gap of this share of the best level: a quarter of the promised 5 %
+PATIENCE = timedelta(seconds=30)  #: how long a step waits for connections to open; ``step_duration`` if longer
+MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not verified any more
 
 
 def steer(view: ModeView, state: FindMaxState) -> Steer:
-    """The connections from now on. The same view and state give the same answer, however late or often a beat comes."""
+    """Return the connections to use now and the new state. Deterministic, so late or repeated beats do no harm."""
     if view.phase == "WARMUP":
         return _hold(view, replace(state, connections=start(view), next_connections=_above(view, start(view))), "warming up")
     if state.status is FindMaxStatus.COMPLETED:
@@ -39,7 +38,7 @@ def steer(view: ModeView, state: FindMaxState) -> Steer:
 
 
 def ceiling(view: ModeView) -> int:
-    """The most connections that the plan's bounds allow."""
+    """Return the most connections that the configured limits on workers and connections allow."""
     scaling = view.plan.scaling
     most = scaling.most_workers if view.most_workers is None else view.most_workers
     return UNBOUNDED if most is None else max(1, most * most_per_worker(scaling))
@@ -63,7 +62,7 @@ def _hold(view: ModeView, state: FindMaxState, reason: str) -> Steer:
 
 
 def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> Steer:
-    """Set the next step's target; its window begins once its connections are open."""
+    """Begin a step: request the connections of ``level``. The measurement begins once they are open."""
     begun = replace(
         state,
         step=state.step + 1,
@@ -77,7 +76,7 @@ def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> Stee
 
 
 def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
-    """The level that follows if this step is stable, for display."""
+    """Return the level to try next if the current one is stable, for display; None if the search would then end."""
     if state.connections != state.trial:
         return state.trial
     if state.status is FindMaxStatus.STEPPING:
@@ -88,7 +87,7 @@ def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
 
 
 def _wait(view: ModeView, state: FindMaxState) -> Steer:
-    """Begin the window once all connections are open and all workers ready, or when that takes too long."""
+    """Begin to measure once all connections are open and all workers are ready, or when that takes too long."""
     needed = workers(view, state.connections)
     held = state.connections <= view.held <= state.connections * 1.02 + 1 and view.ready >= needed
     overdue = state.began is not None and view.now - state.began >= max(PATIENCE, view.plan.find_max.step_duration)
@@ -104,7 +103,7 @@ def _wait(view: ModeView, state: FindMaxState) -> Steer:
 
 
 def _end_step(view: ModeView, state: FindMaxState) -> Steer:
-    """Judge the step's figures and choose the next step."""
+    """Judge whether the measured level is stable and choose the next step."""
     assert view.figures is not None
     needed = workers(view, state.connections)
     unfit = stability.held_back(view.plan, state, view.figures, view.ready, needed)
@@ -126,7 +125,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> Steer:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether a wrong "stable" would go unnoticed, because no higher step follows that would fail."""
+    """Whether this step must be judged with care: no higher step follows that would reveal a wrong "stable"."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 
@@ -154,7 +153,7 @@ def _measure_again(view: ModeView, state: FindMaxState, updated: FindMaxState, v
 
 
 def _settle(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> Steer:
-    """Record the verdict on the level and choose the next level."""
+    """Record whether the level is stable, and choose the next level or end the search."""
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
     known = replace(updated, history=level_samples.judged(updated.history, updated.trial, verdict.stable), repeated=False)
     after = _passed(view, known) if verdict.stable else _failed(view, known, verdict)
@@ -190,7 +189,7 @@ def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindM
 
 
 def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Go back to the highest stable level below the failed one, and verify it unless that has failed too often."""
+    """Go back to the highest stable level below the failed one. Verify it, unless verification has failed too often."""
     levels = level_samples.stable_levels(state.history, below=state.trial)
     if not levels:
         return replace(state, best=None, status=FindMaxStatus.COMPLETED)
@@ -199,7 +198,7 @@ def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
 
 
 def _bisect(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Try half way between the best level and the lowest failed one, until they are close enough."""
+    """Choose the level half way between the best and the lowest failed level; end the search when they are close enough."""
     assert state.best is not None
     assert state.failed is not None
     best, failed = state.best.connections, state.failed.connections

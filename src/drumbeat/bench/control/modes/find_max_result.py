@@ -1,4 +1,4 @@
-"""The stored outcome of a search: a row for each step, and the result."""
+"""Builds what a search for the most connections stores: a row for each step, and the result at its end."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,7 +14,7 @@ NOTHING = "No stable level: the first step was not stable"
 
 
 def step_row(view: ModeView, state: FindMaxState, verdict: LevelVerdict, *, is_probe: bool) -> Step:
-    """The row of the step that just ended. ``state`` is the state in which it was measured."""
+    """Return the row to store for the step that just ended. ``state`` is the search state from before it was judged."""
     figures = view.figures
     assert figures is not None
     prior = last_stable(state)
@@ -61,13 +61,13 @@ def _percent(figure: float | None, reference: float | None) -> float | None:
 
 
 def finish(plan: RunPlan, state: FindMaxState) -> Finish:
-    """The end of a search, from its state only."""
+    """Return the completion reason, message and result of a finished search."""
     outcome = result(plan, state)
     return Finish(completion_reason="MAX_FOUND", reason=str(outcome["message"]), result=outcome)
 
 
 def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
-    """The value of find_max_result: the best level, why the next one failed, the knee and the fit."""
+    """Return ``find_max_result``: the best level, why the next failed, the knee, and the fit of the scalability law."""
     best, bounded = state.best, state.ceiling_reached
     return {
         "best_connections": best.connections if best else None,
@@ -97,7 +97,7 @@ def message(state: FindMaxState) -> str:
 
 
 def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
-    """The level found, the method, and the saturation point; None: the knee was not reached."""
+    """Return where throughput stops growing (the knee) and how it was found; None if no higher level failed."""
     if state.best is None or state.ceiling_reached:
         return None
     return {
@@ -108,7 +108,7 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """The connections at which linear growth from the first level would reach the highest measured throughput."""
+    """Return the connections at which growth in proportion to the first level would reach the highest throughput."""
     highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

@@ -1,4 +1,4 @@
-"""The samples of each level so far, several for some levels, and how much such figures vary by chance."""
+"""The measurements of each level (number of connections) in a search, and how much they vary by chance."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ from statistics import fmean
 
 from drumbeat.bench.model import StepFigures
 
-ASSUMED = 0.03  #: the scatter of a figure that is assumed before it can be measured …
-WEIGHT = 2.0  #: … and how many observations that assumption counts as
-LARGEST = 0.2  #: a larger deviation is a real change, so only this much of it counts as scatter
+ASSUMED = 0.03  #: assumed standard deviation of a figure, as a share …
+WEIGHT = 2.0  #: … which counts as this many observations
+LARGEST = 0.2  #: a larger deviation is a real change, so only this much of it counts as chance
 
-Measure = Callable[[StepFigures], float | None]  #: a figure's logarithm; None: there is none
+Measure = Callable[[StepFigures], float | None]  #: returns the logarithm of one figure of a step; None if not measured
 
 
 def p95(sample: StepFigures) -> float | None:
@@ -23,7 +23,7 @@ def qps(sample: StepFigures) -> float | None:
 
 
 def pace(sample: StepFigures) -> float | None:
-    """Throughput per connection, which changes smoothly from level to level where throughput itself does not."""
+    """Return the logarithm of throughput per connection, which changes more smoothly between levels than throughput."""
     return log(sample.qps / sample.connections) if sample.qps > 0 else None
 
 
@@ -36,7 +36,7 @@ def values(samples: Iterable[StepFigures], measure: Measure) -> list[float]:
 
 
 def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
-    """All samples of a level as one: mean throughput, geometric mean latencies; kinds are those of the last sample."""
+    """Merge all samples of a level: mean throughput, geometric mean latencies, figures by kind from the last sample."""
     samples = at(history, level)
     if not samples:
         return None
@@ -51,20 +51,20 @@ def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
 
 
 def judged(history: Sequence[StepFigures], level: int, stable: bool) -> tuple[StepFigures, ...]:
-    """The history with every sample of a level marked as stable or not."""
+    """Return the history with all samples of ``level`` marked as stable or not stable."""
     return tuple(replace(sample, stable=stable) if sample.connections == level else sample for sample in history)
 
 
 def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
-    """The levels of regular steps that were stable, highest first."""
+    """Return the stable levels below ``below``, highest first, without verification and bisection steps."""
     regular = (sample for sample in history if sample.stable and not sample.is_probe)
     return sorted({sample.connections for sample in regular if sample.connections < below}, reverse=True)
 
 
 def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
-    """The standard deviation of a single sample, as a share of the figure.
+    """Estimate how much a figure varies by chance: the standard deviation of one sample, as a share of the figure.
 
-    It is estimated from samples of the same level, and from how far a stable level lies off the line through its neighbours.
+    Uses repeated samples of a level, and the distance of a stable level from the line through the levels next to it.
     """
     levels = _by_level(history, measure)
     squares, observations = WEIGHT * ASSUMED**2, WEIGHT
@@ -79,7 +79,7 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
 
 
 def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """The squared distance of each level from its neighbours' line, scaled to the variance of one sample."""
+    """Yield the squared distance of each level from the line through its two neighbours, as the variance of one sample."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])

@@ -1,32 +1,29 @@
 """QPS: holds a target throughput with as few connections as possible. One controller for the totals of all workers.
 
-The workers are paced: together they send at the target rate, each its share, on at most its connections. So throughput is below
-the target only while there are too few connections for the time an operation takes, and above it only while workers catch up on
-overdue operations. Little's law gives the connections needed: throughput × time. They are checked once per interval:
+Together the workers send at the target rate. Throughput is below the target only if there are too few connections for the time
+an operation takes, and above it only while workers catch up on overdue operations. Little's law gives the connections needed:
+throughput × time per operation. Once per ``interval`` throughput is compared with the target ± tolerance (the deadband):
 
-- *Below the deadband*: as many connections as the law says plus a quarter. The first two checks may take any step
-  (feed-forward); later ones at most triple the connections (or add ``max_increase``, if that is more). This limit is needed to
-  settle within eight intervals when latency triples. In simulations with workers that catch up, growth of at most a tenth or a
-  quarter was too slow in 24 of 100 random runs; where workers had to be added, doubling was too slow in one.
+- *Below the deadband*: as many connections as the law says plus a quarter. The first two checks may add any number; later ones
+  at most triple the connections (or add ``max_increase``, if that is more). Slower growth cannot settle within eight intervals
+  when latency triples: in simulations a tenth or a quarter was too slow in 24 of 100 runs, doubling in one.
 - *Inside the deadband*: fewer connections, after three intervals in a row in which less than half were busy; never fewer than
-  the law says for the slowest of them plus a quarter, so that throughput stays in the deadband. After a step up four in five
-  connections are busy, so that a step up never causes a step down.
-- *Above it*: no change, the workers catch up.
+  the law says for the slowest interval plus a quarter. After an increase four in five connections are busy, so that an increase
+  never causes a decrease.
+- *Above the deadband*: no change, the workers catch up.
 - *Inside or above it, with nearly all connections busy*: as many as the law says plus a quarter, as otherwise the number of
   overdue operations would never fall.
 
-Workers are added when all are at their ceiling and throughput was below the deadband twice. With a limit on workers, the run
-ends when throughput stays below the deadband at that limit for ``bounds_patience_intervals``. Without one, no more workers are
-added once they bring nothing, except a single one that is tried now and then. An interval in which workers started, ended or
-did not have the connections they should is not judged, unless that lasts.
+Workers are added when all have the most connections allowed and throughput was below the deadband twice. With a limit on
+workers, the run ends when throughput stays below the deadband at that limit for ``bounds_patience_intervals``. Without one, no
+more workers are added once they bring no throughput, except a single one now and then. An interval in which workers started,
+ended or had not opened their connections is not judged, unless that lasts.
 
-Checks are one ``interval`` apart. Samples need a moment to arrive, so a check uses what was measured until shortly before it;
-after a change, only what was measured since then. ``has_settled`` says when a measurement may begin: once a check found nothing
-to change.
+A check uses what was measured until shortly before it, as samples arrive late; after a change, only what was measured since.
 
-Known limit: operations that became overdue on the first workers while others were starting stay with the first ones, which have
-little capacity to spare. If workers catch up *and* had to be added, settling often takes longer than eight intervals
-(simulated: 54 of 150 starts, 85 of 150 latency steps).
+Known limit: operations that became overdue on the first workers while others were starting stay with the first workers, which
+have little capacity to spare. Then settling often takes longer than eight intervals (simulated: 54 of 150 starts, 85 of 150
+latency increases).
 """
 
 from dataclasses import replace
@@ -38,25 +35,25 @@ from drumbeat.bench.model import Figures, Finish, LoadMode, ModeView, QpsState, 
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.core.run import Phase, Step, StepType
 
-HEADROOM = 1.25  #: factor for connections over what Little's law says
-MOST_GROWTH = 3  #: largest growth factor of the connections in one later check
-FEED_FORWARD_LOOKS = 2  #: checks that may take any step: one for the first workers, one for those added next
-ALL_BUSY = 0.7  #: share of busy connections from which on they may be the bottleneck …
-NOTHING_TO_SPARE = 0.95  #: … and from which on the number of overdue operations hardly falls
-SLACK = 0.5  #: share of busy connections below which there are too many …
-SLACK_WINDOWS = 3  #: … if that lasts for this many windows
-SCALE_OUT_AFTER = 2  #: windows below the target with every worker at its ceiling
+HEADROOM = 1.25  #: use a quarter more connections than Little's law says
+MOST_GROWTH = 3  #: after the first checks, one check at most triples the connections
+FEED_FORWARD_LOOKS = 2  #: first checks that may add any number of connections: for the first workers, then for added ones
+ALL_BUSY = 0.7  #: with at least this share of connections busy, connections may be the bottleneck …
+NOTHING_TO_SPARE = 0.95  #: … and with this share busy, workers hardly catch up on overdue operations
+SLACK = 0.5  #: with less than this share of connections busy, there are too many …
+SLACK_WINDOWS = 3  #: … if that lasts for this many checks
+SCALE_OUT_AFTER = 2  #: checks below the target, all workers having the most connections allowed, before one is added
 HELD_SHARE = 0.95  #: share of the target connections that must be open; single ones may be reconnecting
-UNSETTLED_INTERVALS = 3  #: after which a window is judged even if it is unsettled
-GAIN_SHARE = 0.25  #: share of the expected gain that added workers must bring …
-LEAST_GAIN = 0.05  #: … and the least gain in any case
-LEAST_WINDOW = timedelta(seconds=2)  #: a shorter window has too few samples: workers send one per second
+UNSETTLED_INTERVALS = 3  #: after so many intervals throughput is judged even if connections are still missing
+GAIN_SHARE = 0.25  #: share of the expected throughput gain that added workers must bring …
+LEAST_GAIN = 0.05  #: … and the least gain in any case, as a share of throughput
+LEAST_WINDOW = timedelta(seconds=2)  #: a shorter time window has too few samples: workers send one per second
 SETTLE_WITHIN = 8  #: intervals after the warm-up; then the measurement begins, settled or not
-TRIED_AGAIN = 12  #: windows until a single worker is tried again, after workers brought nothing
+TRIED_AGAIN = 12  #: checks until one more worker is tried, after added workers brought no throughput
 
 
 def steer(view: ModeView, state: QpsState) -> Steer:
-    """The connections and workers from now on, and the state for the next beat."""
+    """Return the connections and workers that the run should have now, and the controller state for the next beat."""
     if state.window is None:
         return _begin(view)
     why = _unsettled(view, state)
@@ -74,12 +71,12 @@ def settles_first(plan: RunPlan) -> bool:
 
 
 def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
-    """Whether the controller has found its connections. With FIXED connections there is nothing to find."""
+    """Whether the number of connections has been found, so that the measurement may begin. Always true if it is FIXED."""
     return not settles_first(plan) or (state is not None and state.settled)
 
 
 def starting_connections(view: ModeView) -> int:
-    """The connections before anything is measured: the number in the plan, or the minimum of each worker."""
+    """Return the connections to start with: the configured number, or the minimum per worker times the minimum of workers."""
     scaling, requested = view.plan.scaling, view.plan.qps.starting_connections
     least = scaling.min_connections * max(1, scaling.min_workers)
     if requested is None or scaling.mode is ScalingMode.FIXED:
@@ -88,14 +85,14 @@ def starting_connections(view: ModeView) -> int:
 
 
 def needed(figures: Figures, view: ModeView) -> int:
-    """Connections for the target by Little's law, with headroom: a quarter more, and at least one more for each worker."""
+    """Return the connections needed for the target by Little's law, plus a quarter and at least one for each worker."""
     workers = max(1, view.ready)
     share = view.plan.qps.target_qps * (figures.service_ms or 0.0) / 1000 / workers
     return workers * max(ceil(share * HEADROOM), ceil(share) + 1)
 
 
 def busy_share(figures: Figures, view: ModeView) -> float:
-    """The share of connections that were in use, on average."""
+    """Return the average share of open connections that were running an operation."""
     held = figures.connections or view.held
     return figures.qps * (figures.service_ms or 0.0) / 1000 / held if held else 1.0
 
@@ -108,7 +105,7 @@ def _begin(view: ModeView) -> Steer:
 
 
 def _unsettled(view: ModeView, state: QpsState) -> str | None:
-    """Why the current figures say nothing about the target connections; None: they do."""
+    """Return why throughput cannot be judged now (workers or connections are missing), or None if it can."""
     if view.ready != state.ready:
         return f"{view.ready} workers ready, {state.ready} before"
     if _stuck(view, state):
@@ -119,7 +116,7 @@ def _unsettled(view: ModeView, state: QpsState) -> str | None:
 
 
 def _stuck(view: ModeView, state: QpsState) -> bool:
-    """Whether the run has been unsettled for so long that it may stay so."""
+    """Whether workers or connections have been missing for so long that throughput is judged anyway."""
     since = state.unsettled_since
     return since is not None and view.now - since >= UNSETTLED_INTERVALS * view.plan.qps.interval
 
@@ -145,7 +142,7 @@ def _judge(view: ModeView, state: QpsState, figures: Figures) -> Steer:
 
 
 def _relief(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """The connections when the target is reached with nearly all connections busy."""
+    """Return more connections if the target is reached but nearly all connections are busy, else the current number."""
     if busy_share(figures, view) < NOTHING_TO_SPARE or view.plan.scaling.mode is ScalingMode.FIXED:
         return state.connections
     return min(needed(figures, view), _room(view, state))
@@ -166,7 +163,7 @@ def _below(view: ModeView, state: QpsState, figures: Figures) -> Steer:
 
 
 def _wanted_connections(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """The connections that would be used if workers had room for them."""
+    """Return the connections wanted to reach the target, regardless of the limit per worker."""
     now = state.connections
     if figures.service_ms is None:
         return 2 * now
@@ -178,7 +175,7 @@ def _wanted_connections(view: ModeView, state: QpsState, figures: Figures) -> in
 
 
 def _at_ceiling(view: ModeView, state: QpsState, figures: Figures, wish: int) -> Steer:
-    """Every worker is at its ceiling: add workers, or report that the bounds are reached."""
+    """Add workers, or report that no more are allowed. Called when every worker has the most connections allowed."""
     have = _workers(view, state)
     if view.most_workers is not None and have >= view.most_workers:
         return _out_of_bounds(view, state, figures)
@@ -194,7 +191,7 @@ def _at_ceiling(view: ModeView, state: QpsState, figures: Figures, wish: int) ->
 
 
 def _brought_nothing(state: QpsState, figures: Figures) -> bool:
-    """Whether the workers added last brought less than a quarter of the throughput that their connections should."""
+    """Whether the workers added last raised throughput by less than a quarter of what their connections should bring."""
     if state.scaled_out_at_qps is None or not state.scaled_out_from:
         return False
     growth = state.connections / state.scaled_out_from - 1
@@ -202,7 +199,7 @@ def _brought_nothing(state: QpsState, figures: Figures) -> bool:
 
 
 def _scale_out(view: ModeView, state: QpsState, figures: Figures, wish: int) -> Steer:
-    """Add as many workers as the wanted connections need, at least one."""
+    """Add as many workers as ``wish`` (the wanted connections) needs, at least one."""
     cap = ceiling(view.plan.scaling)
     workers = max(_workers(view, state) + 1, ceil(wish / cap))
     if view.most_workers is not None:
@@ -252,7 +249,7 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> Steer:
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """The lowest target of one step down: half, but never below Little's law or the minimum of the fewest workers."""
+    """Return the fewest connections one check may go down to: half, but not below Little's law or the configured minimum."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
@@ -292,7 +289,7 @@ def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> St
 
 
 def outcome(qps: float, view: ModeView) -> str:
-    """The outcome of a step by its throughput."""
+    """Return whether a throughput is ON_TARGET, OVER_TARGET or UNDER_TARGET, within the tolerance."""
     error = qps - view.plan.qps.target_qps
     if abs(error) <= view.plan.qps.tolerance:
         return "ON_TARGET"
@@ -306,7 +303,7 @@ def _keep(view: ModeView, state: QpsState, reason: str) -> Steer:
 
 
 def _workers(view: ModeView, state: QpsState) -> int:
-    """The workers that run or are requested, also those added by guardrails."""
+    """Count the workers that run or are requested, including those added by guardrails."""
     return max(state.workers, view.ready)
 
 
@@ -319,13 +316,13 @@ def _is_full(view: ModeView, state: QpsState) -> bool:
 
 
 def _window(view: ModeView) -> Window:
-    """A window from now on, so that the next check comes one interval from now."""
+    """Return a time window to measure that begins now and ends so that the next check comes in one interval."""
     length = max(view.plan.qps.interval - SAMPLES_ARRIVE_WITHIN, LEAST_WINDOW)
     return Window(since=view.now, until=view.now + length)
 
 
 def _next(view: ModeView, last: Window) -> Window:
-    """The interval after the last window: nothing is left out, and a late beat does not delay later checks."""
+    """Return the time window after ``last``, without a gap. A late beat does not delay later checks."""
     until = last.until + view.plan.qps.interval
     if until + SAMPLES_ARRIVE_WITHIN <= view.now:
         return _window(view)
@@ -333,7 +330,7 @@ def _next(view: ModeView, last: Window) -> Window:
 
 
 def _since_change(view: ModeView, planned: Window | None) -> Window:
-    """A window that begins at the change, since figures from before it say nothing about what comes after."""
+    """Return a time window that begins now, at a change of connections: earlier figures say nothing about the new number."""
     until = planned.until if planned else view.now
     return Window(since=view.now, until=max(until, view.now + LEAST_WINDOW))
 

@@ -1,8 +1,8 @@
-"""Whether a level is stable: a fixed order of rules that distinguish real changes from the noise of the figures.
+"""Judges whether a level (a number of connections) is stable: a fixed order of rules that tell real changes from noise.
 
 Queueing, errors and objectives are judged by the last measurement of a level. Latency and throughput are compared with other
-levels, so they are judged by all measurements, with a standard error: a level fails if it exceeds its limit by far more than
-that error, or if the error is small enough for the precision needed; in between it is measured again.
+levels, using all measurements and their standard error: a level fails if it exceeds the limit by far more than that error, or
+if the error is small enough for the precision needed. In between the level is measured again.
 """
 
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ from drumbeat.bench.model import (
     number,
 )
 
-SURE = 2.5  #: standard errors; more than two, since a level is measured until the result is sure
-PROMISED = 0.05  #: share of the best level: how close to the knee a search with bisection ends
-PRECISE = 0.02  #: a standard error small enough to take the figure as it is
-WAITING_LEAST = 1.0  #: a queue is more than one session on average, as single lock waits occur under healthy loads
-WORTH = 0.2  #: share of linear throughput growth; with less growth, waiting sessions are what limits it
+SURE = 2.5  #: standard errors from which a difference counts; above 2, as a level may be measured several times
+PROMISED = 0.05  #: a search with bisection ends within this share of the true maximum
+PRECISE = 0.02  #: with a standard error up to this share a figure is taken as it is
+WAITING_LEAST = 1.0  #: only more waiting sessions are a queue: single lock waits are normal under load
+WORTH = 0.2  #: with less than this share of linear throughput growth, waiting sessions count as the limit
 NARROW = 0.1  #: a level that misses a latency limit by less than this share is measured once more …
-NARROW_COUNT = 0.25  #: … and the same for limits on errors or waiting sessions
+NARROW_COUNT = 0.25  #: … and this share applies to limits on errors or waiting sessions
 HELD_SHARE = 0.9  #: share of a level's connections that must be open for the level to count as reached
 
 
 class LevelOutcome(StrEnum):
-    """The outcome of measuring a level."""
+    """What a measurement showed about a level: stable, undecided, or the rule that it broke."""
 
     STABLE = "STABLE"
     DEGRADED = "DEGRADED"
@@ -48,7 +48,7 @@ class LevelOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelVerdict:
-    """The verdict on a level. HELD: measure ``next_level`` next or, if that is None, the same level again."""
+    """The outcome of a level with its reason. If HELD, ``next_level`` is measured next, or if None the same level again."""
 
     outcome: LevelOutcome
     reason: str
@@ -61,7 +61,7 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A rule that a measurement broke."""
+    """A rule that a measurement broke, with its reason; ``narrow`` if by so little that it may be chance."""
 
     outcome: LevelOutcome
     reason: str
@@ -70,11 +70,11 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelComparison:
-    """A level's figure against a limit set by another level, as logarithms; an excess above 0 is beyond the limit."""
+    """The difference between a level's figure and the limit set by another level. An ``excess`` above 0 breaks the limit."""
 
-    excess: float
-    error: float  #: one standard error
-    change: float  #: as a share, signed
+    excess: float  #: a difference of logarithms
+    error: float  #: the standard error of ``excess``
+    change: float  #: of the figure, as a signed share
 
     @property
     def sure(self) -> bool:
@@ -82,9 +82,9 @@ class LevelComparison:
 
 
 def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> LevelVerdict:
-    """The verdict on the current level, from ``state.history``, which includes this measurement.
+    """Judge the current level from ``state.history``, which includes this measurement.
 
-    ``careful``: "stable" must be as sure as "not stable".
+    ``careful``: a result of "stable" must be as certain as "not stable".
     """
     if failure := broken(plan.find_max, figures, state):
         return _weigh(failure, state)
@@ -96,7 +96,7 @@ def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -
 
 
 def _weigh(failure: BrokenRule, state: FindMaxState) -> LevelVerdict:
-    """A narrow failure is measured once more before it counts."""
+    """Return the outcome of a broken rule; HELD (measure once more) if it was broken narrowly for the first time."""
     if failure.narrow and not state.repeated:
         return _again(failure.reason)
     return LevelVerdict(outcome=failure.outcome, reason=failure.reason)
@@ -111,7 +111,7 @@ def _again(reason: str, next_level: int | None = None) -> LevelVerdict:
 
 
 def held_back(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
-    """Why a measurement does not count; the step is then repeated once."""
+    """Return why a measurement does not count (the step is then repeated once), or None if it counts."""
     least = plan.find_max.min_operations
     if ready < needed:
         return f"{ready} of {needed} workers were ready"
@@ -127,12 +127,12 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
 
 
 def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
-    """The first rule that this measurement breaks by itself; objectives are checked last, elsewhere."""
+    """Return the first rule that this measurement breaks without comparison to other levels, or None."""
     return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 
 
 def queue_detected(plan: FindMaxPlan, figures: Figures, outcome: LevelOutcome) -> bool | None:
-    """Whether a queue was found; None: not evaluated, as the server does not report waits or the rule is off."""
+    """Whether sessions queued in the database; None if not evaluated, as the rule is off or the server reports no waits."""
     if figures.waiting is None or plan.queueing is Queueing.OFF:
         return None
     return outcome is LevelOutcome.QUEUE_DETECTED or queueing(plan, figures) is not None
@@ -143,7 +143,7 @@ def _waiting_limit(plan: FindMaxPlan, figures: Figures) -> float:
 
 
 def _queue(plan: FindMaxPlan, figures: Figures) -> float | None:
-    """How many waiting sessions count as a queue. A server that does not report lock waits separately reports only those."""
+    """Return how many waiting sessions count as queueing: all of them in mode ALL, else lock waits; None if the rule is off."""
     if plan.queueing is Queueing.OFF:
         return None
     return figures.waiting if plan.queueing is Queueing.ALL or figures.lock_waits is None else figures.lock_waits
@@ -161,10 +161,9 @@ def queueing(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
 
 
 def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> LevelVerdict | None:
-    """QUEUE_DETECTED or HELD if sessions wait for the server's own short locks and throughput hardly grows; else None.
+    """Return QUEUE_DETECTED or HELD if many sessions wait in the server and throughput hardly grows, else None.
 
-    While throughput grows, such waits are normal: with group commit all but one session wait for the flush that commits them
-    all.
+    While throughput grows, many waits are normal: with group commit all sessions but one wait for the common flush.
     """
     limit = _waiting_limit(plan, figures)
     if plan.queueing is not Queueing.AUTO or figures.waiting is None or figures.waiting <= limit:
@@ -199,7 +198,7 @@ def nothing_measured(figures: Figures, state: FindMaxState) -> BrokenRule | None
 
 
 def missed_objective(plan: RunPlan, figures: Figures) -> BrokenRule | None:
-    """The first missed objective, by kind. An objective for a kind without operations counts as missed."""
+    """Return the first missed objective, or None. An objective for a kind of operation that never ran counts as missed."""
     whole = KindFigures(operations=figures.operations, errors=figures.errors, p95_ms=figures.p95_ms, p99_ms=figures.p99_ms)
     for kind, objective in sorted(plan.objectives.items()):
         measured = whole if kind == ALL_KINDS else figures.kinds.get(kind, KindFigures())
@@ -226,7 +225,7 @@ def _missed(name: str, objective: Objective, measured: KindFigures) -> BrokenRul
 
 
 def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> LevelVerdict:
-    """Latency against the first step, then throughput against the last stable one."""
+    """Compare the level's latency with the first level and its throughput with the last stable level."""
     if _first(state):
         return LevelVerdict(outcome=LevelOutcome.STABLE, reason="the first step: the baseline for later steps")
     latency = latency_change(plan, state)
@@ -255,7 +254,7 @@ def latency_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison:
 
 
 def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison | None:
-    """The change against the last stable regular step below the level; None: there is no such step."""
+    """Compare the level's throughput with the highest stable level below it; None if there is no such level."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -268,7 +267,7 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """The gain against the least that the added connections should bring. None: there is nothing to compare with."""
+    """Compare the throughput gained since the last stable level with the least gain expected; None if not measured."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -287,7 +286,7 @@ def last_stable(state: FindMaxState) -> StepFigures | None:
 
 
 def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison, careful: bool) -> LevelVerdict | None:
-    """DEGRADED, HELD, or None if latency is within its limit."""
+    """Judge the latency: DEGRADED, HELD (measure again), or None if it is within its limit."""
     settled = comparison.sure or comparison.error <= precise(plan, state) or _measured_enough(plan, state)
     reason = f"p95 {comparison.change:+.1%} ± {SURE * comparison.error:.1%} against the first step, limit {_limit(plan)}"
     if comparison.excess > 0 and settled:
@@ -298,7 +297,7 @@ def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelCompari
 
 
 def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison) -> LevelVerdict | None:
-    """DEGRADED, HELD, or None. A drop that stays within the noise after ``most_looks`` measurements does not count."""
+    """Judge the throughput: DEGRADED, HELD (measure again), or None. After ``most_looks`` an uncertain drop is ignored."""
     if comparison.excess <= 0:
         return None
     limit = f"limit -{plan.qps_stability_pct:g} %"
@@ -309,7 +308,7 @@ def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComp
 
 
 def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
-    """The standard error that is small enough: any if a wrong answer stays within the promise, less for small steps."""
+    """Return the largest standard error accepted: any if a wrong answer costs at most 5 %, less for small increments."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE
@@ -317,7 +316,7 @@ def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
 
 
 def _weaker(state: FindMaxState) -> int | None:
-    """The level where another measurement helps most: the first one if it has fewer; None: the current level."""
+    """Return the first level if it was measured less often than the current one, so that it is measured next; else None."""
     first = state.history[0].connections
     fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
     return first if fewer else None

@@ -1,4 +1,4 @@
-"""Fits the Universal Scalability Law to measured throughput, as a cross-check of the peak. It does not affect the search.
+"""Fits the Universal Scalability Law to the throughput measured by a search, to cross-check its result. The search ignores it.
 
 X(N) = λN / (1 + σ(N−1) + κN(N−1)): λ is the throughput of one connection, σ the contention, κ the crosstalk.
 """
@@ -9,19 +9,19 @@ from math import sqrt
 from statistics import fmean
 from typing import Any
 
-FEWEST = 4  #: levels: three for the coefficients, one more to see how well they fit
+FEWEST = 4  #: least number of levels: three for the coefficients, one more to see how well they fit
 NOTHING = 1e-9  #: a coefficient below this is a rounding error
 
 Matrix = list[list[float]]
 Point = tuple[float, float]  #: connections, throughput
 
-_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  #: 95 %, two-sided, by degrees of freedom from 1
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  #: Student's t, 95 %, from 1 degree of freedom
 _STUDENT_BEYOND = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UslFit:
-    """The law's coefficients and how far they can be trusted. ``peak`` None: the data do not show throughput falling."""
+    """The fitted coefficients and the quality of the fit. ``peak`` is None if the data do not show throughput falling."""
 
     points: int
     throughput_of_one: float  #: λ
@@ -38,7 +38,7 @@ class UslFit:
 
 
 def opinion(points: Sequence[Point]) -> Mapping[str, Any]:
-    """The fit as stored in the result, or why there is none."""
+    """Return the fit in the form stored in a run's result, or why the law could not be fitted."""
     fitted = fit(points)
     if fitted is None:
         return {
@@ -61,7 +61,7 @@ def opinion(points: Sequence[Point]) -> Mapping[str, Any]:
 
 
 def confidence(fitted: UslFit) -> str:
-    """How far the fit can be trusted: ``high``, ``medium`` or ``low``."""
+    """Return how far the fit can be trusted: ``high``, ``medium`` or ``low``."""
     if fitted.r_squared < 0.9:
         return "low"
     if fitted.peak is None or fitted.peak_low is None or fitted.peak_high is None:
@@ -71,7 +71,7 @@ def confidence(fitted: UslFit) -> str:
 
 
 def fit(points: Sequence[Point]) -> UslFit | None:
-    """Least squares of N/X, which is linear in 1/λ, σ/λ and κ/λ; None with fewer than four levels.
+    """Fit the law by least squares of N/X, which is linear in 1/λ, σ/λ and κ/λ; None with fewer than four levels.
 
     Each point is weighted by its throughput squared, so that an error of one percent counts the same everywhere. A negative
     coefficient has no meaning, so the fit is repeated without it.
@@ -88,7 +88,7 @@ def fit(points: Sequence[Point]) -> UslFit | None:
 
 
 def _by_level(points: Sequence[Point]) -> list[Point]:
-    """The mean throughput of each level that has any, in order."""
+    """Return each level (number of connections) with its mean throughput, lowest level first."""
     levels: dict[float, list[float]] = {}
     for connections, throughput in points:
         if connections > 0 and throughput > 0:
@@ -101,7 +101,7 @@ def _terms(connections: float) -> tuple[float, float, float]:
 
 
 def _solve(levels: Sequence[Point], terms: Sequence[int]) -> tuple[list[float], Matrix] | None:
-    """The coefficients of N/X and their covariance, with only these terms; None if the levels do not determine them."""
+    """Return the coefficients of ``terms`` and their covariance; None if the levels do not determine them."""
     rows = [([_terms(n)[term] * x / n for term in terms], 1.0) for n, x in levels]
     inverse = _inverse([[sum(row[i] * row[j] for row, _ in rows) for j in range(len(terms))] for i in range(len(terms))])
     if inverse is None:
@@ -114,7 +114,7 @@ def _solve(levels: Sequence[Point], terms: Sequence[int]) -> tuple[list[float], 
 
 
 def _spread_out(found: Sequence[float], covariance: Matrix, terms: Sequence[int]) -> tuple[list[float], Matrix]:
-    """The coefficients and covariance for all three terms, with 0 for a term that was left out."""
+    """Return the coefficients and covariance of all three terms, with 0 for a term that was not fitted."""
     whole = [0.0, 0.0, 0.0]
     spread = [[0.0] * 3 for _ in range(3)]
     for i, term in enumerate(terms):
@@ -125,7 +125,7 @@ def _spread_out(found: Sequence[float], covariance: Matrix, terms: Sequence[int]
 
 
 def _proportional(levels: Sequence[Point]) -> tuple[list[float], Matrix]:
-    """Throughput proportional to connections: the fit without contention and crosstalk."""
+    """Return the fit with throughput proportional to connections, that is, without contention and crosstalk."""
     return [1 / fmean(x / n for n, x in levels), 0.0, 0.0], [[0.0] * 3 for _ in range(3)]
 
 
@@ -153,7 +153,7 @@ def _r_squared(levels: Sequence[Point], fitted: UslFit) -> float:
 
 
 def _peak(found: Sequence[float], covariance: Matrix, points: int) -> tuple[float | None, float | None, float | None]:
-    """The peak √((1−σ)/κ) and its 95 % confidence interval, by error propagation."""
+    """Return the connections with the highest throughput, √((1−σ)/κ), and their 95 % confidence interval."""
     a, b, c = found
     if c <= NOTHING * a or b >= a:
         return None, None, None
@@ -169,7 +169,7 @@ def _student(freedom: int) -> float:
 
 
 def _inverse(matrix: Matrix) -> Matrix | None:
-    """The inverse by Gauss-Jordan elimination, after scaling; None if the matrix is singular."""
+    """Invert a matrix by Gauss-Jordan elimination; None if it is singular."""
     size = len(matrix)
     scale = [1 / sqrt(matrix[i][i]) if matrix[i][i] > 0 else 0.0 for i in range(size)]
     rows = [

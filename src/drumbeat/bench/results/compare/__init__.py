@@ -1,31 +1,18 @@
 """Compares runs. Pure: no clock, no randomness, no I/O."""
 
-from drumbeat.bench.results.compare.baseline import Candidate, last_good, regress, same_what
-from drumbeat.bench.results.compare.changes import Bounds, Delta, FigureChange
-from drumbeat.bench.results.compare.comparison import Comparison, compare, compared
-from drumbeat.bench.results.compare.configuration import ConfigDifference, differences
-from drumbeat.bench.results.compare.history import History, history
-from drumbeat.bench.results.compare.means import Shift, shift
-from drumbeat.bench.results.compare.similarity import Confidence, Similarity, similarity
-
-__all__ = [
-    "Bounds",
-    "Candidate",
-    "Comparison",
-    "Confidence",
-    "ConfigDifference",
-    "Delta",
-    "FigureChange",
-    "History",
-    "Shift",
-    "Similarity",
-    "compare",
-    "compared",
-    "differences",
-    "history",
-    "last_good",
-    "regress",
-    "same_what",
-    "shift",
-    "similarity",
-]
+from drumbeat.bench.results.compare.baseline import (
+    Candidate as Candidate,
+    last_good as last_good,
+    regress as regress,
+    same_what as same_what,
+)
+from drumbeat.bench.results.compare.changes import Bounds as Bounds, Delta as Delta, FigureChange as FigureChange
+from drumbeat.bench.results.compare.comparison import Comparison as Comparison, compare as compare, compared as compared
+from drumbeat.bench.results.compare.configuration import ConfigDifference as ConfigDifference, differences as differences
+from drumbeat.bench.results.compare.history import History as History, history as history
+from drumbeat.bench.results.compare.means import Shift as Shift, shift as shift
+from drumbeat.bench.results.compare.similarity import (
+    Confidence as Confidence,
+    Similarity as Similarity,
+    similarity as similarity,
+)

@@ -16,14 +16,14 @@ _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A run that may serve as the baseline."""
+    """An earlier run that may be the baseline of a comparison."""
 
     run: Run
-    passed: bool  #: whether it completed and met its objectives
+    passed: bool  #: whether the run completed and met its objectives
 
 
 def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:
-    """The newest completed run that passed, is older than ``run`` and has the same template (else configuration or name)."""
+    """Return the newest earlier run that passed and has the same template as ``run`` (or else configuration or name)."""
     good = [
         each.run
         for each in candidates
@@ -44,14 +44,14 @@ def is_same_kind(other: Run, run: Run) -> bool:
 
 
 def same_what(run: Run) -> str:
-    """What a baseline must have in common with this run, as text."""
+    """Return what a baseline must share with this run, as text: template, configuration or name."""
     if run.template_id is not None:
         return f"template {run.template_id}"
     return "configuration" if run.config.get("config_hash") is not None else f"name {run.name!r}"
 
 
 def regress(comparison: Comparison | None) -> ExitStatus:
-    """The exit code of ``bench regress``. A run that did not complete, or failed although it completed, always fails."""
+    """Return the exit code of ``bench regress`` for a comparison. A run that failed gives RUN_FAILED whatever its figures."""
     if comparison is None:
         return ExitStatus.INCONCLUSIVE
     if comparison.after.run.status is not RunStatus.COMPLETED or came_to_nothing(comparison.after):

@@ -1,4 +1,4 @@
-"""A run's measured seconds in batches: throughput, errors and percentiles of each. Pure."""
+"""Groups the measured seconds of a run into batches, with throughput, errors and percentiles of each batch. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.core.histogram import Histogram, merged
 from drumbeat.core.run import Phase
 
-SHORTEST = 3  #: seconds
-_MOST = 120  #: batches; a longer run gets longer batches
+SHORTEST = 3  #: seconds in a batch at least
+_MOST = 120  #: most batches of a run; a longer run gets longer batches
 _PERCENTS = (50.0, 95.0, 99.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The figures of a few consecutive seconds. Percentiles are of their merged histograms."""
+    """The figures of a few consecutive seconds. Percentiles come from the merged histograms of these seconds."""
 
     qps: float
     error_rate: float
@@ -26,7 +26,7 @@ class Batch:
 
 
 def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
-    """The measurement in batches, without its first and last second, which are rarely complete."""
+    """Return the measurement in batches, without its first and last second, which are rarely complete."""
     measured = [second for second in record.timeline if second.phase == Phase.MEASUREMENT][1:-1]
     length = seconds or batch_length(len(measured))
     whole = range(0, len(measured) - length + 1, length)
@@ -34,12 +34,12 @@ def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
 
 
 def batch_length(seconds: int) -> int:
-    """The length of a batch, in seconds, for a measurement of so many seconds."""
+    """Return the batch length, in seconds, for a measurement that lasts ``seconds``."""
     return max(SHORTEST, ceil(seconds / _MOST))
 
 
 def common_length(first: int, second: int, fewest: int) -> int:
-    """The batch length for two runs: the longer run's, unless that leaves too few batches of the shorter run."""
+    """Return one batch length for two runs: that of the longer run, unless it leaves the shorter run too few batches."""
     inner = min(first, second) - 2
     return min(batch_length(max(first, second)), max(SHORTEST, inner // fewest))
 
@@ -58,12 +58,12 @@ def _batch(seconds: Sequence[Second]) -> Batch:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """The coefficient of variation: below 0.15 is steady, above 0.30 is not."""
+    """Return the coefficient of variation: below 0.15 is steady, above 0.30 is unsteady. None for fewer than two values."""
     mean = fmean(values) if values else 0.0
     return pstdev(values) / mean if mean > 0 and len(values) > 1 else None
 
 
 def quality(record: RunRecord) -> float | None:
-    """How steady a run's throughput was, from 1 (steady) to 0; 0.5 at a variation of 0.30. None: the run is too short."""
+    """Return how steady a run's throughput was, from 1 (steady) to 0; 0.5 at a variation of 0.30. None for a short run."""
     found = variation([batch.qps for batch in batches(record)])
     return None if found is None else max(0.0, 1 - found / 0.6)

@@ -8,7 +8,7 @@ from drumbeat.bench.results.compare.means import Shift
 
 
 class FigureChange(StrEnum):
-    """How one figure, or a whole run, changed. The first member that occurs among the figures decides for the run."""
+    """How a figure, or a whole run, changed. In order of priority: the first member that a figure has decides for the run."""
 
     REGRESSED = "regressed"
     WARNING = "warning"
@@ -17,12 +17,12 @@ class FigureChange(StrEnum):
     INCONCLUSIVE = "inconclusive"  #: too little was measured, or the runs are too different
 
 
-_BETWEEN_RUNS = 0.15  #: standard deviation between equal runs, as a share of the warning bound: 1.5 % of throughput, 3 % of p95
+_BETWEEN_RUNS = 0.15  #: assumed standard deviation between equal runs, as a share of ``Bounds.warning``: 1.5 % of throughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How large a change must be to count, as shares of the reference; for errors, as shares of all operations."""
+    """How large a change must be to count, as a share of the first run's value; for errors, as a share of all operations."""
 
     name: str
     label: str
@@ -39,7 +39,7 @@ class Bounds:
         return 0.0 if self.absolute else self.warning * _BETWEEN_RUNS
 
     def change(self, by: float) -> FigureChange:
-        """Classifies a signed change."""
+        """Classify a signed change as regressed, warning, improved or stable."""
         worse = -by if self.higher_is_better else by
         if worse > self.regression:
             return FigureChange.REGRESSED
@@ -48,7 +48,7 @@ class Bounds:
         return FigureChange.IMPROVED if -worse > self.better else FigureChange.STABLE
 
     def worst(self, found: Shift) -> float:
-        """The worse end of the interval."""
+        """Return the worse end of the confidence interval."""
         return found.low if self.higher_is_better else found.high
 
 
@@ -72,14 +72,14 @@ KNEE = Bounds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """The change of one figure between two runs."""
+    """One figure of two runs, with the size and the classification of its change."""
 
     bounds: Bounds
     before: float | None
     after: float | None
     change: FigureChange
-    shift: Shift | None = None  #: from batches of seconds; None: not tested
-    informative: bool = False  #: shown only; does not count for the verdict
+    shift: Shift | None = None  #: the result of the significance test; None: not tested
+    informative: bool = False  #: shown for information; does not count for the verdict
 
     @property
     def difference(self) -> float | None:
@@ -87,7 +87,7 @@ class Delta:
 
     @property
     def relative(self) -> float | None:
-        """As a share of the reference."""
+        """The difference as a share of the first run's value."""
         return self.difference / self.before if self.difference is not None and self.before else None
 
     @property
@@ -102,7 +102,7 @@ class Delta:
 
     @property
     def could_hide(self) -> float | None:
-        """How much worse the run may be without the test showing it; None if that could not be a regression."""
+        """How much worse the second run may be without a significant test; None if too little for a regression."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
@@ -122,5 +122,5 @@ class Delta:
 
 
 def overall(changes: Sequence[FigureChange]) -> FigureChange:
-    """The first member of FigureChange that occurs; so INCONCLUSIVE only if no figure says anything else."""
+    """Return the change of a whole run: the first member of FigureChange that a figure has; INCONCLUSIVE is the last."""
     return next((change for change in FigureChange if change in changes), FigureChange.INCONCLUSIVE)

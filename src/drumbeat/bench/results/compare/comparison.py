@@ -1,4 +1,4 @@
-"""Compares two to five runs, the first being the reference: figures, changes, and how far they can be trusted. Pure."""
+"""Compares two to five runs with the first of them: figures, changes, and how far they can be trusted. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,8 +23,7 @@ from drumbeat.bench.results.compare.changes import (
 )
 from drumbeat.bench.results.compare.configuration import ConfigDifference, asked_for, differences
 from drumbeat.bench.results.compare.divergence import DIFFERENT, divergence
-from drumbeat.bench.results.compare.means import FEWEST as FEWEST_BATCHES
-from drumbeat.bench.results.compare.means import Shift, shift
+from drumbeat.bench.results.compare.means import FEWEST as FEWEST_BATCHES, Shift, shift
 from drumbeat.bench.results.compare.sides import Pair, by_kind, costs
 from drumbeat.bench.results.compare.similarity import LEAST_ALIKE, Confidence, Similarity, similarity
 from drumbeat.core.errors import InvalidInput
@@ -33,7 +32,7 @@ from drumbeat.core.run import Phase, RunStatus
 
 FEWEST, MOST = 2, 5
 _UNLIKE_DURATION = 0.1
-_UNSTEADY = 0.30  #: coefficient of variation
+_UNSTEADY = 0.30  #: coefficient of variation of throughput from which a comparison warns
 
 _FIGURES: Sequence[tuple[Bounds, Callable[[Measured], float | None], Callable[[Batch], float | None]]] = (
     (QPS, lambda measured: measured.qps, lambda batch: batch.qps),
@@ -46,7 +45,7 @@ _FIGURES: Sequence[tuple[Bounds, Callable[[Measured], float | None], Callable[[B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One run against the reference."""
+    """The comparison of one run (``after``) with the reference run (``before``)."""
 
     before: RunRecord
     after: RunRecord
@@ -58,7 +57,7 @@ class Comparison:
 
     @property
     def change(self) -> FigureChange:
-        """The overall change. INCONCLUSIVE when the runs are too different, or when throughput or a worse figure is unclear."""
+        """The overall change; INCONCLUSIVE if the runs are too different, or throughput or a worse figure is unclear."""
         if self.similarity.confidence is Confidence.EXCLUDED:
             return FigureChange.INCONCLUSIVE
         found = overall([delta.change for delta in self.deltas if not delta.informative])
@@ -68,7 +67,7 @@ class Comparison:
 
     @property
     def reason(self) -> str | None:
-        """Why the comparison is inconclusive; None: it is not."""
+        """Why the comparison is inconclusive; None if it is conclusive."""
         if self.change is not FigureChange.INCONCLUSIVE:
             return None
         if self.similarity.confidence is Confidence.EXCLUDED:
@@ -80,12 +79,12 @@ class Comparison:
 
     @property
     def kinds(self) -> tuple[Pair, ...]:
-        """Figures of each kind of operation, side by side."""
+        """The figures of each kind of operation in both runs."""
         return by_kind(self.before, self.after)
 
     @property
     def costs(self) -> tuple[Pair, ...]:
-        """The costs of both runs, side by side."""
+        """The costs of both runs, figure by figure."""
         return costs(self.before, self.after)
 
     @property
@@ -96,7 +95,7 @@ class Comparison:
 def compare(records: Sequence[RunRecord]) -> tuple[Comparison, ...]:
     """Compare every later run with the first. Raises InvalidInput unless there are two to five runs."""
     if not FEWEST <= len(records) <= MOST:
-        raise InvalidInput(f"expected {FEWEST} to {MOST} runs to compare, got {len(records)}")
+        raise InvalidInput(f"expected {FEWEST} to {MOST} runs to compare, got {len(records)}; pass fewer or more run ids")
     return tuple(compared(records[0], after) for after in records[1:])
 
 
@@ -149,8 +148,8 @@ def _delta(
 
 
 def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> FigureChange:
-    """How a figure changed. Errors are counted, not sampled: a rise beyond the bounds needs no test. Any other change must be
-    significant. A significant loss whose interval reaches a bound is a warning."""
+    """Classify the change of a figure. A change must be significant to count, except a rise of errors, which are counted and
+    not sampled. A significant small loss is a warning if its confidence interval reaches the warning bound."""
     if before is None or after is None:
         return FigureChange.INCONCLUSIVE
     if bounds.absolute:
@@ -170,7 +169,7 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
-    """Compares the levels that two searches found; their seconds cannot be compared, as they are at many levels."""
+    """Compare the numbers of connections that two searches found. Their seconds are at many levels, so not comparable."""
     old, new = best_of(before), best_of(after)
     return (
         _plain(BEST_LEVEL, _number(old, "connections"), _number(new, "connections")),
@@ -191,7 +190,7 @@ def _at_best(best: Best | None, name: str) -> float | None:
 
 
 def _plain(bounds: Bounds, before: float | None, after: float | None, informative: bool = False) -> Delta:
-    """The change of a figure that has only one value in each run, so that there is nothing to test."""
+    """Classify the change of a figure that has one value in each run, so that its significance cannot be tested."""
     change = FigureChange.INCONCLUSIVE
     if before is not None and after is not None and (before or bounds.absolute):
         change = bounds.change(after - before if bounds.absolute else (after - before) / before)
@@ -220,7 +219,7 @@ def _warnings(before: RunRecord, after: RunRecord) -> list[str]:
 
 
 def _blind_spots(deltas: Sequence[Delta]) -> list[str]:
-    """Figures for which the runs are too short or too unsteady to rule out a regression."""
+    """Warn of figures for which the runs are too short or too unsteady to rule out a regression."""
     return [
         f"{delta.bounds.label}: a change of {hidden:+.0%} cannot be ruled out; measure for longer to be sure"
         for delta in deltas

@@ -1,4 +1,4 @@
-"""The differences between two runs' configurations, with secrets hidden. Pure."""
+"""Lists the differences between the configurations of two runs, and hides secrets. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _SECRET = re.compile(r"passw|secret|token|credential|api_?key|private_?key|dsn$", re.IGNORECASE)
-_IN_URL = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")  #: greedy: a password may contain an @
+_IN_URL = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")  #: matches up to the last @, as a password may contain one
 _IN_QUERY = re.compile(r"(?i)([?&;](?:[^=&;\s]*(?:passw|secret|token|key)[^=&;\s]*)=)[^&;\s]*")
 _DERIVED = frozenset({"plan", "document", "config_hash", "highest_keys"})
 HIDDEN = "•••"
@@ -14,7 +14,7 @@ HIDDEN = "•••"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDifference:
-    """One path whose value differs; None: the configuration does not have it."""
+    """A setting that differs between two runs; ``before`` or ``after`` is None if that run does not have it."""
 
     path: str
     before: str | None
@@ -22,31 +22,31 @@ class ConfigDifference:
 
 
 def asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document that the user wrote, if the run has it; else the configuration derived from it."""
+    """Return the template document that the user wrote, if stored with the run, else the run's configuration."""
     document = config.get("document")
     return document if isinstance(document, Mapping) else config
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ConfigDifference, ...]:
-    """The paths whose values differ between the two configurations, sorted."""
+    """Return the settings that differ between two configurations, sorted by path."""
     old, new = flattened(_without_derived(before)), flattened(_without_derived(after))
     paths = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
     return tuple(ConfigDifference(path=path, before=old.get(path), after=new.get(path)) for path in paths)
 
 
 def _without_derived(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration without the parts that are derived from it."""
+    """Return the configuration without the parts computed from it, such as the plan and the hash."""
     written = {name: value for name, value in config.items() if name not in _DERIVED}
     return written or config
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, str]:
-    """Every value under its path, ``scaling.max_workers``, ``workload.operations[0].weight``; secrets hidden."""
+    """Return every value by its path, for example ``workload.operations[0].weight``, with secrets hidden."""
     return {path: HIDDEN if _SECRET.search(path) else without_secrets(str(value)) for path, value in _leaves("", config)}
 
 
 def redacted(value: Any, name: str = "") -> Any:
-    """The same configuration with its secrets hidden."""
+    """Return a copy of a configuration with passwords, tokens and other secrets hidden."""
     if isinstance(value, Mapping):
         return {key: redacted(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -57,7 +57,7 @@ def redacted(value: Any, name: str = "") -> Any:
 
 
 def without_secrets(text: str) -> str:
-    """The text with the passwords of its URLs hidden."""
+    """Return the text with passwords inside URLs hidden."""
     return _IN_QUERY.sub(rf"\g<1>{HIDDEN}", _IN_URL.sub(rf"\g<1>:{HIDDEN}@", text))
 
 

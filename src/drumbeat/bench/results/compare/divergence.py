@@ -1,4 +1,4 @@
-"""How much two latency distributions differ: Kullback-Leibler divergence over logarithmic bins. Pure."""
+"""Measures how much two latency distributions differ: Kullback-Leibler divergence over logarithmic bins. Pure."""
 
 from collections.abc import Sequence
 from math import log
@@ -6,11 +6,11 @@ from math import log
 from drumbeat.core.histogram import Histogram, bucket_bounds
 
 BINS = 20
-DIFFERENT = 0.1  #: nats above which distributions count as different
+DIFFERENT = 0.1  #: distributions with a larger divergence, in nats, count as different
 
 
 def divergence(before: Histogram, after: Histogram) -> float | None:
-    """The divergence of ``after`` from ``before``, in nats; None when either is empty."""
+    """Return the divergence of ``after`` from ``before``, in nats; None when one of them is empty."""
     if before.least is None or before.greatest is None or after.least is None or after.greatest is None:
         return None
     low, high = max(min(before.least, after.least), 1), max(before.greatest, after.greatest, 2)
@@ -19,7 +19,7 @@ def divergence(before: Histogram, after: Histogram) -> float | None:
 
 
 def _shares(histogram: Histogram, low: int, high: int) -> Sequence[float]:
-    """The share of each bin; half an operation is added to each bin, so that none is zero."""
+    """Return the share of operations in each bin. Half an operation is added to each bin, so that no share is zero."""
     counts = [0.5] * BINS
     width = log(high / low) / BINS or 1.0
     for bucket, count in histogram.buckets():

@@ -1,4 +1,4 @@
-"""A figure over past runs: median, recency-weighted mean, variation and trend. Pure."""
+"""Summarises a figure over past runs: median, mean weighted towards recent runs, variation and trend. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _FADING = 0.8
 
 
 class Steadiness(StrEnum):
-    """How much the values of past runs agree."""
+    """How much the values of a figure agree between past runs."""
 
     STABLE = "stable"
     MODERATE = "moderate"
@@ -21,13 +21,13 @@ class Steadiness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A figure of past runs, oldest first."""
+    """Statistics of one figure over past runs."""
 
     runs: int
     median: float
-    recent: float  #: weighted mean: each run weighs 0.8 times as much as the next newer one
+    recent: float  #: mean in which each run weighs 0.8 times as much as the next newer run
     variation: float | None
-    slope: float  #: from one run to the next
+    slope: float  #: change from one run to the next, on the regression line
     r_squared: float
 
     @property
@@ -40,7 +40,7 @@ class History:
 
 
 def history(values: Sequence[float]) -> History | None:
-    """The history of a figure's values, oldest first; None without values."""
+    """Summarise the values of a figure, given oldest first; None without values."""
     if not values:
         return None
     weights = [_FADING**age for age in range(len(values))][::-1]
@@ -56,7 +56,7 @@ def history(values: Sequence[float]) -> History | None:
 
 
 def _line(values: Sequence[float]) -> tuple[float, float]:
-    """The slope of the regression line through the values, and its r²."""
+    """Return the slope of the regression line through the values, and its r²."""
     middle_x, middle_y = (len(values) - 1) / 2, fmean(values)
     xx = sum((x - middle_x) ** 2 for x in range(len(values)))
     yy = sum((y - middle_y) ** 2 for y in values)

@@ -1,13 +1,12 @@
-"""Whether two runs differ, and by how much: Welch's t-test of the logarithms of batch means. Pure.
+"""Tests whether two runs differ, and by how much: Welch's t-test of the logarithms of batch means. Pure.
 
-One test gives both the p-value and the interval, so they never contradict each other: the interval excludes zero exactly when
-the p-value is below 1 − confidence. It uses logarithms because changes are compared as shares, and means instead of ranks
-because ranks of few batches cannot distinguish a slightly larger value from one ten times as large.
+One test gives both the p-value and the confidence interval, so they never contradict each other. It uses logarithms because
+changes are compared as shares, and means instead of ranks because ranks of few batches do not show how large a change is.
 
-Two things make equal runs look different, and both widen the test. Neighbouring seconds of a run are correlated: so seconds are
-grouped into batches, and the variance is multiplied by (1 + r) / (1 − r), where r is the correlation of neighbouring batches.
-And two equal runs differ by more than their seconds show (memory layout, caches, background work of the server). One pair of
-runs cannot show by how much, so each run is assumed to be off by ``between``, a share of the figure.
+Two effects make equal runs look different, so the test allows for both. Neighbouring seconds of a run are correlated: seconds
+are grouped into batches, and the variance is multiplied by (1 + r) / (1 − r), where r is the correlation of neighbouring
+batches. And two equal runs differ by more than their seconds show (memory layout, caches, background work of the server): each
+run is assumed to be off by ``between``, a share of the figure.
 """
 
 from collections.abc import Sequence
@@ -16,14 +15,14 @@ from itertools import pairwise
 from math import exp, expm1, inf, log, log1p, sqrt
 from statistics import NormalDist, fmean, variance
 
-FEWEST = 8  #: batches on each side; with fewer, the variance cannot be estimated well enough
+FEWEST = 8  #: least batches of each run; with fewer, the variance cannot be estimated well enough
 _MOST_CORRELATED = 0.9
 _MOST_FREEDOM = 1e6  #: degrees of freedom beyond which the t distribution is taken as normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """By how much the second sample lies above the first. ``low`` and ``high`` are its confidence interval."""
+    """How far the second run lies above the first. ``low`` and ``high`` are the confidence interval of ``estimate``."""
 
     estimate: float
     low: float
@@ -45,10 +44,10 @@ def shift(
     whole: float | None = None,
     confidence: float = 0.99,
 ) -> Shift | None:
-    """How two samples of batch means differ; None when there are too few batches.
+    """Test how two runs differ, from the values of their batches; None when there are too few batches.
 
-    ``between`` is the share by which two equal runs differ anyway (a standard deviation), and ``whole`` the figure of the
-    whole first run, from which shares are turned into amounts.
+    ``between`` is the share by which two equal runs differ anyway (a standard deviation). ``whole`` is the figure of the whole
+    first run, used to convert shares into amounts.
     """
     if min(len(before), len(after)) < FEWEST:
         return None
@@ -64,7 +63,7 @@ def _as_amounts(found: Shift, of: float) -> Shift:
 
 
 def _tested(before: Sequence[float], after: Sequence[float], between: float, confidence: float) -> Shift:
-    """Welch's test, two-sided; correlated neighbouring batches reduce the effective number of batches."""
+    """Run Welch's two-sided t-test. Correlation of neighbouring batches reduces the effective number of batches."""
     difference, wider = fmean(after) - fmean(before), inflation(before, after)
     errors = [variance(side) * wider / len(side) for side in (before, after)]
     error = sqrt(sum(errors) + 2 * between**2)
@@ -80,7 +79,7 @@ def _tested(before: Sequence[float], after: Sequence[float], between: float, con
 
 
 def _freedom(errors: Sequence[float], error: float, each: Sequence[float]) -> float:
-    """Welch-Satterthwaite degrees of freedom; the assumed variance between runs does not reduce them."""
+    """Return the Welch-Satterthwaite degrees of freedom. The assumed variance between runs does not reduce them."""
     lost = sum(error**2 / freedom for error, freedom in zip(errors, each, strict=True))
     return min(error**4 / lost, _MOST_FREEDOM) if lost else _MOST_FREEDOM
 
@@ -92,18 +91,18 @@ def _p_value(difference: float, error: float, freedom: float) -> float:
 
 
 def _z_of(t: float, freedom: float) -> float:
-    """The normal quantile as unlikely as ``t``, by Wallace's approximation (exact to a few thousandths)."""
+    """Convert a value of the t distribution to the equally likely normal value (Wallace's approximation, error below 0.01)."""
     return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom)) if t < inf else inf
 
 
 def _t_of(z: float, freedom: float) -> float:
-    """The inverse of ``_z_of``."""
+    """Convert a normal value to the equally likely value of the t distribution; the inverse of ``_z_of``."""
     wider = z * (8 * freedom + 3) / (8 * freedom + 1)
     return sqrt(freedom * expm1(wider * wider / freedom))
 
 
 def inflation(*samples: Sequence[float]) -> float:
-    """The variance inflation factor from the correlation of neighbouring values: 1 or more."""
+    """Return the factor, 1 or more, by which correlation of neighbouring values increases the variance of their mean."""
     products = squares = 0.0
     for sample in samples:
         middle = fmean(sample)

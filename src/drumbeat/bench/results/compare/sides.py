@@ -1,4 +1,4 @@
-"""Figures of two runs side by side that do not count for the verdict: latency by kind of operation, and cost. Pure."""
+"""Lists figures of two runs side by side, for information only: figures by kind of operation, and cost. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from drumbeat.bench.results.cost import Cost, Method, cost_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One figure of both runs; None: not known."""
+    """The values of one figure in two runs; None if not known."""
 
     subject: str  #: a kind of operation, or "cost"
     figure: str
@@ -29,7 +29,7 @@ class Pair:
 
 
 def by_kind(before: RunRecord, after: RunRecord) -> tuple[Pair, ...]:
-    """Throughput, latency and errors of each kind of operation; for a search, at the level it found."""
+    """Return throughput, latency and errors of each kind of operation; for a search, at the best level it found."""
     old, new = _kinds(before), _kinds(after)
     return tuple(pair for kind in sorted({*old, *new}) for pair in _kind(kind, old.get(kind), new.get(kind)))
 
@@ -60,7 +60,7 @@ def _figures(measured: Measured | None) -> Mapping[str, float | None]:
 
 
 def costs(before: RunRecord, after: RunRecord) -> tuple[Pair, ...]:
-    """The costs of both runs, in total, per operation and per throughput; empty when neither has a price."""
+    """Return the costs of both runs, in total, per hour and per operation; empty when neither run has prices."""
     old, new = cost_of(before), cost_of(after)
     if Method.ACTUAL not in (old.method, new.method):
         return ()

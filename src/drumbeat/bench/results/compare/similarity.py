@@ -1,4 +1,4 @@
-"""Whether two runs are similar enough to be compared: exclusion gates, then a weighted score. Pure."""
+"""Judges whether two runs are similar enough to be compared: first reasons that exclude it, then a weighted score. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.compare.batches import quality
 
 LEAST_ALIKE = 0.55  #: the lowest similarity at which runs are compared
-STEADY = 0.5  #: the lowest ``quality`` of a run that can be compared
+STEADY = 0.5  #: the lowest steadiness (``quality``) of a run that can be compared
 _UNKNOWN = 0.5
 _ADJACENT = 0.5
 _SIZES = ("XSMALL", "SMALL", "MEDIUM", "LARGE", "XLARGE", "2XLARGE", "3XLARGE", "4XLARGE", "5XLARGE", "6XLARGE")
@@ -31,11 +31,11 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity:
-    """How similar two runs are, from 0 to 1, and what excludes a comparison."""
+    """How similar two runs are, from 0 to 1, and reasons not to compare them."""
 
     score: float
     parts: Mapping[str, float]
-    gates: Sequence[str] = ()  #: reasons that exclude a comparison whatever the score
+    gates: Sequence[str] = ()  #: reasons not to compare the runs, whatever the score
 
     @property
     def confidence(self) -> Confidence:
@@ -71,7 +71,7 @@ def _gates(before: RunRecord, after: RunRecord) -> list[str]:
 
 
 def _own_gate(record: RunRecord) -> str | None:
-    """Why a run cannot be compared with any other: a search without a stable level, or an unsteady throughput."""
+    """Return why a run cannot be compared with any other (no stable level found, or unsteady throughput), or None."""
     if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
         return None if best_of(record) else f"{record.run.run_id} found no stable level"
     steady = quality(record)
@@ -81,7 +81,7 @@ def _own_gate(record: RunRecord) -> str | None:
 
 
 def target_kind(record: RunRecord) -> str:
-    """The product under test, by its URL or its declared kind."""
+    """Return the type of database under test, from the target's ``kind`` or its URL."""
     target = _target(record)
     url = str(target.get("url", ""))
     kind = str(target.get("kind") or url.partition("://")[0] or "unknown").partition("+")[0].lower()
@@ -94,7 +94,7 @@ def _target(record: RunRecord) -> Mapping[str, Any]:
 
 
 def near(one: float, other: float) -> float:
-    """1 − |a − b| / max(|a|, |b|, 1)."""
+    """Return how close two numbers are, from 1 (equal) to 0: 1 − |a − b| / max(|a|, |b|, 1)."""
     return 1 - abs(one - other) / max(abs(one), abs(other), 1)
 
 
@@ -103,7 +103,7 @@ def same(one: Any, other: Any) -> float:
 
 
 def sizes_alike(one: str, other: str) -> float:
-    """1 for the same size, half for neighbours."""
+    """Return how close two database sizes are: 1 if equal, 0.5 if adjacent such as S and M, else 0."""
     named = [_SHORT.get(size.upper(), size.upper().replace("-", "")) for size in (one, other)]
     if named[0] == named[1]:
         return 1.0
@@ -140,7 +140,7 @@ def _best_qps(record: RunRecord) -> float | None:
 
 
 def _degraded_at(record: RunRecord) -> float | None:
-    """The lowest level that was not stable."""
+    """Return the lowest number of connections that was not stable in a search."""
     levels = [step.to_target for step in find_max_steps(record) if step.outcome not in ("STABLE", "HELD", None)]
     return min(levels, default=None)
 
@@ -155,7 +155,7 @@ def _steps(record: RunRecord) -> int | None:
 
 
 def _reason_class(record: RunRecord) -> str | None:
-    """Why the search ended: the first outcome that was not stable."""
+    """Return why the search ended: the first step outcome that was not stable."""
     outcomes = (step.outcome for step in find_max_steps(record))
     return next((outcome for outcome in outcomes if outcome not in ("STABLE", "HELD", None)), None)
 

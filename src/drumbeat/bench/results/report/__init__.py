@@ -1,16 +1,20 @@
-"""Reports of runs and comparisons: HTML, Markdown, CSV, JSON, JUnit, Prometheus. Pure: values in, text out."""
+"""Writes reports of runs and comparisons as HTML, Markdown, CSV, JSON, JUnit or Prometheus text. Pure: no I/O."""
 
 from collections.abc import Callable, Mapping
 
 from drumbeat.bench.model.record import RunRecord
-from drumbeat.bench.results.report.compared import comparison_html, comparison_json, comparison_markdown
-from drumbeat.bench.results.report.content import warnings
-from drumbeat.bench.results.report.csv import csv
-from drumbeat.bench.results.report.html import html
-from drumbeat.bench.results.report.junit import junit
-from drumbeat.bench.results.report.markdown import markdown
-from drumbeat.bench.results.report.plain import as_json
-from drumbeat.bench.results.report.prometheus import prometheus
+from drumbeat.bench.results.report.compared import (
+    comparison_html as comparison_html,
+    comparison_json as comparison_json,
+    comparison_markdown as comparison_markdown,
+)
+from drumbeat.bench.results.report.content import warnings as warnings
+from drumbeat.bench.results.report.csv import csv as csv
+from drumbeat.bench.results.report.html import html as html
+from drumbeat.bench.results.report.junit import junit as junit
+from drumbeat.bench.results.report.markdown import markdown as markdown
+from drumbeat.bench.results.report.plain import as_json as as_json
+from drumbeat.bench.results.report.prometheus import prometheus as prometheus
 
 FORMATS: Mapping[str, Callable[[RunRecord], str]] = {
     "html": html,
@@ -20,17 +24,3 @@ FORMATS: Mapping[str, Callable[[RunRecord], str]] = {
     "junit": junit,
     "prometheus": prometheus,
 }
-
-__all__ = [
-    "FORMATS",
-    "as_json",
-    "comparison_html",
-    "comparison_json",
-    "comparison_markdown",
-    "csv",
-    "html",
-    "junit",
-    "markdown",
-    "prometheus",
-    "warnings",
-]

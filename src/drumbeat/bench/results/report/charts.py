@@ -1,4 +1,4 @@
-"""The charts of a run's report."""
+"""Describes the charts of a run's report: throughput, latency, connections, resources, server, search steps."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -16,7 +16,7 @@ _MOST_EVENTS = 5
 
 
 def bands(record: RunRecord) -> list[Band]:
-    """The phases as bands, from the seconds of the run."""
+    """Return the phases of the run as background bands of a chart."""
     found = []
     for phase, group in groupby(record.timeline, key=lambda second: second.phase):
         seconds = list(group)
@@ -75,7 +75,7 @@ def histogram(record: RunRecord) -> Chart:
 
 
 def _bars(whole: Histogram) -> list[Point]:
-    """Bars of equal width on a logarithmic axis, with the number of operations in each."""
+    """Return the bars of a latency histogram: equally wide on a logarithmic axis, with the operations in each."""
     if whole.least is None or whole.greatest is None:
         return []
     low, high = max(whole.least, 1) / 1e6, max(whole.greatest, 2) / 1e6 * 1.02
@@ -122,7 +122,7 @@ def resources(record: RunRecord) -> Chart:
 
 
 def outage_marks(record: RunRecord) -> list[Mark]:
-    """The start and the end of each outage."""
+    """Return a vertical line for the start and for the end of each outage."""
     found = availability_of(record)
     edges = [(began, ended) for began, ended in found.stretches[:25]] if found else []
     return [
@@ -156,7 +156,7 @@ def server(record: RunRecord) -> Chart:
 
 
 def wait_events(record: RunRecord) -> Chart:
-    """The most common wait events of sessions."""
+    """Return a chart of the most common wait events of database sessions."""
     totals: dict[str, int] = {}
     for second in record.server:
         for event, count in second.wait_events.items():
@@ -208,7 +208,7 @@ def _knees(record: RunRecord) -> list[Mark]:
 
 
 def _law(record: RunRecord) -> Sequence[Point]:
-    """The Universal Scalability Law X(N) = λN / (1 + σ(N−1) + κN(N−1)), over the levels that were tried."""
+    """Return the fitted Universal Scalability Law, λN / (1 + σ(N−1) + κN(N−1)), as points up to the highest level tried."""
     usl = record.find_max_result.get("usl") or {}
     if not all(isinstance(usl.get(name), int | float) for name in ("lambda", "sigma", "kappa")):
         return []
@@ -231,7 +231,7 @@ def step_latency(record: RunRecord) -> Chart:
 
 
 def per_worker(record: RunRecord) -> Chart:
-    """Each worker's throughput, if there are few enough workers to distinguish their lines."""
+    """Return a chart of each worker's throughput; empty with more than 8 workers, as so many lines are unreadable."""
     few = record.workers if len(record.workers) <= 8 else ()
     series = [
         ChartSeries(name=str(worker.worker_id), points=[(round(s.offset, 1), s.qps) for s in worker.series], colour=n + 1)

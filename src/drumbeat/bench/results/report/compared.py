@@ -1,4 +1,4 @@
-"""Comparison reports in Markdown, HTML and JSON."""
+"""Writes comparisons of runs as Markdown, HTML or JSON."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +9,7 @@ from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.bench.results.compare import Comparison, Delta, FigureChange
 from drumbeat.bench.results.compare.sides import Pair
 from drumbeat.bench.results.report import content, words
-from drumbeat.bench.results.report.escape import markdown as plain
-from drumbeat.bench.results.report.escape import markup
+from drumbeat.bench.results.report.escape import markdown as plain, markup
 from drumbeat.bench.results.report.page import charts, page, section
 from drumbeat.bench.results.report.scale import is_wide
 from drumbeat.bench.results.report.svg import Chart, ChartSeries, Point
@@ -53,7 +52,7 @@ def _interval(delta: Delta) -> str:
 
 
 def kinds(comparison: Comparison) -> ReportTable | None:
-    """Latency, throughput and errors of each kind of operation; they do not count for the verdict."""
+    """Return a table of each kind of operation in both runs, for information only; None if there are no kinds."""
     rows = [(pair.subject, *_pair(pair)) for pair in comparison.kinds]
     return ReportTable(head=("kind", "figure", "before", "after", "Δ"), rows=rows, texts=2) if rows else None
 
@@ -69,7 +68,7 @@ def _pair(pair: Pair) -> tuple[str, ...]:
 
 
 def _further_tables(comparison: Comparison) -> dict[str, ReportTable]:
-    """The further tables, by heading; empty ones are left out."""
+    """Return the tables by kind, of cost and of configuration, by heading, without empty tables."""
     tables = {"By kind": kinds(comparison), "Cost": costs(comparison), "Configuration": settings(comparison)}
     return {heading: table for heading, table in tables.items() if table is not None}
 
@@ -80,13 +79,13 @@ def settings(comparison: Comparison) -> ReportTable | None:
 
 
 def named(record: RunRecord) -> str:
-    """A run's name and id, as runs of one template share their name."""
+    """Return a run's name and id. The id is needed as runs of one template share their name."""
     title, run_id = content.title(record), str(record.run.run_id)
     return title if title == run_id else f"{title}, {run_id}"
 
 
 def side(record: RunRecord) -> str:
-    """One of the two runs, with its template and start."""
+    """Describe a run in one line: name, id, template and start."""
     template = f", template {record.run.template_id}" if record.run.template_id else ", without a template"
     return f"{named(record)}{template}, {words.when(record.origin)}"
 
@@ -114,7 +113,7 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def comparison_html(comparisons: Sequence[Comparison]) -> str:
-    """Charts with all runs overlaid, then every comparison with the reference."""
+    """Return an HTML page: charts with the lines of all runs, then each comparison with the first run."""
     records = [comparisons[0].before, *(each.after for each in comparisons)]
     pictures = charts(
         _overlay(records, "Throughput", "/s", lambda s: s.qps), _overlay(records, "p95", "ms", lambda s: s.p95_ms)

@@ -1,4 +1,4 @@
-"""The content of a run's report as tables of text, the same for every format."""
+"""Makes the content of a run's report: tables of text that every format uses."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MOST_DECISIONS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTile:
-    """One key figure of a run."""
+    """A key figure of a run with its label, shown at the top of a report."""
 
     label: str
     value: str
@@ -34,7 +34,7 @@ def title(record: RunRecord) -> str:
 
 
 def verdict(record: RunRecord) -> str:
-    """The verdict on the whole run, with the reason."""
+    """Return the verdict on the whole run, with the reason, as one line."""
     return judge_run(record).headline
 
 
@@ -56,14 +56,14 @@ def header(record: RunRecord) -> Mapping[str, str]:
 
 
 def reason(record: RunRecord) -> str:
-    """Why the run ended."""
+    """Return why the run ended: its completion reason and, if it failed, the failure."""
     failure = record.result.failure_reason if record.result else None
     why = record.run.custom_metrics.get("failure_reason") or failure
     return ": ".join(str(part) for part in (record.run.completion_reason, why) if part)
 
 
 def target(record: RunRecord) -> str:
-    """The database under test, without secrets."""
+    """Return the URL or kind of the database under test, without secrets."""
     block = record.run.config.get("target")
     return without_secrets(str(block.get("url") or block.get("kind") or "")) if isinstance(block, Mapping) else ""
 
@@ -109,14 +109,14 @@ def _most_held(record: RunRecord) -> float:
 
 
 def slowest(record: RunRecord) -> tuple[float | None, float | None]:
-    """The p95 and p99 of the slowest worker."""
+    """Return the highest p95 and the highest p99 of any worker."""
     p95 = [p for worker in record.workers if (p := worker.measured.latency.p95_ms) is not None]
     p99 = [p for worker in record.workers if (p := worker.measured.latency.p99_ms) is not None]
     return max(p95, default=None), max(p99, default=None)
 
 
 def warnings(record: RunRecord) -> list[str]:
-    """The caveats to read before trusting the figures."""
+    """List the reasons to doubt a run's figures, with its most frequent error."""
     found = list(record.notes)
     if not record.whole.operations:
         found.append("nothing was measured")
@@ -293,7 +293,7 @@ def _step(step: Step) -> tuple[str, ...]:
 
 
 def server_totals(record: RunRecord) -> ReportTable | None:
-    """The increase of the database's own counters, if they were read at both ends of the measurement."""
+    """Return a table of how much the database's own counters rose during the run; None if they were not read."""
     stored = record.result.custom_metrics.get("server") if record.result else None
     parts = {name: rise for name, rise in stored.items() if isinstance(rise, Mapping)} if isinstance(stored, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
@@ -303,7 +303,7 @@ def server_totals(record: RunRecord) -> ReportTable | None:
 
 
 def errors(record: RunRecord) -> ReportTable | None:
-    """Errors by kind, and an example of each class."""
+    """Return a table of errors by kind of operation, with examples of failed operations; None without errors."""
     counted = [
         (kind, words.number(m.errors, 9), words.percent(m.error_rate), "", "", "")
         for kind, m in record.kinds.items()

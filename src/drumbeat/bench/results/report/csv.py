@@ -1,4 +1,4 @@
-"""A run's seconds as CSV."""
+"""Writes the figures of each second of a run as CSV."""
 
 from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.bench.results.availability import availability_of
@@ -11,7 +11,7 @@ _HEAD = (
 
 
 def csv(record: RunRecord) -> str:
-    """A header, and one line per second."""
+    """Return the CSV text: a header, and one line for each second of the run."""
     found = availability_of(record)
     missing = {offset for began, ended in found.stretches for offset in range(began, ended)} if found else set()
     lines = [_HEAD, *((*_line(second), int(second.offset in missing)) for second in record.timeline)]

@@ -5,13 +5,12 @@ from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import RunVerdict
 from drumbeat.bench.results.report import charts, content
 from drumbeat.bench.results.report.escape import markup
-from drumbeat.bench.results.report.page import charts as drawn
-from drumbeat.bench.results.report.page import folded, page, section, table
+from drumbeat.bench.results.report.page import charts as drawn, folded, page, section, table
 from drumbeat.bench.results.run_verdict import judge_run
 
 
 def html(record: RunRecord) -> str:
-    """The whole report."""
+    """Return the whole report of a run as an HTML page."""
     return page(f"{content.title(record)} – Drumbeat", [_header(record), *_sections(record)])
 
 

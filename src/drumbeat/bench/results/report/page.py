@@ -1,4 +1,4 @@
-"""The frame of every HTML report: one page that loads nothing from any host."""
+"""The HTML page around every report. It loads no external resources."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def section(name: str, heading: str, *parts: str) -> str:
-    """A section, or an empty text if it has no content."""
+    """Return an HTML section with a heading; an empty text if it has no content."""
     body = "".join(parts)
     return f'<section id="{name}"><h2>{markup(heading)}</h2>{body}</section>' if body else ""
 

@@ -20,7 +20,7 @@ def as_json(record: RunRecord) -> str:
 
 
 def as_dict(record: RunRecord) -> Mapping[str, Any]:
-    """The report as plain values, without histograms, which stay in the store."""
+    """Return the report as values for JSON, without histograms, which stay in the store."""
     slowest95, slowest99 = content.slowest(record)
     judgement = judge_run(record)
     return {

@@ -42,7 +42,7 @@ def _families(record: RunRecord) -> Iterator[Iterator[str]]:
 
 
 def _family(name: str, kind: str, description: str, samples: Iterable[Sample]) -> Iterator[str]:
-    """A metric with its samples; nothing if it has none."""
+    """Yield the lines of one metric: help, type and values; none if it has no values."""
     known = [(labels, value) for labels, value in samples if value is not None]
     if known:
         yield f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
@@ -63,7 +63,7 @@ def _by_kind(
 
 
 def _latency(about: Mapping[str, object], kinds: Mapping[str, Measured]) -> Iterator[str]:
-    """A summary in seconds, the base unit of Prometheus."""
+    """Yield the latencies of each kind of operation as a Prometheus summary, in seconds."""
     name = "drumbeat_run_latency_seconds"
     yield f"# HELP {name} Latency of successful operations.\n# TYPE {name} summary\n"
     for kind, measured in kinds.items():

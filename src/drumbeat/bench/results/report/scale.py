@@ -9,7 +9,7 @@ _SIXTIES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A linear or logarithmic mapping from ``low`` … ``high`` to ``begin`` … ``end``."""
+    """Maps values from ``low`` … ``high`` to positions from ``begin`` … ``end``, linearly or logarithmically."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Scale:
 def upwards(
     values: list[float], begin: float, end: float, *, log: bool = False, whole: bool = False
 ) -> tuple[Scale, list[float]]:
-    """A scale that covers all values, from zero unless logarithmic, and its ticks."""
+    """Return a scale that covers all values (from zero unless logarithmic), and its ticks."""
     positive = [value for value in values if value > 0]
     if log and positive:
         ticks = log_ticks(min(positive), max(positive))
@@ -40,7 +40,7 @@ def upwards(
 
 
 def even_ticks(high: float, about: int = 5, least_step: float = 0.0) -> list[float]:
-    """Round numbers from 0 to the first beyond ``high``."""
+    """Return round numbers as ticks, from 0 to the first number at or above ``high``."""
     step = _round_step(max((high or 1.0) / about, least_step))
     return [step * n for n in range(ceil((high or 1.0) / step - 1e-9) + 1)]
 
@@ -51,7 +51,7 @@ def _round_step(least: float) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10 … around the values; only powers of ten if there are many."""
+    """Return the ticks of a logarithmic axis: 1, 2, 5, 10 …, or fewer if the range is wide."""
     first, last = floor(log10(low)), ceil(log10(high) + 1e-9)
     steps = (1, 2, 5) if last - first <= 2 else (1, 3) if last - first <= 3 else (1,)
     ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
@@ -62,7 +62,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def time_ticks(low: float, high: float, about: int = 8) -> list[float]:
-    """Round seconds, minutes or hours between two offsets."""
+    """Return ticks at round seconds, minutes or hours between two times (in seconds)."""
     least = max(high - low, 1) / about
     step = next((each for each in _SIXTIES if each >= least), ceil(least / 86400) * 86400)
     return [step * n for n in range(ceil(low / step), floor(high / step) + 1)]

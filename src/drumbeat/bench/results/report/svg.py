@@ -8,17 +8,16 @@ from itertools import groupby
 from drumbeat.bench.results.report import words
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.report.scale import Scale, even_ticks, log_ticks, time_ticks, upwards
+from drumbeat.core.downsample import Point as Point, downsample
 
 WIDTH, HEIGHT = 520, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 24, 38
-_COLUMNS = 300  #: at most so many columns of points; each keeps its lowest and its highest point
+_POINTS = 600  #: most points drawn of a line
 _HOVERS = 120
-
-Point = tuple[float, float | None]
 
 
 class SeriesShape(StrEnum):
-    """How a series is drawn."""
+    """The shape in which a series is drawn."""
 
     LINE = "line"
     AREA = "area"
@@ -27,7 +26,7 @@ class SeriesShape(StrEnum):
 
 
 class Axis(StrEnum):
-    """The kind of the horizontal axis."""
+    """What the horizontal axis of a chart shows."""
 
     TIME = "time"  #: seconds since the run's start
     EVEN = "even"  #: linear, from zero
@@ -36,7 +35,7 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """One series of values. ``colour`` is the number of a colour of the style sheet, from 1."""
+    """One line, area or set of bars in a chart. ``colour`` is the number of a colour in the style sheet, from 1."""
 
     name: str
     points: Sequence[Point]
@@ -53,13 +52,13 @@ class Mark:
     x: float | None = None
     y: float | None = None
     colour: int = 5
-    drawn: str = ""  #: text beside the line; the label is its tooltip
+    drawn: str = ""  #: text beside a vertical line; ``label`` is the tooltip
     below: bool = False  #: text under a horizontal line, not above it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """A stretch of time with a name."""
+    """A named part of the time axis, drawn as a background, for example a phase."""
 
     label: str
     begin: float
@@ -68,7 +67,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The description of a chart."""
+    """The data and labels of a chart, to be drawn by ``figure``."""
 
     title: str
     unit: str  #: of the vertical axis
@@ -86,7 +85,7 @@ class Chart:
 
 
 def figure(chart: Chart) -> str:
-    """A chart with its title and legend, as HTML."""
+    """Draw a chart with its title and legend as HTML; empty if it has no values."""
     if chart.is_empty:
         return ""
     legend = "".join(f'<li class="c{each.colour}"><i></i>{markup(each.name)}</li>' for each in chart.series)
@@ -151,7 +150,7 @@ def _clock(seconds: float) -> str:
 
 
 def _short(value: float) -> str:
-    """A tick label: 1.5k, 20M."""
+    """Return a number as a short tick label such as 15k or 20M."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if suffix == 'k' else size):g}{suffix}"
@@ -171,7 +170,7 @@ def _shape(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _lines(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
-    """One line for each stretch without a gap; a dot for a stretch of one point."""
+    """Draw a line for each run of points without a gap, and a dot for a single point."""
     dash = ' stroke-dasharray="5 4"' if series.dashed else ""
     for stretch in _stretches(series.points):
         places = [(across.at(x), up.at(y)) for x, y in stretch]
@@ -188,19 +187,7 @@ def _lines(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
 def _stretches(points: Sequence[Point]) -> Iterator[list[tuple[float, float]]]:
     for missing, group in groupby(points, key=lambda point: point[1] is None):
         if not missing:
-            yield _thinned([(x, y) for x, y in group if y is not None])
-
-
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most ``_COLUMNS`` columns, with the lowest and the highest point of each, so that no spike is lost."""
-    if len(points) <= 2 * _COLUMNS:
-        return points
-    size = -(-len(points) // _COLUMNS)
-    thinned: list[tuple[float, float]] = []
-    for start in range(0, len(points), size):
-        column = points[start : start + size]
-        thinned += sorted({min(column, key=lambda point: point[1]), max(column, key=lambda point: point[1])})
-    return thinned
+            yield [(x, y) for x, y in downsample(list(group), _POINTS) if y is not None]
 
 
 def _points(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
@@ -211,7 +198,7 @@ def _points(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _bars(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
-    """Each bar reaches from its x to the next point's x; the last point only ends the last bar."""
+    """Draw a bar from each point's x to the next point's x; the last point only ends the last bar."""
     for (x, y), (after, _) in zip(series.points, series.points[1:], strict=False):
         if y:
             left, right, top = across.at(x), across.at(after), up.at(y)
@@ -247,7 +234,7 @@ def _written(text: str, x: float, y: float, side: str) -> str:
 
 
 def _hovers(chart: Chart, across: Scale) -> Iterator[str]:
-    """Transparent columns with the value of every series as a tooltip."""
+    """Draw transparent columns that show the values of all series as tooltips."""
     lines = [series for series in chart.series if series.shape in (SeriesShape.LINE, SeriesShape.AREA)]
     xs = sorted({x for series in lines for x, _ in series.points})
     if chart.axis is not Axis.TIME or not xs:

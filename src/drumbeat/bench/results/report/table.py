@@ -1,4 +1,4 @@
-"""A table of text for any report format."""
+"""A table of text that can be written as HTML or Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from drumbeat.bench.results.report.escape import markdown, markup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
-    """Rows under a header. The first ``texts`` columns and those named in ``prose`` are text, the others numbers."""
+    """A header and rows. The first ``texts`` columns and those named in ``prose`` hold text, the others hold numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]

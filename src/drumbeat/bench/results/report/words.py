@@ -1,11 +1,8 @@
-"""Formats figures as short texts with units, the same in every report format."""
+"""Formats figures as short texts with units, for all report formats."""
 
 from datetime import UTC, datetime, timedelta
 
-from drumbeat.bench.model.words import NOTHING as NOTHING
-from drumbeat.bench.model.words import ms as ms
-from drumbeat.bench.model.words import number as number
-from drumbeat.bench.model.words import told_apart as told_apart
+from drumbeat.bench.model.words import NOTHING as NOTHING, ms as ms, number as number, told_apart as told_apart
 
 
 def percent(share: float | None, digits: int = 3) -> str:
@@ -13,12 +10,12 @@ def percent(share: float | None, digits: int = 3) -> str:
 
 
 def signed(share: float | None) -> str:
-    """A relative change."""
+    """Format a change given as a share: 0.05 becomes ``+5.0 %``."""
     return NOTHING if share is None else f"{share * 100:+.1f} %"
 
 
 def points(value: float | None) -> str:
-    """A change that is given in percent."""
+    """Format a change given in percent: 5 becomes ``+5.0 %``."""
     return NOTHING if value is None else f"{value:+.1f} %"
 
 
@@ -27,7 +24,7 @@ def when(moment: datetime | None) -> str:
 
 
 def lasting(length: timedelta | None) -> str:
-    """A length of time: 12 s, 3 min 05 s, 2 h 04 min."""
+    """Format a duration: ``12 s``, ``3 min 05 s``, ``2 h 04 min``."""
     if length is None:
         return NOTHING
     seconds = round(length.total_seconds())
@@ -39,10 +36,6 @@ def lasting(length: timedelta | None) -> str:
 
 
 def at(offset: float) -> str:
-    """Time since the start of the run: +1:05."""
+    """Format seconds since the start of the run: 65 becomes ``+1:05``."""
     seconds = round(abs(offset))
     return f"{'-' if offset < -0.5 else '+'}{seconds // 60}:{seconds % 60:02d}"
-
-
-def money(value: float | None, currency: str) -> str:
-    return NOTHING if value is None else f"{number(value, 4)} {currency}"

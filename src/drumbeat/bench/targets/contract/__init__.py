@@ -1,7 +1,7 @@
-"""Contract tests for every target and its engine. A target's test file is a subclass with a fixture or two.
+"""Tests that every database under test and its engine must pass. A test file subclasses ``TargetContract`` and defines:
 
-``target``: an open target, on a database without tables of the names used here.
-``slow_sql``: a class attribute, a query without values that runs for a minute unless it is cancelled.
+``target``, a fixture: an open target. The tests create and drop the table ``contract_items`` in its database.
+``slow_sql``, a class attribute: a query without placeholders that runs for a minute unless it is cancelled.
 """
 
 from drumbeat.bench.targets.contract.database import DatabaseContract
@@ -12,4 +12,4 @@ __all__ = ["LOOKUPS", "Running", "TargetContract", "draw", "load", "operation", 
 
 
 class TargetContract(DatabaseContract, EngineContract):
-    """Tests of ``Target`` and ``Engine``."""
+    """The tests of ``Target`` and ``Engine`` together; subclass it to test one database."""

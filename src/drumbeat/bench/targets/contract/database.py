@@ -1,4 +1,4 @@
-"""Contract tests of ``Target``: describe, check, load rows, fetch, and server statistics."""
+"""Tests that every ``Target`` must pass: describe, check, load rows, fetch, and server statistics."""
 
 import asyncio
 import subprocess
@@ -47,7 +47,7 @@ asyncio.run(main())
 
 
 class DatabaseContract(GivenTarget):
-    """Tests of ``Target``."""
+    """Tests that every ``Target`` must pass."""
 
     @pytest.mark.parametrize("name", ["contract_absent", "nowhere.contract_absent", "no.where.", "#\x01."])
     async def test_a_table_that_is_not_there_is_said_to_be_missing(self, target: Target, name: str) -> None:
@@ -137,7 +137,7 @@ class DatabaseContract(GivenTarget):
     async def test_rows_are_loaded_all_or_none(self, target: Target, table: str) -> None:
         with pytest.raises(InvalidInput, match=TABLE):
             await target.load_rows(table, COLUMNS, [*rows(ROWS + 1, 5000), *rows(3, 1)])
-        with pytest.raises(RuntimeError, match="in the middle"):
+        with pytest.raises(RuntimeError, match="test error after 1500 rows"):
             await target.load_rows(table, COLUMNS, _broken())
 
         assert await fetched(target, "SELECT COUNT(*) FROM contract_items") == [(ROWS,)]
@@ -201,4 +201,4 @@ class DatabaseContract(GivenTarget):
 
 def _broken() -> Iterator[Sequence[object]]:
     yield from rows(ROWS + 1, 1500)
-    raise RuntimeError("in the middle")
+    raise RuntimeError("test error after 1500 rows")

@@ -1,4 +1,4 @@
-"""Contract tests of ``Engine``: hold connections, keep the mix and the rate, record every operation once, drain."""
+"""Tests that every ``Engine`` must pass: hold connections, keep mix and rate, record each operation once, drain."""
 
 from datetime import timedelta
 
@@ -35,7 +35,7 @@ from drumbeat.bench.values.draw import Draw
 
 
 class EngineContract(GivenTarget):
-    """Tests of ``Engine``."""
+    """Tests that every ``Engine`` must pass."""
 
     async def test_every_operation_is_recorded_once_and_inserts_never_collide(self, target: Target, table: str) -> None:
         async with self.running(target, MIXED) as running:

@@ -27,7 +27,7 @@ from drumbeat.bench.values.draw import Draw
 
 TABLE = "contract_items"
 ROWS = 500
-NEW = 1_000_000  #: the first new key
+NEW = 1_000_000  #: the first key that inserts use, above those of the loaded rows
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 DDL = (
     "DROP TABLE IF EXISTS contract_items",
@@ -79,7 +79,7 @@ def draw() -> Draw:
 
 @dataclass(slots=True)
 class Running:
-    """A running engine and its records."""
+    """A running engine under test, with all records taken from it so far."""
 
     engine: Engine
     patience: timedelta
@@ -91,7 +91,7 @@ class Running:
         return np.concatenate(self.taken)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until a condition holds."""
+        """Wait until ``holds()`` is true. Fails after ``patience``, or when the engine has stopped with an error."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while not holds():
                 assert self.engine.failure is None, self.engine.failure
@@ -107,10 +107,10 @@ class Running:
 
 
 class GivenTarget:
-    """Fixtures shared by the contract tests."""
+    """Base class with the fixtures of the contract tests: a table with rows, and a running engine."""
 
     slow_sql: ClassVar[str]
-    patience = timedelta(seconds=30)  #: how long anything may take
+    patience = timedelta(seconds=30)  #: how long a test waits for one event
 
     @pytest.fixture
     async def table(self, target: Target) -> str:
@@ -135,7 +135,7 @@ class GivenTarget:
             await engine.close()
 
     async def signals_when(self, target: Target, holds: Callable[[ServerSignals], bool]) -> ServerSignals:
-        """The server's signals, once the condition holds."""
+        """Read the server's signals until ``holds(signals)`` is true, and return them. Fails after ``patience``."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while True:
                 signals = await target.signals()

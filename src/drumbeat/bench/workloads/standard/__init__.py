@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from drumbeat.bench.workloads.standard.consistency import Violation, check_consistency
 from drumbeat.bench.workloads.standard.presets import PRESET_WORKLOADS
 from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
 from drumbeat.bench.workloads.standard.table import StandardTable
@@ -11,13 +10,13 @@ from drumbeat.bench.workloads.standard.tpcc import TPCC
 from drumbeat.bench.workloads.standard.ycsb import YCSB
 from drumbeat.core.errors import InvalidInput
 
-__all__ = ["STANDARD", "Condition", "Scaled", "Standard", "StandardTable", "Violation", "check_consistency", "standard"]
+__all__ = ["STANDARD", "Condition", "Scaled", "Standard", "StandardTable", "standard"]
 
 STANDARD: Mapping[str, Standard] = {each.name: each for each in (*TPCB, *YCSB, *PRESET_WORKLOADS, TPCC)}
 
 
 def standard(name: str, scale: float = 1) -> Scaled:
-    """A standard workload at a scale. Raises InvalidInput for an unknown name."""
+    """Return the standard workload of this name at a scale. Raises InvalidInput for an unknown name."""
     if name not in STANDARD:
         raise InvalidInput(f"expected a standard workload, got {name!r}; choose one of {', '.join(STANDARD)}")
     return STANDARD[name].at(scale)

@@ -1,4 +1,4 @@
-"""Preset workloads on a table of their own: the four standard statements in five mixes."""
+"""Preset workloads on a table of their own: lookups, scans, inserts and updates in five different mixes."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -21,7 +21,7 @@ from drumbeat.bench.workloads.standard.rows import (
 from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
 from drumbeat.bench.workloads.standard.table import StandardTable, table
 
-ROWS = 100_000  #: at scale 1
+ROWS = 100_000  #: rows of the table at scale 1
 _NAME = "bench_items"
 _PLAIN = Words(quote="")  #: names without quotes, because databases quote differently
 _COLUMNS = {
@@ -44,7 +44,7 @@ def _items(chance: Chance, rows: Numbers) -> Made:
 
 
 def described(scale: float) -> TableDescription:
-    """The table as a target would describe it."""
+    """Describe the table at a scale, in the form in which a database adapter (target) describes an existing table."""
     rows = scaled_count("a preset", scale, ROWS)
     columns = tuple(
         Column(name=name, type=kind, native_type=declared.removesuffix(" NOT NULL").lower(), nullable=name != "item_id")

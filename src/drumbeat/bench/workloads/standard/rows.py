@@ -17,12 +17,12 @@ Numbers = NDArray[np.int64]  #: row numbers, from 0
 Chance = np.random.Generator
 Made = Sequence[Sequence[Any]]  #: columns, each with one value per row
 
-BLOCK = 1_000  #: rows drawn together; always a complete block, so that rows do not depend on chunk boundaries
+BLOCK = 1_000  #: rows drawn together, always all of them, so that a row does not depend on where a chunk begins
 LOADED_AT = datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
 def made_up(table: str, make: Callable[[Chance, Numbers], Made]) -> Rows:
-    """Rows from a function that makes columns from a random generator and row numbers."""
+    """Return a row generator for a table; ``make`` gets a random generator and row numbers, and returns the columns."""
 
     def rows(begin: int, end: int) -> Iterator[Sequence[Any]]:
         for first in range(begin // BLOCK * BLOCK, end, BLOCK):
@@ -35,12 +35,12 @@ def made_up(table: str, make: Callable[[Chance, Numbers], Made]) -> Rows:
 
 
 def same(value: object) -> list[Any]:
-    """A column with the same value in every row."""
+    """Make a column with the same value in every row."""
     return [value] * BLOCK
 
 
 def texts(chance: Chance, low: int, high: int) -> list[str]:
-    """A column of random letters and digits, between two lengths."""
+    """Make a column of random texts (letters and digits) with lengths from ``low`` to ``high``."""
     full = [each.decode() for each in letters(chance, high, BLOCK)]
     if low == high:
         return full
@@ -48,17 +48,17 @@ def texts(chance: Chance, low: int, high: int) -> list[str]:
 
 
 def numbers(chance: Chance, low: int, high: int) -> list[int]:
-    """A column of whole numbers between two bounds."""
+    """Make a column of random whole numbers from ``low`` to ``high``."""
     return [int(each) for each in chance.integers(low, high + 1, BLOCK)]
 
 
 def hundredths(chance: Chance, low: int, high: int) -> list[float]:
-    """A column of amounts with two decimal places; the bounds are in hundredths."""
+    """Make a column of random amounts with two decimal places; ``low`` and ``high`` are in hundredths."""
     return [float(each) for each in chance.integers(low, high + 1, BLOCK) / 100]
 
 
 def scaled_count(name: str, scale: float, each: int) -> int:
-    """How many rows there are at a scale; at least one."""
+    """Return how many rows a table has at a scale: ``each`` times the scale, at least one."""
     if not 0 < scale < inf:
         raise InvalidInput(f"expected a scale above 0 for {name}, got {scale}")
     return max(1, round(each * scale))

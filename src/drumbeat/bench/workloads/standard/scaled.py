@@ -9,7 +9,7 @@ from drumbeat.bench.workloads.standard.table import StandardTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A consistency condition that holds at any time, as a query for violations."""
+    """A condition that a workload's data meets at any time, as an SQL query for violations."""
 
     name: str
     sql: str  #: returns the violations; no rows if the condition holds
@@ -17,18 +17,18 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """A standard workload at one scale."""
+    """A standard workload at one scale: its tables with that many rows, its load, and its consistency conditions."""
 
     name: str
     scale: float
-    tables: tuple[StandardTable, ...]  #: in fill order; the load never adds rows to or deletes rows from the last
+    tables: tuple[StandardTable, ...]  #: in fill order; the load never adds or deletes rows of the last one
     load: Load
     conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standard:
-    """A standard workload for any scale."""
+    """A standard workload by name; ``at`` creates it for a given scale."""
 
     name: str
     summary: str  #: one line; says what scale 1 means

@@ -1,4 +1,4 @@
-"""Operations with named values: ``:name`` in several statements is one value, drawn once."""
+"""Builds operations with named values: ``:name`` in several statements is one value, drawn once per operation."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from drumbeat.bench.model import Operation, SameAs, Statement, Value
 from drumbeat.core.errors import InvalidInput
 
-Places = Mapping[str, int]  #: the index of each name's value in the operation
-Named = Mapping[str, Value | Callable[[Places], Value]]  #: a function for a value that depends on another one
+Places = Mapping[str, int]  #: by name: the index of its value among all values of the operation
+Named = Mapping[str, Value | Callable[[Places], Value]]  #: by name; a function if it depends on an earlier value
 
 _NAME = re.compile(r":([a-z]\w*)")
 
 
 def operation(kind: str, weight: int, values: Named, *sql: str, reads: bool = False) -> Operation:
-    """An operation of statements with ``:name`` placeholders. A name is the same value in all statements."""
+    """Build an operation from SQL with ``:name`` placeholders. A name stands for the same value in all its statements."""
     places: dict[str, int] = {}
     count = 0
     statements = []
@@ -29,13 +29,13 @@ def operation(kind: str, weight: int, values: Named, *sql: str, reads: bool = Fa
 
 
 def transaction(kind: str, weight: int, values: Named, *sql: str, reads: bool = False) -> Operation:
-    """The statements between BEGIN and COMMIT."""
+    """Build an operation that runs its statements between BEGIN and COMMIT."""
     return operation(kind, weight, values, "BEGIN", *sql, "COMMIT", reads=reads)
 
 
 def _value(kind: str, name: str, values: Named, places: Places) -> Value:
     if name not in values:
-        raise InvalidInput(f"{kind}: :{name} has no value; expected one of {', '.join(values)}")
+        raise InvalidInput(f"{kind}: the placeholder :{name} has no value; expected one of {', '.join(values)}")
     given = values[name]
     value = given(places) if callable(given) else given
     return SameAs(index=places[name], type=value.type) if name in places else value

@@ -11,18 +11,17 @@ Rows = Callable[[int, int], Iterable[Sequence[Any]]]
 class StandardTable:
     """A table that ``bench prepare`` creates and fills.
 
-    Portable types: the DDL uses BIGINT, INTEGER, DOUBLE PRECISION, TEXT, VARCHAR(n), CHAR(n), TIMESTAMP and NUMERIC(p,s),
-    CREATE TABLE, CREATE INDEX and PRIMARY KEY, and nothing else; a target translates them to its own types. Rows contain int,
-    float, str, naive datetime (in UTC) and None.
+    Its DDL uses only CREATE TABLE, CREATE INDEX, PRIMARY KEY, BIGINT, INTEGER, DOUBLE PRECISION, TEXT, VARCHAR(n), CHAR(n),
+    TIMESTAMP and NUMERIC(p,s), so that every target can translate it. Rows contain int, float, str, naive datetime (UTC), None.
     """
 
     name: str
     ddl: tuple[str, ...]
     columns: tuple[str, ...]
-    key: tuple[str, ...]  #: whole numbers that identify rows; rows come in key order
-    rows: Rows  #: rows from the first number up to, but without, the second; always the same
+    key: tuple[str, ...]  #: the columns that identify a row, all whole numbers; rows are generated in key order
+    rows: Rows  #: generates rows by number, from ``begin`` up to before ``end``; always the same rows
     count: int
-    changes: bool = False  #: whether the load adds or deletes rows
+    changes: bool = False  #: whether the load adds rows to this table or deletes rows from it
 
     @property
     def key_indexes(self) -> tuple[int, ...]:
@@ -40,7 +39,7 @@ def table(
     indexes: tuple[tuple[str, ...], ...] = (),
     changes: bool = False,
 ) -> StandardTable:
-    """A table from its columns' types; its key is the primary key if it is unique."""
+    """Describe a table by its columns and their SQL types; ``key`` becomes the primary key if it is unique."""
     primary = [f"PRIMARY KEY ({', '.join(key)})"] if unique else []
     body = ", ".join([*(f"{column} {kind}" for column, kind in columns.items()), *primary])
     ddl = [f"CREATE TABLE {name} ({body})", *(_index(name, index) for index in indexes)]

@@ -9,7 +9,7 @@ from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
 from drumbeat.bench.workloads.standard.script import Named, operation, transaction
 from drumbeat.bench.workloads.standard.table import Rows, StandardTable, table
 
-ACCOUNTS, TELLERS = 100_000, 10  #: per branch
+ACCOUNTS, TELLERS = 100_000, 10  #: how many of them each branch has
 
 _UPDATE_ACCOUNT = "UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid"
 _SELECT_ACCOUNT = "SELECT abalance FROM pgbench_accounts WHERE aid = :aid"
@@ -34,7 +34,7 @@ _HISTORY = {
 
 
 def tables(scale: float) -> tuple[StandardTable, ...]:
-    """Branches, tellers, an empty history, and 100,000 accounts per branch."""
+    """Return pgbench's tables at a scale: branches, tellers, an empty history, and 100,000 accounts per branch."""
     accounts = scaled_count("tpcb", scale, ACCOUNTS)
     branches = branches_for(accounts)
     branch, teller = _rows(lambda row: (row + 1, 0, None)), _rows(lambda row: (row + 1, row // TELLERS + 1, 0, None))

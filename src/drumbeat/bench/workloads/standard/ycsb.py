@@ -12,7 +12,7 @@ from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
 from drumbeat.bench.workloads.standard.script import operation, transaction
 from drumbeat.bench.workloads.standard.table import StandardTable, table
 
-RECORDS = 100_000  #: at scale 1
+RECORDS = 100_000  #: rows of the table at scale 1
 FIELDS, LENGTH = 10, 100
 LONGEST_SCAN = 100
 
@@ -39,7 +39,7 @@ def _records(chance: Chance, rows: Numbers) -> Made:
 
 
 def _kinds(scale: float, distribution: Distribution) -> dict[str, Operation]:
-    """All operations, each with a weight of 0."""
+    """Return all YCSB operations by kind, each with weight 0; a workload then sets the weights that it uses."""
     records = scaled_count("ycsb", scale, RECORDS)
     new = NewKey(first=records + 1, table="usertable", column="ycsb_key")
     inserted = new if distribution is Distribution.LATEST else None

@@ -2,7 +2,7 @@
 local pool, kind, thresholds, policy, paused = unpack(ARGV)
 local row = key(pool, 'pool')
 if call('EXISTS', row) == 1 then
-  refuse('AlreadyExists', 'pool ' .. pool .. ' is there already; choose another id, or save it to change it')
+  refuse('AlreadyExists', 'pool ' .. pool .. ' already exists; choose another name')
 end
 call('HSET', row, 'pool_id', pool, 'kind', kind, 'thresholds', thresholds, 'policy', policy, 'created_at', int(now()))
 if given(paused) then call('HSET', row, 'paused_until', paused) end

@@ -7,7 +7,7 @@ for _, row in ipairs(rows) do
   local number = row[9] and call('HGET', prefix .. 'job_names', row[9])
   local owner = number and call('HGET', job_key(number), 'pool')
   if owner and owner ~= pool then
-    refuse('AlreadyExists', 'pool ' .. owner .. ' has a job ' .. row[9] .. ' already; choose another id')
+    refuse('AlreadyExists', 'job ' .. row[9] .. ' already exists in pool ' .. owner .. '; choose another id')
   end
 end
 

@@ -7,7 +7,7 @@ for i = 3, #ARGV, WIDTH do
   expect_pool(pool)
   local row = worker_key(pool, worker)
   if made[row] or call('EXISTS', row) == 1 then
-    refuse('AlreadyExists', 'worker ' .. worker .. ' of pool ' .. pool .. ' is there already; choose another name')
+    refuse('AlreadyExists', 'worker ' .. worker .. ' of pool ' .. pool .. ' already exists; choose another id')
   end
   made[row] = true
 end

@@ -2,6 +2,6 @@
 -- One worker's row.
 local row = call('HGETALL', worker_key(ARGV[1], ARGV[2]))
 if #row == 0 then
-  refuse('NotFound', 'no worker ' .. ARGV[2] .. ' in pool ' .. ARGV[1] .. '; list the pool\'s workers to see which there are')
+  refuse('NotFound', 'there is no worker \'' .. ARGV[2] .. '\' in pool \'' .. ARGV[1] .. '\'; see: drumbeat workers list ' .. ARGV[1])
 end
 return row

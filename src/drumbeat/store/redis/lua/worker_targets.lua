@@ -7,8 +7,8 @@ expect_pool(pool)
 for i = 4, #ARGV, 3 do
   local status = call('HGET', worker_key(pool, ARGV[i]), 'status')
   if not (status and is_live(status)) then
-    local got = status and ('one that is ' .. status) or 'no such worker'
-    refuse('NotFound', 'worker ' .. ARGV[i] .. ' of pool ' .. pool .. ': expected a live one, got ' .. got .. '; no target was set')
+    local got = status or 'no such worker'
+    refuse('NotFound', 'no target was set: expected worker ' .. ARGV[i] .. ' of ' .. pool .. ' to be live, got ' .. got)
   end
 end
 for i = 4, #ARGV, 3 do

@@ -35,7 +35,7 @@ def add(app: AppState) -> None:
             await app.plane.store.runs.get(RunId(run_id))
         Choosing(ended, run_ids)
         if len(run_ids) < FEWEST:
-            ui.label(f"Select {FEWEST} to {MOST} runs. The first is the reference.").classes("faint")
+            ui.label(f"Select {FEWEST} to {MOST} runs. The first is the baseline.").classes("faint")
             return
         column = ui.column().classes("w-full")
         with column:
@@ -44,7 +44,7 @@ def add(app: AppState) -> None:
 
 
 async def _fill(app: AppState, run_ids: Sequence[str], column: ui.column) -> None:
-    """Compare the runs and show the result. Runs after the page is built, because reading runs may take a while."""
+    """Compare the runs and show the result. Called after the page is built, because reading runs may take a while."""
     try:
         found = await app.plane.bench().compare([RunId(each) for each in run_ids])
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""The selection of runs to compare, kept in the URL."""
+"""The field that selects the runs to compare; the selection is in the URL."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class Choosing:
         names = {str(run.run_id): _name(run) for run in runs}
         names |= {run_id: run_id for run_id in selected if run_id not in names}
         with ui.row().classes("items-center w-full gap-2"):
-            self._runs = ui.select(names, value=list(selected), multiple=True, label="Runs (reference first)", with_input=True)
+            self._runs = ui.select(names, value=list(selected), multiple=True, label="Runs (baseline first)", with_input=True)
             self._runs.classes("grow").style("min-width: min(420px, 100%)").props("use-chips")
             ui.button("Compare", icon="balance", on_click=self._compare).props("no-caps unelevated")
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 CHARTS: Mapping[str, tuple[str, str]] = {
     "Throughput": ("qps", "operations/s"),
-    "p95": ("p95_ms", "ms"),
-    "p99": ("p99_ms", "ms"),
+    "p95 latency": ("p95_ms", "ms"),
+    "p99 latency": ("p99_ms", "ms"),
     "Errors": ("errors", "errors/s"),
 }
 
 
 def overlays(app: AppState, found: "Sequence[Comparison]") -> None:
-    """Draw the charts; time starts at the beginning of each measurement."""
+    """Draw each metric of all runs in one chart; time starts at the beginning of each run's measurement."""
     records = [found[0].before, *(each.after for each in found)]
-    lines = {title(record): app.plane.bench().curves(record) for record in records}
+    lines = {title(record): app.plane.bench().curves(record.timeline) for record in records}
     with ui.element("div").classes("chart-grid w-full"):
         for name, (key, unit) in CHARTS.items():
             drawn = [ChartLine(name=run, points=measured(curves, key)) for run, curves in lines.items()]
@@ -36,7 +36,7 @@ def title(record: RunRecord) -> str:
 
 
 def measured(curves: Curves, key: str) -> list[Point]:
-    """The points of the measurement phase only."""
+    """Return the points of a curve that lie in the measurement phase."""
     stretches = [each for each in curves.phases if each.name == Phase.MEASUREMENT]
     if not stretches:
         return []

@@ -1,4 +1,4 @@
-"""The comparison of one run with the reference: metrics with intervals, warnings, and configuration differences."""
+"""Shows the comparison of a run with the baseline: metrics with intervals, warnings, and configuration differences."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ def verdict(comparison: "Comparison") -> None:
                 ui.label(warning)
         _metrics(comparison)
         ui.label(" · ".join(_notes(comparison))).classes("text-caption faint")
-        _pairs("Metrics by kind", "Metrics by kind", comparison.kinds)
+        _pairs("Metrics by operation kind", "Metrics by operation kind", comparison.kinds)
         _pairs("Cost", "Cost of both runs", comparison.costs)
         _configuration(comparison)
 
@@ -37,8 +37,8 @@ def _metrics(comparison: "Comparison") -> None:
     table = PageTable("Metrics", _COLUMNS, lambda delta: delta.bounds.name)
     table.show(comparison.deltas)
     ui.label(
-        "Shift: Hodges–Lehmann estimate over batches of seconds, with 99 % confidence interval. p: Mann–Whitney test. A change "
-        "counts if it is statistically significant and large enough. Errors are compared without a test."
+        "Shift: Hodges–Lehmann estimate over batches of seconds, with 99 % confidence interval. p-value: Mann–Whitney test. "
+        "A change counts if it is statistically significant and large enough. Errors are compared without a test."
     ).classes("text-caption faint")
 
 
@@ -65,10 +65,10 @@ _COLUMNS = [
     ),
     TableColumn(name="before", read=lambda delta: _value(delta, delta.before), number=True),
     TableColumn(name="after", read=lambda delta: _value(delta, delta.after), number=True),
-    TableColumn(name="delta", label="Δ", read=_change, number=True),
-    TableColumn(name="shift", label="shift (99 % interval)", read=_interval, number=True),
-    TableColumn(name="p", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
-    TableColumn(name="change", read=lambda delta: delta.words),
+    TableColumn(name="delta", label="difference", read=_change, number=True),
+    TableColumn(name="shift", label="shift (99 % confidence interval)", read=_interval, number=True),
+    TableColumn(name="p-value", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
+    TableColumn(name="change", label="verdict", read=lambda delta: delta.words),
 ]
 
 
@@ -88,7 +88,7 @@ _PAIRS = [
     TableColumn(name="after", read=lambda pair: number(pair.after), number=True),
     TableColumn(
         name="delta",
-        label="Δ",
+        label="difference",
         read=lambda pair: "–" if pair.relative is None else f"{pair.relative * 100:+.1f} %",
         number=True,
     ),
@@ -96,7 +96,7 @@ _PAIRS = [
 
 
 def _pairs(title: str, name: str, pairs: Sequence[Any]) -> None:
-    """Metrics side by side that do not affect the verdict."""
+    """Show a table of metrics of both runs; they do not affect the verdict."""
     if pairs:
         heading(title, 3)
         PageTable(name, _PAIRS, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)

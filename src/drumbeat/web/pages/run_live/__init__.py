@@ -58,7 +58,7 @@ def add(app: AppState) -> None:
 
 
 class RunPage:
-    """All parts of the page of a run."""
+    """The page of a run with all its parts."""
 
     def __init__(self, app: AppState, source: RunSource, watched: Watched) -> None:
         self._source = source
@@ -104,7 +104,7 @@ class RunPage:
             self._result.show(watched)
 
     def tick(self) -> None:
-        """Called once a second: advance the timers and draw new chart data."""
+        """Advance the timers and draw new chart data. Called once a second."""
         self._progress.tick()
         course = self._source.course()
         self._charts.show(course.curves)

@@ -1,4 +1,4 @@
-"""The banner on a run's page: guardrails with metric, value and limit, a missing orchestrator, an unavailable store."""
+"""The banner on a run's page: exceeded guardrails, a missing orchestrator, or an unavailable store."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ from drumbeat.web.pages.incremental_charts import GrowingChart
 
 INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
 OUTAGE_BAND = "rgba(196,69,59,.22)"
-_MINUTES_FROM = 600.0  #: seconds; longer charts are labelled in minutes
+_MINUTES_FROM = 600.0  #: seconds of data above which the time axis is in minutes
 _LABELS = ("insideStartTop", "insideEndTop")
 _LOG_RATIO = 50.0  #: ratio of largest to smallest value above which the axis is logarithmic
 
@@ -25,12 +25,12 @@ class ChartLine:
     name: str
     points: Sequence[Point]
     dashed: bool = False
-    dots: bool = False  #: single points instead of a line
+    dots: bool = False  #: whether to draw single points instead of a line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitLine:
-    """A horizontal line at a level; ``upright``: a vertical line."""
+    """A limit in a chart: a horizontal line at a value, or with ``upright`` a vertical line."""
 
     name: str
     level: float
@@ -47,7 +47,7 @@ def options(
     across: str | None = None,
     log: bool = False,
 ) -> dict[str, Any]:
-    """The ECharts options of a chart. ``across``: name of the x axis if it is not time."""
+    """Return the ECharts options of a chart. ``across``: name of the x axis if it is not time."""
     scale, title = _time_scale(lines) if across is None else (1.0, across)
     axis = {"axisLabel": {"color": INK}, "splitLine": {"lineStyle": {"color": FAINT}}, "nameTextStyle": {"color": INK}}
     series = [_series(line, scale) for line in lines]
@@ -71,7 +71,7 @@ def _time_scale(lines: Sequence[ChartLine]) -> tuple[float, str]:
 
 
 def _series(line: ChartLine, scale: float) -> dict[str, Any]:
-    """One ECharts series. Points are tuples: NiceGUI observes every list for changes, which is slow for many points."""
+    """Return one ECharts series. Points are tuples: NiceGUI observes each list for changes, which is slow for many points."""
     return {
         "name": line.name,
         "type": "scatter" if line.dots else "line",
@@ -82,7 +82,7 @@ def _series(line: ChartLine, scale: float) -> dict[str, Any]:
 
 
 def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], scale: float) -> dict[str, Any]:
-    """Phases as bands, every second one shaded, and outages as red bands; names are shown where there is room."""
+    """Return phases as bands, every second one shaded, and outages as red bands, with names where there is room."""
     total = max((each.ended for each in phases), default=0.0)
     drawn = [(each, BAND if n % 2 else "transparent", "insideTop") for n, each in enumerate(phases)]
     drawn += [(each, OUTAGE_BAND, "insideBottom") for each in outages]
@@ -135,7 +135,7 @@ def latency(curves: Curves, plan: RunPlan) -> dict[str, Any]:
 
 
 def _above_zero(line: ChartLine) -> ChartLine:
-    """The line without zeros, which a logarithmic axis cannot show."""
+    """Return the line without its zeros, which a logarithmic axis cannot show."""
     return ChartLine(name=line.name, points=[(x, y or None) for x, y in line.points])
 
 
@@ -162,12 +162,12 @@ CHARTS: Mapping[str, Any] = {
     "Throughput": throughput,
     "Latency": latency,
     "Connections": connections,
-    "Resources": resources,
+    "Host CPU and memory": resources,
 }
 
 
 class LiveChart:
-    """A chart with a title that can be redrawn."""
+    """A chart with a title; redrawing it sends only new points to the browser."""
 
     def __init__(self, name: str, drawn: Mapping[str, Any] | None = None, *, height: int = 260) -> None:
         with ui.card().props("flat bordered").classes("chart-card q-pa-sm"):
@@ -182,7 +182,7 @@ class LiveChart:
 
 
 class RunCharts:
-    """The four charts of a run."""
+    """The four charts of a run: throughput, latency, connections, host CPU and memory."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan

@@ -1,4 +1,4 @@
-"""Current figures as tiles, and the table of objectives with their measured values."""
+"""Tiles with current metrics, and the table of objectives with their measured values."""
 
 from nicegui import ui
 
@@ -11,7 +11,7 @@ MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "error rate", "availa
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with ``digits`` significant digits, or more if its integer part is longer."""
+    """Return a number with ``digits`` significant digits, or more if its integer part is longer."""
     if value is None:
         return "–"
     if abs(value) >= 10 ** (digits - 1):
@@ -28,7 +28,7 @@ def percent(share: float | None) -> str:
 
 
 class FigureTiles:
-    """Throughput, latencies, errors and connections."""
+    """Tiles with throughput, latencies, errors and connections of a run."""
 
     def __init__(self) -> None:
         names = ("operations/s", "p50", "p95", "p99", "errors", "operations", "connections")
@@ -53,8 +53,8 @@ class Objectives:
     def __init__(self) -> None:
         self._card = ui.card().props("flat bordered").classes("w-full")
         with self._card:
-            ui.label("Objectives").classes("text-h6").props("role=heading aria-level=2")
-            self._table = PageTable("Objectives", _COLUMNS, lambda each: f"{each.kind} {each.measure}")
+            ui.label("Objectives (SLO)").classes("text-h6").props("role=heading aria-level=2")
+            self._table = PageTable("Objectives (SLO)", _COLUMNS, lambda each: f"{each.kind} {each.measure}")
         self._card.set_visibility(False)
 
     def show(self, watched: Watched) -> None:

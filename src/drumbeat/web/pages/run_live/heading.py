@@ -1,4 +1,4 @@
-"""The top of a run's page: name, status, verdict, bounds and buttons."""
+"""The top of a run's page: name, status, verdict, limits and buttons."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 
 class Heading:
-    """Name, status, verdict, bounds and buttons of a run."""
+    """Shows name, status, verdict, limits and buttons of a run."""
 
     def __init__(self, app: AppState, watched: Watched) -> None:
         self._app, self._run_id = app, watched.run.run_id
@@ -122,7 +122,7 @@ def _facts(watched: Watched) -> Mapping[str, object]:
 
 
 def bounds_words(watched: Watched) -> str:
-    """The bounds of a run in one line; empty if it has none."""
+    """Return the worker and connection limits of a run in one line; empty if it has none."""
     scaling = watched.plan.scaling
     match scaling.mode:
         case ScalingMode.FIXED:
@@ -136,7 +136,7 @@ def bounds_words(watched: Watched) -> str:
 
 
 def end_reason(watched: Watched) -> str:
-    """Why the run ended; empty while it is active."""
+    """Return why the run ended; empty while it is active."""
     if watched.run.status not in RUN_ENDED:
         return ""
     total = next((row for row in watched.results if row.worker_id is None and row.kind is None), None)

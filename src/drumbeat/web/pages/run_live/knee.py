@@ -10,12 +10,12 @@ from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, 
 from drumbeat.web.pages.run_live.figures import ms, number
 
 Section = Mapping[str, Any]
-_HELD = "HELD"  #: outcome of a level that was held longer without a new judgement
+_HELD = "HELD"  #: outcome of a step that only continued a level (number of connections)
 _LAW_POINTS = 60
 
 
 def answer(section: Section) -> str:
-    """The result of the search, or its best level so far."""
+    """Return the result of the search in one sentence, or the best number of connections so far."""
     found, best = section["result"], section["best"]
     if found and found.get("best_connections") is not None:
         level = _level(found["best_connections"], found.get("best_qps"), found.get("best_p95_ms"))
@@ -30,7 +30,7 @@ def _level(connections: float, qps: float | None, p95_ms: float | None) -> str:
 
 
 def throughput_by_level(section: Section) -> dict[str, Any]:
-    """Throughput of every measured level, the best level, and the fitted scalability law if there is one."""
+    """Return a chart of throughput by number of connections, with the best number and the fitted scalability law."""
     judged = [step for step in section["steps"] if step["outcome"] not in (None, _HELD)]
     lines = [
         ChartLine(name="stable", points=_points(judged, "qps", stable=True), dots=True),
@@ -52,7 +52,7 @@ def _points(steps: Sequence[Section], field: str, *, stable: bool | None = None)
 
 
 def _known(lines: Sequence[ChartLine]) -> list[ChartLine]:
-    """The lines with points; at least one line, so that the chart has axes."""
+    """Return the lines that have points; at least one line, so that the chart has axes."""
     return [line for line in lines if line.points] or [lines[0]]
 
 
@@ -62,7 +62,7 @@ def _best(section: Section) -> list[LimitLine]:
 
 
 def _law(section: Section, steps: Sequence[Section]) -> list[Point]:
-    """Universal Scalability Law, X(N) = λN / (1 + σ(N−1) + κN(N−1)), over the measured levels."""
+    """Return points of the fitted Universal Scalability Law, X(N) = λN / (1 + σ(N−1) + κN(N−1)), N: connections."""
     usl = (section["result"] or {}).get("usl") or {}
     if not all(isinstance(usl.get(name), int | float) for name in ("lambda", "sigma", "kappa")):
         return []
@@ -72,7 +72,7 @@ def _law(section: Section, steps: Sequence[Section]) -> list[Point]:
 
 
 class Knee:
-    """The result of the search with its charts."""
+    """Shows the result of the search for the maximum number of connections, with charts."""
 
     def __init__(self) -> None:
         self._answer = ui.label().classes("text-h5").props('role=status aria-label="Search result"')

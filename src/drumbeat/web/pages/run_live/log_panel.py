@@ -1,4 +1,4 @@
-"""The decisions and the log of a run."""
+"""The tables of decisions and the log of a run."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from drumbeat.bench.model import Decided
+from drumbeat.core.log import LEVELS, log_rank
 from drumbeat.web.feeds import Line
 from drumbeat.web.pages.components import PageTable, TableColumn
 
 MOST_LINES = 500
 _SHOWN = 300
 _SHOWN_AT_FIRST = 50  #: number of decisions shown by default
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ALL_SOURCES, _CONTROLLER = "all sources", "controller"
 
 
@@ -22,14 +22,14 @@ def _offset_text(decided: Decided) -> str:
 
 
 _COLUMNS: list[TableColumn] = [
-    TableColumn(name="time", read=_offset_text),
+    TableColumn(name="time", label="time since start", read=_offset_text),
     TableColumn(name="action", read=lambda each: each.what),
     TableColumn(name="reason", read=lambda each: each.reason + (f" (failed: {each.error})" if each.error else "")),
 ]
 
 
 class RunDecisions:
-    """The decisions of a run, newest first: the latest ones, or all on request."""
+    """A table of a run's decisions, newest first: the latest 50, or all on request."""
 
     def __init__(self) -> None:
         with ui.row().classes("items-center"):
@@ -45,20 +45,20 @@ class RunDecisions:
             self._draw()
 
     def _draw(self) -> None:
-        """Show the table; each change sends all its rows, so only the latest are shown by default."""
+        """Fill the table. Each change sends all rows to the browser, so only the latest are shown by default."""
         newest = self._shown if self._all.value else self._shown[-_SHOWN_AT_FIRST:]
         self._all.set_visibility(len(self._shown) > _SHOWN_AT_FIRST)
         self._table.show(tuple(reversed(newest)))
 
 
 class LogPanel:
-    """Log lines, filtered by level and source."""
+    """The log lines of a run, filtered by level and source."""
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=MOST_LINES)
         ui.label("Log").classes("text-h6").props("role=heading aria-level=2")
         with ui.row().classes("items-center"):
-            self._level = ui.select(list(_LEVELS), value="INFO", label="Min level", on_change=self._redraw).classes("w-32")
+            self._level = ui.select(list(LEVELS), value="INFO", label="Min level", on_change=self._redraw).classes("w-32")
             self._source = ui.select([_ALL_SOURCES, _CONTROLLER], value=_ALL_SOURCES, label="Source", on_change=self._redraw)
             self._source.classes("w-48")
         self._log = ui.log(max_lines=_SHOWN).classes("run-log w-full").props('role=log tabindex=0 aria-label="Log lines"')
@@ -77,7 +77,7 @@ class LogPanel:
     def _is_shown(self, line: Line) -> bool:
         source = self._source.value
         matches = source == _ALL_SOURCES or line["worker_id"] == (None if source == _CONTROLLER else source)
-        return matches and _rank(line["level"]) >= _rank(str(self._level.value))
+        return matches and log_rank(line["level"]) >= log_rank(str(self._level.value))
 
     def _push(self, line: Line) -> None:
         source = line["worker_id"] or _CONTROLLER
@@ -88,7 +88,3 @@ class LogPanel:
         for line in self._lines:
             if self._is_shown(line):
                 self._push(line)
-
-
-def _rank(level: str) -> int:
-    return _LEVELS.index(level) if level in _LEVELS else 1

@@ -1,4 +1,4 @@
-"""The panel of the load mode: the search for the maximum, or the throughput controller."""
+"""Panels for two load modes: the search for the maximum number of connections, and the throughput controller."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,11 +23,11 @@ STEPS: list[TableColumn] = [
     TableColumn(name="step", read=lambda step: f"{step['n']}{'*' if step['is_probe'] else ''}"),
     TableColumn(name="connections", read=lambda step: step["to_target"], number=True),
     TableColumn(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
-    TableColumn(name="qps_change", label="Δ QPS", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
+    TableColumn(name="qps_change", label="QPS change", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
     TableColumn(name="p95", read=lambda step: ms(step["p95_ms"]), number=True),
-    TableColumn(name="p95_change", label="Δ p95", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
+    TableColumn(name="p95_change", label="p95 change", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
     TableColumn(name="p99", read=lambda step: ms(step["p99_ms"]), number=True),
-    TableColumn(name="errors", read=lambda step: percent(step["error_rate"]), number=True),
+    TableColumn(name="errors", label="error rate", read=lambda step: percent(step["error_rate"]), number=True),
     TableColumn(name="outcome", read=lambda step: step["outcome"]),
     TableColumn(name="reason", read=lambda step: step["reason"]),
 ]
@@ -41,7 +41,7 @@ _TILES = ("step", "current connections", "next connections", "step ends in", "ba
 
 
 def knee_words(section: Section) -> str | None:
-    """The knee, where throughput stops growing; until it is found, the range it lies in; None if not known yet."""
+    """Return the knee (connections where throughput stops growing), until it is found its range; None if not known."""
     found, best = section["knee"], section["best"]
     if found:
         saturation = found.get("saturation")
@@ -54,7 +54,7 @@ def knee_words(section: Section) -> str | None:
 
 
 class FindMaxPanel:
-    """The search for the maximum: its result with charts, key figures and all steps."""
+    """Shows the search for the maximum number of connections: result, charts, key figures and steps."""
 
     def __init__(self) -> None:
         with ui.card().props("flat bordered").classes("w-full"):
@@ -113,7 +113,7 @@ HISTORY: list[TableColumn] = [
 
 
 class QpsPanel:
-    """The throughput controller: deviation from the target, connections, workers and latest changes."""
+    """Shows the throughput controller: deviation from the target, connections, workers and latest changes."""
 
     def __init__(self) -> None:
         with ui.card().props("flat bordered").classes("w-full"):
@@ -121,7 +121,7 @@ class QpsPanel:
             with tiles():
                 names = ("target QPS", "current QPS", "deviation", "target connections", "target workers", "next check in")
                 self._tiles = {name: FigureTile(name) for name in names}
-            self._history = PageTable("Changes", HISTORY, lambda step: str(step["n"]))
+            self._history = PageTable("Load changes", HISTORY, lambda step: str(step["n"]))
 
     def show(self, watched: Watched) -> None:
         section = qps_controller(watched)
@@ -142,7 +142,7 @@ class QpsPanel:
 
 
 def mode_panel(plan: RunPlan) -> FindMaxPanel | QpsPanel | None:
-    """The panel of a plan's load mode; None for a fixed number of connections."""
+    """Add the panel for a plan's load mode; None for a fixed number of connections."""
     match plan.load_mode:
         case LoadMode.FIND_MAX_CONCURRENCY:
             return FindMaxPanel()

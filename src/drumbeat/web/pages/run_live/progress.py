@@ -1,4 +1,4 @@
-"""The progress of a run: its phases as bubbles, and timers that never run backwards."""
+"""The progress of a run: its phases as a row of labels (bubbles), and timers that never run backwards."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ _ENDS = {RunStatus.COMPLETED: "Completed", RunStatus.FAILED: "Failed", RunStatus
 
 
 def position_of(run: Run) -> int:
-    """The index of the current bubble; -1 if the run has not started."""
+    """Return the index of the current phase in ``BUBBLES``; -1 if the run has not started."""
     if run.status in RUN_ENDED:
         return len(BUBBLES) - 1
     return _POSITIONS.get(Phase(run.phase), 0) if run.phase in set(Phase) else -1
@@ -51,7 +51,7 @@ class Ticking:
 
 
 class Progress:
-    """The bubbles and timers of a run's page."""
+    """Shows the phases and timers of a run."""
 
     def __init__(self, clock: Clock) -> None:
         self._reached = -1
@@ -63,10 +63,10 @@ class Progress:
                 for bubble, name in zip(self._bubbles, BUBBLES, strict=True):
                     with bubble:
                         self._labels.append(ui.label(name).classes("inline"))
-            self._time = ui.label("Ready").classes("number text-subtitle1").props('role=timer aria-label="Time"')
+            self._time = ui.label("Not started").classes("number text-subtitle1").props('role=timer aria-label="Elapsed time"')
 
     def show(self, watched: Watched) -> None:
-        """Show an update. A reached phase stays reached."""
+        """Show the current phase and time. A phase that was reached stays marked as reached."""
         position, ended = position_of(watched.run), watched.run.status in RUN_ENDED
         if position > self._reached:
             self._phase.reset()
@@ -93,7 +93,7 @@ class Progress:
         return "past" if position < self._reached else "now" if position == self._reached else ""
 
     def tick(self) -> None:
-        """Called once a second, also without an update."""
+        """Show the elapsed time. Called once a second, also without new data."""
         if self._reached < 0:
             return
         total, phase = self._total.read(), self._phase.read()

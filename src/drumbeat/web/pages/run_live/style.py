@@ -1,4 +1,4 @@
-"""Styles of the run pages: bubbles, banners, workers by health."""
+"""CSS of the run pages: phases, banners, workers by health."""
 
 LOOK = """
 .body--dark .bg-primary { --q-primary: #1f5fa6 !important; } .body--dark .bg-positive { --q-positive: #1b7a3d !important; }

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import Curves, Watched, WorkerSnapshot
 from drumbeat.core.run import RunId
-from drumbeat.core.worker import Health
+from drumbeat.core.worker import Health, WorkerId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.components import as_text, duration_text
@@ -19,14 +19,14 @@ _JUST_NOW = timedelta(seconds=2)
 
 
 def state_of(snapshot: WorkerSnapshot) -> str:
-    """The state of a worker in the grid: healthy, stale, lost, or gone if it ended normally."""
+    """Return the state of a worker in the grid: healthy, stale, lost, or gone if it ended normally."""
     if not snapshot.worker.is_live and snapshot.health is not Health.LOST:
         return "gone"
     return str(snapshot.health)
 
 
 def sentence(snapshot: WorkerSnapshot) -> str:
-    """The state of a worker in one line."""
+    """Return the state of a worker in one line: status, health, throughput, connections, last heartbeat."""
     worker = snapshot.worker
     if not worker.is_live:
         return f"{worker.status}" + (f": {worker.error}" if worker.error else "")
@@ -36,7 +36,7 @@ def sentence(snapshot: WorkerSnapshot) -> str:
 
 
 class WorkerGrid:
-    """A button for each worker, which opens its details."""
+    """A grid with a button for each worker, which opens the worker's details."""
 
     def __init__(self, app: AppState, run_id: RunId) -> None:
         self._app, self._run_id = app, run_id
@@ -84,7 +84,7 @@ class WorkerGrid:
         await report_errors(partial(self._fill, name, chart, load))
 
     async def _fill(self, name: str, chart: LiveChart, load: LiveChart) -> None:
-        curves = await self._app.plane.bench().worker_curves(self._run_id, name)
+        curves = await self._app.plane.bench().worker_curves(self._run_id, WorkerId(name))
         chart.show(options([ChartLine(name="operations", points=curves.series.get("qps", ()))], unit="operations/s"))
         load.show(_load(curves))
 
@@ -98,22 +98,22 @@ _LOAD = {"cpu_percent": "CPU", "memory_percent": "memory"}
 
 
 def facts(snapshot: WorkerSnapshot) -> dict[str, object]:
-    """The details of one worker."""
+    """Return the details of one worker: each a name and a value."""
     worker = snapshot.worker
     return {
         "status": worker.status,
         "health": snapshot.health,
         "last heartbeat": f"{duration_text(snapshot.silence)} ago",
         "host": worker.host,
-        "process": worker.pid,
+        "process ID": worker.pid,
         "phase": worker.phase,
         "connections": f"{worker.active} busy, {worker.applied_target} open, {worker.target} target",
         "operations": worker.operations,
         "errors": worker.errors,
-        "p50 / p95 / p99": f"{ms(snapshot.p50_ms)} / {ms(snapshot.p95_ms)} / {ms(snapshot.p99_ms)}",
+        "latency p50 / p95 / p99": f"{ms(snapshot.p50_ms)} / {ms(snapshot.p95_ms)} / {ms(snapshot.p99_ms)}",
         "reads / writes in the last second": f"{snapshot.reads:,} / {snapshot.writes:,}",
-        "CPU / memory": f"{number(worker.cpu_percent)} % / {number(worker.memory_percent)} %",
-        "started": worker.started_at,
-        "ended": worker.ended_at,
+        "host CPU / memory": f"{number(worker.cpu_percent)} % / {number(worker.memory_percent)} %",
+        "started (UTC)": worker.started_at,
+        "ended (UTC)": worker.ended_at,
         "error": worker.error,
     }

@@ -1,4 +1,4 @@
-"""The result of a run: data-quality warnings, cost, results by kind, errors, and statistics of the database."""
+"""The result of a run: data-quality warnings, cost, results by kind of operation, errors, database statistics."""
 
 from nicegui import ui
 
@@ -24,7 +24,7 @@ class RunResult:
         self._server: Server | None = None
 
     def show(self, watched: Watched) -> None:
-        """Build the result once; later calls update what may still change."""
+        """Build the result at the first call; later calls update the enrichment status and the cost."""
         if self._closing is None:
             with self._place:
                 self._build(watched)
@@ -39,7 +39,7 @@ class RunResult:
         self._server = Server(whole_result(watched))
 
     def show_course(self, course: RunSeries) -> None:
-        """Show the parts that take longer to read."""
+        """Show error examples and database statistics, which take longer to read."""
         if self._errors is not None and self._server is not None:
             self._errors.show(course.failures)
             self._server.show(course.server)

@@ -6,7 +6,7 @@ from drumbeat.core.run import Result
 
 
 def caveats_card(total: Result | None) -> None:
-    """Show the warnings, if there are any. Runs recorded by older versions have none."""
+    """Show the data-quality warnings, if there are any. Runs recorded by older versions have none."""
     found = (total.custom_metrics.get("doubts") if total else None) or ()
     if not found:
         return

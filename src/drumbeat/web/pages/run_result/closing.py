@@ -1,4 +1,4 @@
-"""The actions and totals of a result: cost, enrichment with server statistics, report download, comparison."""
+"""Cost, database statistics status, report download and comparison link of a run's result."""
 
 from functools import partial
 
@@ -13,14 +13,14 @@ FORMATS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "juni
 
 
 class Closing:
-    """Cost, enrichment status, report download and comparison."""
+    """A card with cost, database statistics status, report download and comparison link."""
 
     def __init__(self, app: AppState, run_id: RunId) -> None:
         self._app, self._run_id, self._may_change = app, run_id, may_change()
         with ui.card().props("flat bordered").classes("w-full"), ui.row().classes("items-center w-full gap-4"):
             self._cost = ui.label()
             self._enrichment = ui.label()
-            self._retry = button("Retry", self._enrich, "refresh", name="Retry enrichment")
+            self._retry = button("Retry", self._enrich, "refresh", name="Retry database statistics")
             ui.space()
             ui.link("Compare with another run", f"/compare?runs={run_id}")
             with ui.button("Download report", icon="download").props("no-caps unelevated"), ui.menu():
@@ -37,13 +37,13 @@ class Closing:
         )
         status = total.enrichment_status if total else None
         error = total.enrichment_error if total else None
-        self._enrichment.text = f"Enrichment: {status or 'none'}" + (f" ({error})" if error else "")
+        self._enrichment.text = f"Database statistics: {status or 'none'}" + (f" ({error})" if error else "")
         self._retry.set_visibility(self._may_change and status in ("FAILED", "SKIPPED", "PENDING"))
 
     async def _enrich(self) -> None:
         found = await self._app.plane.bench().enrich(self._run_id)
         self.show(found)
-        notify(f"Enrichment: {found.enrichment_status}")
+        notify(f"Database statistics: {found.enrichment_status}")
 
     async def _download(self, report_format: str) -> None:
         await report_errors(partial(self._write, report_format))

@@ -19,10 +19,10 @@ _SCROLL = f"document.getElementById('{_ID}')?.scrollIntoView()"
 _COUNTS: list[TableColumn] = [
     TableColumn(name="kind", read=lambda row: row.kind),
     TableColumn(name="errors", read=lambda row: row.errors, number=True),
-    TableColumn(name="share", read=lambda row: percent(row.errors / row.operations), number=True),
+    TableColumn(name="share", label="error rate", read=lambda row: percent(row.errors / row.operations), number=True),
 ]
 COLUMNS: list[TableColumn] = [
-    TableColumn(name="time", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
+    TableColumn(name="time", label="time (UTC)", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
     TableColumn(name="worker", read=lambda each: each.worker_id),
     TableColumn(name="connection", read=lambda each: each.connection, number=True),
     TableColumn(name="kind", read=lambda each: each.kind),
@@ -34,13 +34,13 @@ COLUMNS: list[TableColumn] = [
 
 
 def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
-    """Columns for error classes and examples; each row links to its operations in the operation log."""
+    """Return the columns for error classes and for examples; each row links to its operations in the operation log."""
 
     def of_class(each: tuple[str, int]) -> str:
         return ExecutionSelection(error_class=each[0]).path(run_id)
 
     def of_example(each: FailureExample) -> str | None:
-        """None if the error happened while connecting, before any operation."""
+        """Return the link; None if the error happened while connecting, before any operation."""
         return (
             ExecutionSelection(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id)
             if each.kind
@@ -48,21 +48,21 @@ def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
         )
 
     classes = [
-        TableColumn(name="class", read=lambda each: each[0], href=of_class),
+        TableColumn(name="class", label="error class", read=lambda each: each[0], href=of_class),
         TableColumn(name="errors", read=lambda each: each[1], number=True),
     ]
     examples = [
         TableColumn(name="kind", read=lambda each: each.kind or "connecting"),
-        TableColumn(name="class", read=lambda each: each.error_class, href=of_example),
+        TableColumn(name="class", label="error class", read=lambda each: each.error_class, href=of_example),
         TableColumn(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
-        TableColumn(name="example", read=lambda each: each.message),
+        TableColumn(name="example", label="error message", read=lambda each: each.message),
         TableColumn(name="sql", label="SQL", read=lambda each: each.sql),
     ]
     return classes, examples
 
 
 class Errors:
-    """Error counts, examples and the operation log."""
+    """Shows the errors of a run: counts, examples and the operation log."""
 
     def __init__(self, app: AppState, watched: Watched) -> None:
         kinds = [row for row in watched.results if row.worker_id is None and row.kind is not None]
@@ -71,11 +71,11 @@ class Errors:
         class_columns, example_columns = _link_columns(watched.run.run_id)
         ui.label("Errors").classes("text-h6").props("role=heading aria-level=2")
         if failed:
-            PageTable("Errors by kind", _COUNTS, lambda row: str(row.kind)).show(failed)
+            PageTable("Errors by operation kind", _COUNTS, lambda row: str(row.kind)).show(failed)
         else:
             ui.label("No errors during the measurement").classes("faint")
         if classes:
-            PageTable("Errors by class", class_columns, lambda each: str(each[0])).show(list(classes.items()))
+            PageTable("Errors by error class", class_columns, lambda each: str(each[0])).show(list(classes.items()))
         self._examples = PageTable("Error examples", example_columns, lambda each: f"{each}")
         self._examples.element.set_visibility(False)
         self._shown: Sequence[FailureExample] = ()
@@ -93,7 +93,7 @@ class Errors:
 def _operations(
     app: AppState, watched: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool
 ) -> Operations:
-    """The operation log, collapsed unless the URL selects operations."""
+    """Add the operation log, collapsed unless the URL selects operations."""
     selected = read_selection(ui.context.client.request.query_params)
     selection = selected or ExecutionSelection(failed=only_failed(failed))
     panel = ui.expansion("Operation log", icon="list", value=selected is not None).classes("w-full")
@@ -111,7 +111,7 @@ def _operations(
 
 
 def _classes(watched: Watched) -> dict[str, int]:
-    """Failed operations by error class during the measurement, if the result has them."""
+    """Return the failed operations of the measurement by error class; empty if the result does not have them."""
     total = whole_result(watched)
     classes = total.custom_metrics.get("error_classes") if total else None
     return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}

@@ -12,12 +12,12 @@ from drumbeat.web.pages.actions import report_errors
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_result.selection import ORDERS, PAGE, ExecutionSelection, only_failed
 
-_ALL_KINDS, _ANY_ERROR = "all kinds", "any or no error"
+_ALL_KINDS, _ANY_ERROR = "all kinds", "any"
 _NONE = "No matching operations. They may not be recorded, or their files may be on other hosts."
 
 
 class Operations:
-    """Operations filtered by kind, error and failure, in either order. The filters are in the URL."""
+    """The operation log: a table of operations with filters for kind, error and failure. The filters are in the URL."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Operations:
             self._kind = ui.select(choices, value=selection.kind, label="Kind", on_change=self._changed).classes("w-48")
             self._error = ui.select(self._errors(), value=_error_text(selection.error_class, selection.error), label="Error")
             self._error.classes("w-60").on_value_change(self._changed)
-            self._order = ui.select(ORDERS, value=selection.order, label="Order", on_change=self._changed).classes("w-48")
-            self._failed = ui.checkbox("Failed only", value=selection.failed_only, on_change=self._changed)
+            self._order = ui.select(ORDERS, value=selection.order, label="Sort by", on_change=self._changed).classes("w-48")
+            self._failed = ui.checkbox("Only failed operations", value=selection.failed_only, on_change=self._changed)
         self._table = PageTable("Operation log", columns, lambda each: f"{each.worker_id} {each.n}")
         self._empty = ui.label(_NONE).classes("faint")
         with ui.row().classes("items-center"):
@@ -69,7 +69,7 @@ class Operations:
         await self._select(replace(self._selection, page=str(self._selection.number + by)))
 
     async def _select(self, selection: ExecutionSelection) -> None:
-        """Change the selection, update the URL and load."""
+        """Change filters or page, update the URL and load the operations."""
         self._selection = selection
         ui.navigate.history.replace(selection.path(self._run_id))
         await self.load()
@@ -85,5 +85,5 @@ class Operations:
 
 
 def _error_text(error_class: str, error: str) -> str:
-    """An error class and its code as one choice of the filter; either may be empty."""
+    """Return an error class and an error code as one choice of the filter; either may be empty."""
     return f"{error_class} {error}" if error else error_class

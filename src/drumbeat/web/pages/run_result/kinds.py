@@ -11,21 +11,20 @@ from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Result
 from drumbeat.web.pages.components import COLOURS, PageTable, TableColumn
 from drumbeat.web.pages.run_live.charts import INK, LiveChart, options
-from drumbeat.web.pages.run_live.figures import number
-from drumbeat.web.pages.run_live.figures import percent as share
+from drumbeat.web.pages.run_live.figures import number, percent as share
 
 BARS = 60
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
 def kinds_table(watched: Watched) -> None:
-    """The results: all kinds together first. Latencies are those of successful operations."""
+    """Show results and latency histogram; all kinds together come first. Latencies are those of successful operations."""
     rows = [row for row in watched.results if row.worker_id is None and row.operations]
-    ui.label("Results by kind").classes("text-h6").props("role=heading aria-level=2")
+    ui.label("Results by operation kind").classes("text-h6").props("role=heading aria-level=2")
     if not rows:
         ui.label("No measurements").classes("faint")
         return
-    table = PageTable("Results by kind", _COLUMNS, lambda row: row.kind or "all kinds")
+    table = PageTable("Results by operation kind", _COLUMNS, lambda row: row.kind or "all kinds")
     table.show(rows)
     LiveChart("Latency histogram", histogram_options(rows[0].latency), height=220)
 
@@ -47,7 +46,7 @@ _COLUMNS: list[TableColumn] = [
     TableColumn(name="kind", read=lambda row: row.kind or "all kinds"),
     TableColumn(name="operations", read=lambda row: row.operations, number=True),
     TableColumn(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
-    TableColumn(name="errors", read=lambda row: share(row.errors / row.operations), number=True),
+    TableColumn(name="errors", label="error rate", read=lambda row: share(row.errors / row.operations), number=True),
     TableColumn(name="avg", label="avg ms", read=_mean, number=True),
     TableColumn(name="min", label="min ms", read=lambda row: _ms(row.latency.least), number=True),
     TableColumn(name="max", label="max ms", read=lambda row: _ms(row.latency.greatest), number=True),
@@ -57,7 +56,7 @@ _COLUMNS: list[TableColumn] = [
 
 
 def histogram_options(latency: Histogram) -> dict[str, Any]:
-    """Bars of equal width on a logarithmic scale."""
+    """Return a bar chart of latencies, with bars of equal width on a logarithmic scale."""
     drawn = options((), unit="operations", across="milliseconds (logarithmic)")
     bars = histogram_bars(latency)
     drawn["xAxis"] = {"type": "category", "data": tuple(f"{low:.3g}" for low, _ in bars), "axisLabel": {"color": INK}}
@@ -69,7 +68,7 @@ def histogram_options(latency: Histogram) -> dict[str, Any]:
 
 
 def histogram_bars(latency: Histogram) -> Sequence[tuple[float, int]]:
-    """The lower edge of each bar in milliseconds, and its number of operations."""
+    """Return the lower edge of each bar in milliseconds, and its number of operations."""
     if latency.least is None or latency.greatest is None:
         return []
     low, high = max(latency.least, 1) / 1e6, max(latency.greatest, 2) / 1e6 * 1.02

@@ -9,13 +9,13 @@ from drumbeat.core.run import RunId
 from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
-ORDERS = {"duration_ms": "longest first", "started_at": "earliest first"}
+ORDERS = {"duration_ms": "slowest first", "started_at": "oldest first"}
 _FAILED, _ANY = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSelection:
-    """The filters as text, as in the URL; empty means no filter."""
+    """The filters of the operation log as text, as in the URL; an empty text means no filter."""
 
     kind: str = ""
     error_class: str = ""
@@ -38,7 +38,7 @@ class ExecutionSelection:
 
     @property
     def query(self) -> str:
-        """The query string of the URL."""
+        """The filters as the query string of the URL."""
         defaults = asdict(ExecutionSelection())
         return urlencode({name: value for name, value in asdict(self).items() if value and value != defaults[name]})
 
@@ -46,7 +46,7 @@ class ExecutionSelection:
         return f"/runs/{quote(run_id, safe='')}" + (f"?{self.query}" if self.query else "")
 
     def filters(self) -> dict[str, Any]:
-        """Arguments for the bench service. The limit is one more than a page, to know whether there is a next page."""
+        """Return arguments for the bench service. The limit is one more than a page, to know whether there is a next page."""
         return {
             "kind": self.kind or None,
             "ok": False if self.failed_only else None,
@@ -59,12 +59,12 @@ class ExecutionSelection:
 
 
 def only_failed(failed: bool) -> str:
-    """The value of ``failed`` in the URL."""
+    """Return the value of ``failed`` in the URL for a state of the checkbox."""
     return _FAILED if failed else _ANY
 
 
 def read_selection(query: Mapping[str, str]) -> ExecutionSelection | None:
-    """The filters in a URL; None if it has none."""
+    """Read the filters from a URL's query; None if it has no filters."""
     known = {each.name for each in fields(ExecutionSelection)}
     values = {name: value[:200] for name, value in query.items() if name in known}
     if values.get("order") not in ORDERS:

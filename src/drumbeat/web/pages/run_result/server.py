@@ -19,7 +19,7 @@ _WAITS: list[TableColumn] = [
 
 
 class Server:
-    """The database statistics; hidden if there are none."""
+    """Shows the statistics of the database under test; hidden if there are none."""
 
     def __init__(self, total: Result | None) -> None:
         self._shown: ServerSnapshot | None = None
@@ -43,7 +43,7 @@ class Server:
 
 
 def _totals(total: Result | None) -> bool:
-    """Show the increases of the counters, if they are known. Returns whether they are."""
+    """Show how much the database's counters increased, if this is known. Returns whether it is known."""
     server = total.custom_metrics.get("server") if total else None
     parts = {name: rise for name, rise in server.items() if isinstance(rise, Mapping)} if isinstance(server, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
@@ -53,7 +53,7 @@ def _totals(total: Result | None) -> bool:
         TableColumn(name="counter", read=lambda name: name),
         *(TableColumn(name=part, read=_rise(rise), number=True) for part, rise in parts.items()),
     ]
-    table = PageTable("Counter increases", columns, lambda name: name)
+    table = PageTable("Increases of database counters", columns, lambda name: name)
     table.show(names)
     return True
 

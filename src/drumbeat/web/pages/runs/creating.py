@@ -7,7 +7,7 @@ from drumbeat.web.pages.actions import button, notify
 
 
 async def new_run(app: AppState) -> None:
-    """The button that opens the dialog; it creates a run, not yet started, and goes to its page."""
+    """Add the button and its dialog, which creates a run without starting it and opens the run's page."""
     templates = {each.template_id: each.name for each in await app.plane.store.templates.list()}
     with ui.dialog().props('aria-label="New run"') as dialog, ui.card().classes("w-full max-w-md"):
         ui.label("New run").classes("text-h6").props("role=heading aria-level=2")
@@ -27,7 +27,7 @@ async def new_run(app: AppState) -> None:
 
 
 async def create_run(app: AppState, template_id: str) -> str:
-    """Create a run, not yet started. Returns its id. Raises InvalidInput, NotFound."""
+    """Create a run without starting it. Returns its id. Raises InvalidInput, NotFound."""
     bench = app.plane.bench()
     run, preflight = await bench.create(await bench.document(template_id), template_id)
     for warning in preflight.warnings:

@@ -14,13 +14,13 @@ _ANY = "any"
 
 
 class Filters:
-    """One row of fields; each change is applied at once."""
+    """A row of filter fields; each change is applied at once."""
 
     def __init__(
         self, filters: RunFilters, templates: Mapping[str, str], apply: Callable[[RunFilters], Awaitable[None]]
     ) -> None:
         self._apply = apply
-        with ui.row().classes("items-end w-full gap-2").props('role=search aria-label="Find runs"'):
+        with ui.row().classes("items-end w-full gap-2").props('role=search aria-label="Filter runs"'):
             self._search = ui.input("Name contains", value=filters.search, on_change=self._changed).props(
                 "debounce=400 clearable"
             )
@@ -31,7 +31,7 @@ class Filters:
             self._database = self._choice("Database", {each: each for each in DatabaseType}, filters.database)
             self._since = ui.input("Created since", value=filters.since, on_change=self._changed).props("type=date stack-label")
             self._until = ui.input("Created until", value=filters.until, on_change=self._changed).props("type=date stack-label")
-            self._order = ui.select(ORDERS, value=filters.order, label="Order", on_change=self._changed).classes("w-48")
+            self._order = ui.select(ORDERS, value=filters.order, label="Sort by", on_change=self._changed).classes("w-48")
 
     def _choice(self, name: str, choices: Mapping[str, str], value: str) -> ui.select:
         known = {"": _ANY, **{str(key): str(word) for key, word in choices.items()}}

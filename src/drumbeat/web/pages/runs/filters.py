@@ -11,14 +11,14 @@ from drumbeat.core.run import RunStatus
 from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
-ORDERS = {"newest": "newest first", "name": "by name", "qps": "most operations/s first", "errors": "most errors first"}
-MOST_SORTED = 1000  #: limit for sorting by anything but age, which is done in memory
-_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: the same as no limit
+ORDERS = {"newest": "newest first", "name": "name", "qps": "highest operations/s first", "errors": "most errors first"}
+MOST_SORTED = 1000  #: number of newest runs that are sorted in memory, by anything but age
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: later days mean no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilters:
-    """The filters as text, as in the URL; empty means no filter."""
+    """The filters of the list of runs as text, as in the URL; an empty text means no filter."""
 
     status: str = ""
     load_mode: str = ""
@@ -37,12 +37,12 @@ class RunFilters:
 
     @property
     def query(self) -> str:
-        """The query string of the URL."""
+        """The filters as the query string of the URL."""
         defaults = asdict(RunFilters())
         return urlencode({name: value for name, value in asdict(self).items() if value and value != defaults[name]})
 
     def filters(self) -> dict[str, Any]:
-        """Arguments for the store. Raises InvalidInput for an invalid date."""
+        """Return the filters as arguments for the store. Raises InvalidInput for an invalid date."""
         until = _day("until", self.until)
         return {
             "statuses": (RunStatus(self.status),) if self.status in set(RunStatus) else (),
@@ -56,7 +56,7 @@ class RunFilters:
 
 
 def read_filters(query: Mapping[str, str]) -> RunFilters:
-    """The filters in a URL."""
+    """Read the filters from a URL's query."""
     known = {each.name for each in fields(RunFilters)}
     values = {name: value[:200] for name, value in query.items() if name in known}
     if values.get("order") not in ORDERS:

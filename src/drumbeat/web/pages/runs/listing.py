@@ -19,7 +19,7 @@ from drumbeat.web.pages.runs.filter_fields import Filters
 from drumbeat.web.pages.runs.filters import MOST_SORTED, PAGE, RunFilters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
-FEWEST, MOST = 2, 5  #: runs that can be compared
+FEWEST, MOST = 2, 5  #: number of runs that can be compared
 _SELECT_ALL = '<q-checkbox v-model="props.selected" aria-label="Select all" />'
 _SELECT = """<q-checkbox v-model="props.selected" :aria-label="'Select ' + props.row.name" />"""
 _CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section class="q-pa-sm">{_SELECT}
@@ -44,14 +44,14 @@ def _mode(run: Run, *names: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """One row of a list of runs."""
+    """A run with its verdict, shown as one row of a list of runs."""
 
     run: Run
     judgement: RunJudgement
 
 
 def run_columns() -> list[TableColumn]:
-    """Name, status and verdict: the first columns of every list of runs."""
+    """Return the first columns of every list of runs: name, status and verdict."""
     return [
         TableColumn(name="name", read=lambda row: row.run.name or row.run.run_id, href=lambda row: f"/runs/{row.run.run_id}"),
         TableColumn(
@@ -85,7 +85,7 @@ def columns(templates: Mapping[str, str]) -> list[TableColumn]:
 
 
 class Listing:
-    """The table with its filters, actions and pages."""
+    """The table of runs with its filters, actions and pages."""
 
     def __init__(self, app: AppState, filters: RunFilters, templates: Mapping[str, str]) -> None:
         self._app, self._filters = app, filters
@@ -128,10 +128,9 @@ class Listing:
         self._older.set_enabled(len(found) > PAGE)
 
     async def _read(self) -> Sequence[Run]:
-        """The runs of the current page and one more, to know whether there is a next page.
+        """Return the runs of the current page and one more, to know whether there is a next page.
 
-        The store sorts by age and applies every filter except the database type. Other sorting and that filter are done
-        here, on the newest runs.
+        The store cannot filter by database type or sort by anything but age; this is done here, on the newest 1000 runs.
         """
         runs, filters, first = self._app.plane.store.runs, self._filters.filters(), (self._filters.number - 1) * PAGE
         order, database = _SORTED.get(self._filters.order), self._filters.database
@@ -142,7 +141,7 @@ class Listing:
         return (sorted(matching, key=order) if order else matching)[first : first + PAGE + 1]
 
     async def _apply(self, filters: RunFilters) -> None:
-        """Apply new filters: update the URL and load."""
+        """Apply new filters: update the URL and load the runs."""
         self._filters = filters
         ui.navigate.history.replace("/runs" + (f"?{filters.query}" if filters.query else ""))
         await self.load()
@@ -175,5 +174,5 @@ class Listing:
             return
         for run_id in self._selected:
             await self._app.plane.bench().remove(run_id)
-        notify("Deleted.")
+        notify("Run deleted." if count == 1 else f"{count} runs deleted.")
         await self.load()

@@ -6,9 +6,9 @@ It differs from the standard so that every value can be drawn before a transacti
 - the n-th line's item comes from the n-th tenth of the items, so that all transactions lock stock in the same order;
 - no order is rolled back for a missing item (the standard: one in a hundred);
 - a payment does not change ``c_data``;
-- deliveries for one warehouse run one after the other (``tpcc_delivery``), like in the standard's queue.
+- deliveries for one warehouse run one after the other (``tpcc_delivery``), as in the standard's queue.
 
-There are no keying and think times. Results are not TPC-C results in the sense of the TPC.
+There are no keying and think times, and the results are not official TPC-C results.
 """
 
 from drumbeat.bench.workloads.standard.scaled import Scaled, Standard

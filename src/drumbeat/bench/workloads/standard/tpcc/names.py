@@ -1,4 +1,4 @@
-"""Customers' last names, combined from ten syllables as the standard defines."""
+"""The 1,000 last names of TPC-C's customers: all combinations of three of ten syllables, as the standard defines."""
 
 _SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 

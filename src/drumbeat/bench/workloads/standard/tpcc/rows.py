@@ -10,20 +10,20 @@ from drumbeat.bench.workloads.standard.rows import BLOCK, LOADED_AT, Chance, Mad
 from drumbeat.bench.workloads.standard.tpcc.names import LAST_NAMES
 from drumbeat.bench.workloads.standard.tpcc.size import DISTRICTS, Size
 
-_FEWEST, _MOST = 5, 15  #: lines of an order
-_CYCLE = _MOST - _FEWEST + 1  #: orders in which each number of lines occurs once
+_FEWEST, _MOST = 5, 15  #: fewest and most lines (items) of an order
+_CYCLE = _MOST - _FEWEST + 1  #: of this many consecutive orders, each has a different number of lines
 _LINES = np.asarray([_FEWEST + number * 7 % _CYCLE for number in range(_CYCLE)])
 _BEFORE = np.concatenate(([0], np.cumsum(_LINES)))
-PAID = 10.0  #: by every customer before the load
+PAID = 10.0  #: what every customer has paid before the load starts
 
 
 def lines_before(order: int) -> int:
-    """How many lines the orders before this one have; orders are numbered from 0 over all districts."""
+    """Return how many lines all orders before this one have together; orders are numbered from 0 over all districts."""
     return int(order // _CYCLE * _BEFORE[-1] + _BEFORE[order % _CYCLE])
 
 
 class RowsOf:
-    """Generates rows; one method per table."""
+    """Generates the initial rows of TPC-C's tables, with one method per table."""
 
     def __init__(self, size: Size) -> None:
         self._size = size
@@ -70,7 +70,7 @@ class RowsOf:
         ]
 
     def _last_names(self, chance: Chance, rows: Numbers) -> list[str]:
-        """The first customers of a district get each name once; the others get non-uniformly distributed names."""
+        """Choose last names: a district's first customers get each name once, later ones get non-uniformly random names."""
         position, names = rows % self._size.customers, self._size.names
         mixed = (chance.integers(0, 256, BLOCK) | chance.integers(0, names, BLOCK)) % names
         return [LAST_NAMES[number] for number in np.where(position < names, position % names, mixed).tolist()]
@@ -119,12 +119,12 @@ class RowsOf:
         return [*_split(rows, self._size.items), numbers(chance, 10, 100), *districts, *counts, _original(chance)]
 
     def _old(self, orders: Numbers) -> list[bool]:
-        """Whether orders were delivered before the load."""
+        """Return for each order whether it was delivered before the load started."""
         return [bool(each) for each in orders % self._size.customers < self._size.delivered]
 
 
 def _split(rows: Numbers, *sizes: int) -> list[list[int]]:
-    """Row numbers as keys of several columns, each from 1; the last column counts fastest."""
+    """Split row numbers into keys of several columns, each counted from 1; the last column counts fastest."""
     keys: list[NDArray[Any]] = []
     for size in reversed(sizes):
         keys.insert(0, rows % size + 1)
@@ -138,11 +138,11 @@ def _address(chance: Chance) -> Made:
 
 
 def _shares(chance: Chance, most: int) -> list[float]:
-    """Taxes and discounts, in ten-thousandths."""
+    """Make a column of taxes or discounts from 0 to ``most`` ten-thousandths."""
     return [number / 10_000 for number in numbers(chance, 0, most)]
 
 
 def _original(chance: Chance) -> list[str]:
-    """Random text, of which one in ten begins with ORIGINAL."""
+    """Make a column of random texts; one in ten begins with ORIGINAL."""
     data, original = texts(chance, 26, 50), (chance.random(BLOCK) < 0.1).tolist()
     return [f"ORIGINAL{text[8:]}" if chosen else text for text, chosen in zip(data, original, strict=True)]

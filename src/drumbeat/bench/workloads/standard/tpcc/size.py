@@ -1,19 +1,19 @@
-"""The size of a TPC-C database."""
+"""How many warehouses, customers and items a TPC-C database has at a scale."""
 
 from dataclasses import dataclass
 
 from drumbeat.bench.workloads.standard.rows import scaled_count
 
-DISTRICTS = 10  #: per warehouse
-NAMES = 1_000  #: different last names, if a district has that many customers
+DISTRICTS = 10  #: how many districts a warehouse has
+NAMES = 1_000  #: how many different last names there are in a district with enough customers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The scale is the number of warehouses; below 1, one warehouse with fewer items and customers, for trials."""
+    """The size of a TPC-C database. The scale is the number of warehouses; below 1, one small warehouse, for trials."""
 
     warehouses: int
-    customers: int  #: per district; each has one order
+    customers: int  #: customers per district; each has one order at first
     items: int
 
     @classmethod
@@ -35,7 +35,7 @@ class Size:
 
     @property
     def delivered(self) -> int:
-        """How many of a district's orders are delivered; the later ones are new."""
+        """Return how many of a district's first orders are already delivered; its later orders are new."""
         return self.customers * 7 // 10
 
     @property

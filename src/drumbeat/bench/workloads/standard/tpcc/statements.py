@@ -91,12 +91,12 @@ STOCK_LEVEL = (
 
 
 def order_line(line: int) -> list[str]:
-    """Take an item from the stock and add it to the order."""
+    """Return the SQL that takes the item of one order line from the stock and adds it to the order."""
     return [sql.replace("{line}", str(line)) for sql in _LINE]
 
 
 def namesake(warehouse: str, district: str) -> str:
-    """The customer whom the standard selects among those with the last name ``:name``."""
+    """Return SQL for a customer's id: of those with the last name ``:name``, the middle one by first name."""
     return _NAMESAKE.replace("{w}", warehouse).replace("{d}", district)
 
 
@@ -109,5 +109,5 @@ def status_of(customer: str) -> list[str]:
 
 
 def delivered(district: int) -> list[str]:
-    """Deliver the district's oldest new order, if it has one."""
+    """Return the SQL that delivers a district's oldest new order, if it has one."""
     return [sql.replace("{oldest}", _OLDEST).replace("{district}", str(district)) for sql in _DELIVERED]

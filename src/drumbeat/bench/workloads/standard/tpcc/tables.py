@@ -1,4 +1,4 @@
-"""TPC-C's tables. The stock is filled last: the load never adds or deletes its rows, so it shows whether filling finished."""
+"""TPC-C's tables. The stock table is filled last: the load never adds or deletes rows there, so it shows if filling is done."""
 
 from collections.abc import Mapping
 
@@ -97,7 +97,7 @@ _STOCK = {
 
 
 def tables(size: Size) -> tuple[StandardTable, ...]:
-    """The tables in fill order."""
+    """Return TPC-C's tables in the order in which they are filled."""
     orders = size.all_customers
     return (
         _table("item", _ITEM, 1, size, size.items),
@@ -124,7 +124,7 @@ def _table(
     unique: bool = True,
     changes: bool = False,
 ) -> StandardTable:
-    """A table whose key is its first ``key`` columns."""
+    """Describe one of TPC-C's tables; its first ``key`` columns are its key."""
     names = tuple(columns)[:key]
     return table(
         f"tpcc_{name}",

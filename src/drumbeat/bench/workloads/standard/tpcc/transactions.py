@@ -8,14 +8,14 @@ from drumbeat.bench.workloads.standard.tpcc import statements
 from drumbeat.bench.workloads.standard.tpcc.names import LAST_NAMES
 from drumbeat.bench.workloads.standard.tpcc.size import DISTRICTS, Size
 
-LINES = 10  #: per new order
+LINES = 10  #: how many lines (items) a new order has
 
 NEW_ORDER, PAYMENT, DELIVERY, STOCK_LEVEL = "NEW_ORDER", "PAYMENT", "DELIVERY", "STOCK_LEVEL"
 PAYMENT_BY_NAME, ORDER_STATUS, ORDER_STATUS_BY_NAME = "PAYMENT_BY_NAME", "ORDER_STATUS", "ORDER_STATUS_BY_NAME"
 
 
 def load(size: Size) -> Load:
-    """45 new orders, 43 payments and 4 order statuses (three in five by last name), 4 deliveries, 4 stock levels."""
+    """Build the TPC-C mix: of 100 operations, 45 new orders, 43 payments, 4 order statuses, 4 deliveries, 4 stock levels."""
     return Load(
         name="tpcc",
         operations=(
@@ -31,7 +31,7 @@ def load(size: Size) -> Load:
 
 
 def new_order(size: Size, weight: int) -> Operation:
-    """Order ten items for a customer; one in a hundred comes from another warehouse."""
+    """Build the transaction in which a customer orders ten items; one item in a hundred comes from another warehouse."""
     values: dict[str, Value | Callable[[Places], Value]] = {**_where(size), "c": _customer(size), "now": Now()}
     for line in range(1, LINES + 1):
         values[f"i{line}"] = _item(size, line)
@@ -64,7 +64,7 @@ def order_status_by_name(size: Size, weight: int) -> Operation:
 
 
 def delivery(size: Size, weight: int) -> Operation:
-    """Deliver the oldest new order of each district."""
+    """Build the transaction that delivers the oldest new order of each district of a warehouse."""
     values = {**_where(size), "carrier": RandomNumber(low=1, high=10), "now": Now()}
     districts = [sql for district in range(1, DISTRICTS + 1) for sql in statements.delivered(district)]
     return transaction(DELIVERY, weight, values, statements.NEXT_DELIVERY, *districts)
@@ -80,7 +80,7 @@ def _where(size: Size) -> Named:
 
 
 def _payer(size: Size) -> Named:
-    """A customer of the same district, or, in 15 payments of 100, of that district in another warehouse."""
+    """Return values for a payment: in 15 of 100 payments the customer belongs to another warehouse."""
     return {
         "cw": _mostly("w", RandomNumber(low=1, high=size.warehouses), 0.85),
         "cd": lambda places: SameAs(index=places["d"], type=ValueType.INT),
@@ -102,6 +102,6 @@ def _last_name(size: Size) -> Value:
 
 
 def _item(size: Size, line: int) -> Value:
-    """An item from the line's own tenth of the items, so that all transactions lock stock in the same order."""
+    """Return a source for a line's item: each line has its own tenth of the items, so that stock is locked in one order."""
     tenth = size.items // LINES
     return NonUniform(a=1023, low=(line - 1) * tenth + 1, high=line * tenth, c=7911 % tenth)

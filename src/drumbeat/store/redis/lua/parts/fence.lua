@@ -3,11 +3,11 @@ local function admit(name, epoch)
   if epoch == '\0' then return end
   local kept = call('HMGET', key(name, 'lease'), 'epoch', 'owner', 'released')
   if kept[1] == epoch and not kept[3] then return end
-  local how = 'was never taken'
+  local how = 'was never acquired'
   if kept[3] then
     how = 'was released'
   elseif kept[1] then
     how = 'is held by ' .. kept[2] .. ' under epoch ' .. kept[1]
   end
-  refuse('Fenced', 'lease ' .. name .. ' ' .. how .. ', expected epoch ' .. epoch .. '; acquire it and look again')
+  refuse('Fenced', 'expected lease ' .. name .. ' with epoch ' .. epoch .. ', but it ' .. how .. '; acquire it and try again')
 end

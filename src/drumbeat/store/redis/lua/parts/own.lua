@@ -1,15 +1,15 @@
 -- Refuse unless ``instance`` is the process that joined as this worker, and the worker's row is live.
 local function closed(pool, worker, row)
   local because = row[3] and (' (' .. row[3] .. ')') or ''
-  refuse('WorkerGone', 'worker ' .. worker .. ' of pool ' .. pool .. ' is closed as ' .. row[1] .. because .. '; end this process')
+  refuse('WorkerGone', 'worker ' .. worker .. ' of pool ' .. pool .. ' has ended as ' .. row[1] .. because .. '; end this process')
 end
 
 local function another_holds(pool, worker, row)
   local who = 'worker ' .. worker .. ' of pool ' .. pool
   if not row[2] then refuse('WorkerGone', 'no process has joined as ' .. who .. '; join before writing') end
-  local state = is_live(row[1]) and '' or (', and is closed as ' .. row[1])
+  local state = is_live(row[1]) and '' or (', and has ended as ' .. row[1])
   local where = ' (' .. row[4] .. ', pid ' .. row[5] .. ')'
-  refuse('WorkerGone', who .. ': another process joined under the name' .. where .. state .. '; end this process')
+  refuse('WorkerGone', who .. ': another process joined under this id' .. where .. state .. '; end this process')
 end
 
 local function standing(pool, worker)

@@ -21,6 +21,6 @@ end
 
 local function expect_pool(pool)
   if call('EXISTS', key(pool, 'pool')) == 0 then
-    refuse('NotFound', 'no pool ' .. pool .. '; create it first, or list the pools there are')
+    refuse('NotFound', 'there is no pool \'' .. pool .. '\'; see: drumbeat pools list')
   end
 end

@@ -1,0 +1,26 @@
+"""Reduces the points of a chart's line without losing its spikes."""
+
+from collections.abc import Sequence
+
+Point = tuple[float, float | None]  #: x, and y; None where there is no value
+
+
+def downsample(points: Sequence[Point], most: int) -> Sequence[Point]:
+    """At most ``most`` points: the least and the greatest of each stretch, in order; one point for a stretch without values.
+
+    Stretches are 4, 8, 16 … points wide, so that the points of a growing line stay the same until the width doubles.
+    """
+    if len(points) <= most:
+        return points
+    wide = 4
+    while 2 * -(-len(points) // wide) > most:
+        wide *= 2
+    return [point for begin in range(0, len(points), wide) for point in _extremes(points[begin : begin + wide])]
+
+
+def _extremes(stretch: Sequence[Point]) -> Sequence[Point]:
+    known = [(y, place) for place, (_, y) in enumerate(stretch) if y is not None]
+    if not known:
+        return stretch[:1]
+    least, greatest = min(known)[1], max(known)[1]
+    return [stretch[place] for place in sorted({least, greatest})]
