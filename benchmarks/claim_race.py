@@ -24,7 +24,7 @@ from drumbeat.core.job import AttemptOutcome, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from kit.report import Report, parser, print_table, say
 
 STORES = ("memory", "sqlite", "postgresql", "redis")
@@ -36,7 +36,7 @@ async def racer(store: Store, name: str, limit: int) -> list[str]:
     """Claim and finish jobs until none is left; returns their ids."""
     got: list[str] = []
     me = Holder(pool_id=POOL, worker_id=WorkerId(name))
-    claiming = Claiming(pool_id=POOL, holder=me, lease=timedelta(minutes=10), limit=limit)
+    claiming = ClaimRequest(pool_id=POOL, holder=me, lease=timedelta(minutes=10), limit=limit)
     jobs = await store.queue.claim(claiming)
     while jobs:
         got += [job.job_id for job in jobs]

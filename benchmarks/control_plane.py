@@ -26,7 +26,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.store import open_store
-from drumbeat.store.interface import Heartbeat, Joining
+from drumbeat.store.interface import Heartbeat, JoinRequest
 from drumbeat.store.sql.queries import Query, split
 from drumbeat.store.sql.rows import sample_values
 from drumbeat.store.sql.store import SqlStore
@@ -138,7 +138,7 @@ async def enlist(store: SqlStore, workers: Sequence[WorkerId]) -> None:
     rows = [Worker(pool_id=POOL, worker_id=worker, slot=n) for n, worker in enumerate(workers)]
     await store.workers.add(rows)
     for n, worker in enumerate(workers):
-        joining = Joining(pool_id=POOL, worker_id=worker, slot=n, instance=worker, host="here", pid=n)
+        joining = JoinRequest(pool_id=POOL, worker_id=worker, slot=n, instance=worker, host="here", pid=n)
         await store.membership.join(joining)
 
 

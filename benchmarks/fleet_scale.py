@@ -25,7 +25,7 @@ from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, Li
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Order
-from drumbeat.store.interface import Claiming, Joining
+from drumbeat.store.interface import ClaimRequest, JoinRequest
 from kit.report import Report, median, parser, print_table, say
 from servers.postgres import PostgresServer
 
@@ -90,12 +90,12 @@ async def enlist(plane: ControlPlane, spawner: FakeSpawner, n: int, workers: int
     """Add one ready worker; every second one claims a job."""
     store, me, instance = plane.store, name(n), f"i{n}"
     await spawner.spawn(Order(pool_id=POOL, worker_id=me, slot=n, group_count=workers))
-    joining = Joining(pool_id=POOL, worker_id=me, slot=n, instance=instance, host="here", pid=n)
+    joining = JoinRequest(pool_id=POOL, worker_id=me, slot=n, instance=instance, host="here", pid=n)
     await store.membership.join(joining)
     for status in (WorkerStatus.WAITING, WorkerStatus.ACTIVE):
         await store.membership.move(POOL, me, instance, status, "on its way")
     if n % 2 == 0:
-        await store.queue.claim(Claiming(pool_id=POOL, holder=joining.holder, lease=LONG, limit=1))
+        await store.queue.claim(ClaimRequest(pool_id=POOL, holder=joining.holder, lease=LONG, limit=1))
 
 
 async def time_beats(url: str, workers: int, times: int, folder: Path) -> float:

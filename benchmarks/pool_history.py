@@ -31,11 +31,11 @@ from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable, Pruned
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.pool.beats import Beating, beat_once, pool_loop
+from drumbeat.pool.beats import BeatContext, beat_once, pool_loop
 from drumbeat.pool.service import Pool
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Claiming, Upkeep
+from drumbeat.store.interface import ClaimRequest, Upkeep
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.store import RedisStore
 from drumbeat.store.sql import postgres
@@ -83,7 +83,7 @@ class Scene:
 
     async def check(self) -> None:
         clock = SystemClock()
-        beating = Beating(store=self.store, spawner=FakeSpawner(clock), clock=clock, owner=f"me {time.time_ns()}")
+        beating = BeatContext(store=self.store, spawner=FakeSpawner(clock), clock=clock, owner=f"me {time.time_ns()}")
         await beat_once(pool_loop(beating, POOL, timedelta(seconds=15), timedelta(seconds=15)), clock)
 
     async def status(self) -> None:
@@ -96,7 +96,7 @@ class Scene:
         await self.pool.explain(self._pushed)
 
     async def claim(self) -> None:
-        self._held = await self.store.queue.claim(Claiming(pool_id=POOL, holder=ME, lease=timedelta(minutes=1)))
+        self._held = await self.store.queue.claim(ClaimRequest(pool_id=POOL, holder=ME, lease=timedelta(minutes=1)))
 
     async def put_back(self) -> None:
         await self.store.queue.settle(ME, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in self._held])

@@ -14,7 +14,7 @@ from drumbeat.bench.driver.engine import PostgresEngine
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import MEASUREMENT, LoadRunner
 from drumbeat.bench.driver.session import address_of
-from drumbeat.bench.driver.tally import figures
+from drumbeat.bench.driver.tally import latency_figures
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.clock import SystemClock
 from kit.drive_child import point_select
@@ -50,7 +50,7 @@ async def main(url: str, connections: int, seconds: float, rate: float | None) -
     await runner.close()
     found = runner.measured
     told = {"service": found.service, "response": found.response, "send_lag": found.lag}
-    print(json.dumps({name: figures(each) for name, each in told.items()} | {"throughput": found.operations / seconds}))
+    print(json.dumps({name: latency_figures(each) for name, each in told.items()} | {"throughput": found.operations / seconds}))
 
 
 if __name__ == "__main__":

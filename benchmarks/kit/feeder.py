@@ -20,7 +20,7 @@ from drumbeat.core.run import RunStatus
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store import open_store
-from drumbeat.store.interface import Heartbeat, Joining, Store
+from drumbeat.store.interface import Heartbeat, JoinRequest, Store
 
 KINDS = {"POINT_LOOKUP": 300, "RANGE_SCAN": 300, "INSERT": 200, "UPDATE": 200}  #: operations a second
 CONNECTIONS = 10
@@ -64,7 +64,7 @@ class Fed:
         self._status = WorkerStatus.STARTING
 
     async def live(self, offset: float) -> None:
-        joining = Joining(pool_id=self._pool_id, worker_id=self._me, slot=self._n, instance=self._me, host="here", pid=1)
+        joining = JoinRequest(pool_id=self._pool_id, worker_id=self._me, slot=self._n, instance=self._me, host="here", pid=1)
         await self._store.membership.join(joining)
         await self._move(WorkerStatus.WAITING)
         due, read_to, beats = time.monotonic() + offset, 0, 0

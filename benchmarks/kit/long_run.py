@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 
 from drumbeat.bench.model import ControllerState, RunEnding, RunPlan
-from drumbeat.bench.results.conclusion import described, whole_run
+from drumbeat.bench.results.conclusion import whole_run, with_metrics
 from drumbeat.bench.results.record import read_record
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.histogram import Histogram
@@ -17,7 +17,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.run import Result, Run, RunId, RunStatus
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.interface import Joining, RunChange, Store
+from drumbeat.store.interface import JoinRequest, RunChange, Store
 
 KINDS = ("POINT_LOOKUP", "RANGE_SCAN", "INSERT", "UPDATE")
 SECOND = timedelta(seconds=1)
@@ -74,7 +74,7 @@ def _put_back(file: Path, run_id: RunId, seconds: int) -> None:
 
 async def _worker(store: Store, pool_id: PoolId, slot: int, seconds: int, known: list[Histogram], chance: Random) -> None:
     name = WorkerId(f"worker-{slot}")
-    await store.membership.join(Joining(pool_id=pool_id, worker_id=name, slot=slot, instance=name, host="h", pid=1))
+    await store.membership.join(JoinRequest(pool_id=pool_id, worker_id=name, slot=slot, instance=name, host="h", pid=1))
     for first in range(0, seconds, _BATCH):
         batch = [sample(n, SECOND * (seconds - n), chance.choice(known)) for n in range(first, min(first + _BATCH, seconds))]
         await store.samples.append(pool_id, name, str(name), batch)
@@ -89,6 +89,6 @@ async def _end(store: Store, run_id: RunId, workers: int, latency: Histogram) ->
         for n in range(workers)
         for kind in (None, *KINDS)
     ]
-    whole = described(whole_run(run_id, rows, ending, await store.now()), record, ControllerState(), ending)
+    whole = with_metrics(whole_run(run_id, rows, ending, await store.now()), record, ControllerState(), ending)
     await store.results.save(whole)
     await store.runs.update(run, RunChange(status=RunStatus.COMPLETED, completion_reason="DURATION", ended=True))

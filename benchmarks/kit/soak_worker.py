@@ -24,7 +24,7 @@ from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.options import Mode, plan_of
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Claiming, Queue, Renewed, Settled
+from drumbeat.store.interface import ClaimRequest, Queue, RenewResult, SettleResult
 
 UNFENCED = "unfenced"
 
@@ -55,9 +55,11 @@ class WatchedQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
-        settled = await self._queue.settle(holder, verdicts, claiming)
-        for verdict in verdicts:
+    async def settle(
+        self, holder: Holder, outcomes: Sequence[JobOutcome], claiming: ClaimRequest | None = None
+    ) -> SettleResult:
+        settled = await self._queue.settle(holder, outcomes, claiming)
+        for verdict in outcomes:
             what = "refused" if verdict.token in settled.stale else "accepted"
             self._journal.note(what, verdict.token, outcome=verdict.outcome)
         return settled
@@ -72,16 +74,18 @@ class UnfencedQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store.queue, name)
 
-    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
-        for verdict in verdicts:
+    async def settle(
+        self, holder: Holder, outcomes: Sequence[JobOutcome], claiming: ClaimRequest | None = None
+    ) -> SettleResult:
+        for verdict in outcomes:
             job = await self._store.jobs.get(verdict.token.job_id)
             if job.status is JobStatus.CLAIMED and job.holder is not None:
                 await self._store.queue.settle(job.holder, [replace(verdict, token=job.token)])
-        return Settled(stale=(), claimed=tuple(await self._store.queue.claim(claiming)) if claiming else ())
+        return SettleResult(stale=(), claimed=tuple(await self._store.queue.claim(claiming)) if claiming else ())
 
-    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
         await self._store.queue.renew(holder, tokens, lease)
-        return Renewed(stale=(), cancelled=())
+        return RenewResult(stale=(), cancelled=())
 
 
 class WatchedStore:

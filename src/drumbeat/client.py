@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from drumbeat.composition.base import process_name
-from drumbeat.composition.plane import ControlPlane, WorkDone, open_control_plane, push_on
+from drumbeat.composition.plane import ControlPlane, WorkerSummary, open_control_plane, push_on
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, NewJob, RateLimit
@@ -38,8 +38,8 @@ __all__ = [
     "Pool",
     "PoolStatus",
     "RateLimit",
-    "WorkDone",
     "WorkPlan",
+    "WorkerSummary",
     "connect",
     "connect_blocking",
     "job_from_line",
@@ -89,7 +89,7 @@ class Connection:
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)
 
-    async def work(self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Any) -> WorkDone:
+    async def work(self, name: str, handler: "Function | str | Mapping[str, Function | str]", **plan: Any) -> WorkerSummary:
         """Run a worker for a pool's jobs in this process; by default it returns when no job is left to claim.
 
         ``plan`` takes fields of WorkPlan: ``mode``, ``concurrency``, … Raises NotFound, InvalidInput.

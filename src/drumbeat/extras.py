@@ -6,7 +6,7 @@ from types import ModuleType
 from drumbeat.core.errors import MissingExtra
 
 
-def part(name: str, extra: str, what: str) -> ModuleType:
+def import_part(name: str, extra: str, what: str) -> ModuleType:
     """Import the module ``drumbeat.NAME``. Raises MissingExtra with the command that installs what ``what`` needs."""
     try:
         return import_module(f"drumbeat.{name}")
@@ -16,4 +16,4 @@ def part(name: str, extra: str, what: str) -> ModuleType:
 
 def bench_part(name: str) -> ModuleType:
     """Import the module ``drumbeat.bench.NAME``; only these modules need numpy and pyarrow. Raises MissingExtra."""
-    return part(f"bench.{name}", "bench", "the bench")
+    return import_part(f"bench.{name}", "bench", "the bench")

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 from drumbeat.core.retention import Retention, read_retention, write_retention
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
@@ -99,5 +99,5 @@ def _from_file(file: Path) -> dict[str, Any]:
         if name not in _VARIABLES:
             raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {', '.join(_VARIABLES)}")
         if not isinstance(value, str):
-            raise InvalidSettings(f"expected the setting {name} in {file} to be text, got {shown(value)}")
+            raise InvalidSettings(f"expected the setting {name} in {file} to be text, got {short_repr(value)}")
     return found

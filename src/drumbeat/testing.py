@@ -19,7 +19,7 @@ from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, handlers_of
 from drumbeat.pool.worker.in_flight import InFlightJob
-from drumbeat.store.interface import Claiming, Store
+from drumbeat.store.interface import ClaimRequest, Store
 from drumbeat.store.memory import MemoryStore
 
 __all__ = ["ManualClock", "Ran", "TestPool", "pool"]
@@ -88,7 +88,7 @@ class TestPool(Pool):
     async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
         """Claim the next job; if none is ready, move the clock until one is. Returns None if no job can ever be claimed."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
-        claiming = Claiming(
+        claiming = ClaimRequest(
             pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities, types=types
         )
         waited = timedelta()

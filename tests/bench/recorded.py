@@ -10,7 +10,7 @@ from typing import Any
 
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, Prices, QpsPlan, RunPlan
 from drumbeat.bench.model.record import (
-    Decided,
+    DecisionRecord,
     FailureExample,
     Latency,
     Measured,
@@ -188,14 +188,14 @@ def _worker(plain: RunRecord, number: int) -> WorkerRecord:
     )
 
 
-def _decisions() -> tuple[Decided, ...]:
+def _decisions() -> tuple[DecisionRecord, ...]:
     told = [
         (0, "START", ""),
         (30, "SET_PHASE MEASUREMENT", "warmup is over"),
         (120, "SCALE_DOWN w1", "CPU 91 % over 80 % for 2 intervals"),
         (200, "GUARDRAIL_WARNING w1", "memory 84 %"),
     ]
-    return tuple(Decided(at=BEGAN + timedelta(seconds=s), offset=s, what=what, reason=why) for s, what, why in told)
+    return tuple(DecisionRecord(at=BEGAN + timedelta(seconds=s), offset=s, what=what, reason=why) for s, what, why in told)
 
 
 def _server(offset: int) -> ServerSecond:

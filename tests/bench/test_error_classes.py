@@ -13,7 +13,7 @@ from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values.draw import Draw
-from drumbeat.bench.worker.workload import BenchWorkload, Final
+from drumbeat.bench.worker.workload import BenchWorkload, FinalFigures
 from drumbeat.core.clock import SystemClock
 from drumbeat.runtime.worker import Measurement
 
@@ -25,17 +25,17 @@ WELL = Operation(kind="LOOKUP", weight=100, statements=(Statement(sql="SELECT id
 class Kept:
     """A keeper that remembers what it was told last."""
 
-    final: Final | None = None
+    final: FinalFigures | None = None
 
     async def started(self, connections: int) -> None: ...
 
     async def filed(self, files: Sequence[ClosedFile]) -> None: ...
 
-    async def finished(self, final: Final) -> None:
+    async def finished(self, final: FinalFigures) -> None:
         self.final = final
 
 
-async def worked(url: str, operation: Operation) -> tuple[Measurement, Final]:
+async def worked(url: str, operation: Operation) -> tuple[Measurement, FinalFigures]:
     """What a worker measured once it has done something, and what it came to."""
     kept, clock, load = Kept(), SystemClock(), Load(name="one", operations=(operation,))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.workloads.standard.given import empty_file
-from drumbeat.bench.control.create import prepared
+from drumbeat.bench.control.create import prepare_run
 from drumbeat.bench.model import LoadMode, Prices, ScalingMode
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.connections import ConnectionService
@@ -41,7 +41,7 @@ async def target(tmp_path: Path) -> AsyncIterator[Target]:
 async def test_it_can_be_run(file: Path, target: Target) -> None:
     settings = [f"target.url={target.location}", "workload.scale=0.01"]
 
-    made = await prepared(
+    made = await prepare_run(
         with_settings(parse(file.read_bytes()), settings), HOST, ConnectionService(MemoryStore(), Vault()), Prices()
     )
 

@@ -12,7 +12,7 @@ from bench.driver.fakes import CLASSES, LOAD, FakeDatabase, engine_of
 from drumbeat.bench.driver.executions import ClosedFile
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.worker.workload import BenchWorkload, Final
+from drumbeat.bench.worker.workload import BenchWorkload, FinalFigures
 from drumbeat.core.clock import SystemClock
 
 QPS = 200.0
@@ -25,13 +25,13 @@ class Paced:
 
     database: FakeDatabase
     workload: BenchWorkload = field(init=False)
-    finals: list[Final] = field(default_factory=list)
+    finals: list[FinalFigures] = field(default_factory=list)
 
     async def started(self, connections: int) -> None: ...
 
     async def filed(self, files: Sequence[ClosedFile]) -> None: ...
 
-    async def finished(self, final: Final) -> None:
+    async def finished(self, final: FinalFigures) -> None:
         self.finals.append(final)
 
     @property
@@ -43,7 +43,7 @@ class Paced:
             while not holds():
                 await asyncio.sleep(0.005)
 
-    async def ended(self) -> Final:
+    async def ended(self) -> FinalFigures:
         self.database.let_go.set()
         await self.workload.drain(MINUTE)
         await self.workload.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.given import invoke, ran
-from drumbeat.bench.driver.tally import figures
+from drumbeat.bench.driver.tally import latency_figures
 from drumbeat.bench.model import DriveOutcome
 from drumbeat.composition import offline
 from drumbeat.core.histogram import Histogram
@@ -46,7 +46,7 @@ def test_a_port_that_cannot_be_is_said(tmp_path: Path) -> None:
 def driven(monkeypatch: pytest.MonkeyPatch, **known: Any) -> tuple[int, str]:
     """How the command ends, and what it says, where a load came to this."""
     told = {"throughput": 10.0, "seconds": 1.0, "connections": 80, "held": 80, "operations": 10, "errors": 0, "kinds": {}}
-    told |= {"response": figures(Histogram()), "client_cpu_us_per_op": None, **known}
+    told |= {"response": latency_figures(Histogram()), "client_cpu_us_per_op": None, **known}
 
     async def drive(*_: object) -> DriveOutcome:
         return DriveOutcome(figures=told, warnings=())

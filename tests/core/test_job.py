@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from drumbeat.core.job import LONGEST_WAIT, AlikeJobs, Backoff, NewJob, counted, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, AlikeJobs, Backoff, NewJob, format_count, retry_delay
 
 LIKE = NewJob(payload=None, priority=3, type="t")
 JOBS = AlikeJobs(["a", "b", "c"], LIKE)
@@ -54,4 +54,4 @@ def test_chance_makes_the_wait_longer_or_shorter_by_the_jitters_share() -> None:
     [([0], "0"), ([9_999], "9,999"), ([10_000], "10,000+"), ([6_000, 7_000], "13,000"), ([10_000, 5], "10,005+")],
 )
 def test_a_count_that_stopped_says_so(counts: list[int], told: str) -> None:
-    assert counted(*counts) == told
+    assert format_count(*counts) == told

@@ -10,7 +10,7 @@ from drumbeat.adapters.flatmachines.machine_files import load_machine
 from drumbeat.adapters.flatmachines.runner import read_arguments
 from drumbeat.bench.templates.parse import read
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import DEEPEST, read_json, shown
+from drumbeat.core.plain import DEEPEST, read_json, short_repr
 from drumbeat.pool.payload import as_json
 from drumbeat.settings import load_settings
 from drumbeat.web.pages.pools_push import parse_payload
@@ -100,11 +100,11 @@ def test_what_is_no_json_is_refused_with_its_place(text: str | bytes, said: str)
     ],
 )
 def test_a_value_is_shown_as_it_is_written_but_short(value: Any, text: str) -> None:
-    assert shown(value) == text
+    assert short_repr(value) == text
 
 
 def test_a_number_too_long_to_be_written_is_described() -> None:
-    assert shown([10**5000]) == "[a number of hundreds of digits]"
+    assert short_repr([10**5000]) == "[a number of hundreds of digits]"
 
 
 class Counted(list[Any]):
@@ -122,5 +122,5 @@ def test_what_is_left_out_of_a_message_is_never_read() -> None:
     inner: list[Any] = Counted(["x" * 10] * 1000)
     Counted.read = 0
 
-    assert len(shown([inner] * 1000)) <= 60
+    assert len(short_repr([inner] * 1000)) <= 60
     assert 0 < Counted.read <= 36

@@ -1,13 +1,13 @@
 from datetime import UTC, datetime, timedelta
 
-from drumbeat.bench.model.record import Decided, without_repeats
+from drumbeat.bench.model.record import DecisionRecord, without_repeats
 from drumbeat.core.repeats import collapsed
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def decided(second: float, what: str, reason: str = "why") -> Decided:
-    return Decided(at=BEGAN + timedelta(seconds=second), offset=second, what=what, reason=reason)
+def decided(second: float, what: str, reason: str = "why") -> DecisionRecord:
+    return DecisionRecord(at=BEGAN + timedelta(seconds=second), offset=second, what=what, reason=reason)
 
 
 def test_what_is_said_again_soon_is_told_once_whatever_came_between() -> None:

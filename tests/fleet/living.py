@@ -14,11 +14,11 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 from drumbeat.fleet.workload import Metronome
 from drumbeat.runtime.beat import BeatReport, ControlLoop
-from drumbeat.runtime.worker import WorkerLife
+from drumbeat.runtime.worker import WorkerLifecycle
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, Order
-from drumbeat.store.interface import Joining
+from drumbeat.store.interface import JoinRequest
 from drumbeat.store.memory import MemoryStore
 from fleet.given import seconds
 
@@ -42,7 +42,7 @@ class LivingSpawner(FakeSpawner):
         store: MemoryStore,
         clock: ManualClock,
         group: asyncio.TaskGroup,
-        live: Callable[[Joining], WorkerLife] | None = None,
+        live: Callable[[JoinRequest], WorkerLifecycle] | None = None,
     ) -> None:
         super().__init__(clock)
         self._store = store
@@ -74,15 +74,15 @@ class LivingSpawner(FakeSpawner):
         self.lives[worker_id].cancel()
 
     async def _live(self, order: Order) -> None:
-        identity = Joining(
+        identity = JoinRequest(
             pool_id=order.pool_id, worker_id=order.worker_id, slot=order.slot, instance=f"i-{order.worker_id}", host="h", pid=1
         )
         code: ExitCode = await self._life_of(identity).run()
         self.end(order.pool_id, order.worker_id, exit_code=code)
 
-    def _metronome(self, identity: Joining) -> WorkerLife:
+    def _metronome(self, identity: JoinRequest) -> WorkerLifecycle:
         clock = self._lives_clock
-        return WorkerLife(self._store, identity, LIMITS, Metronome(clock), clock=clock)
+        return WorkerLifecycle(self._store, identity, LIMITS, Metronome(clock), clock=clock)
 
 
 class Fleet:

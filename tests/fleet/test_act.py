@@ -47,7 +47,7 @@ from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails, TerminateRe
 from drumbeat.spawn.interface import Order
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.store.contract.given import active, added
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.memory import MemoryStore
 from fleet.given import POOL, seconds
 
@@ -97,7 +97,7 @@ async def stage() -> Stage:
     going = await active(store, home, WorkerId("worker-2"))
     await store.queue.push(POOL, [NewJob(payload=n) for n in range(2)])
     for row, lease_for in ((going, seconds(3600)), (working, seconds(1))):
-        await store.queue.claim(Claiming(pool_id=POOL, holder=row.holder, lease=lease_for))
+        await store.queue.claim(ClaimRequest(pool_id=POOL, holder=row.holder, lease=lease_for))
     gone = await store.workers.move(going, WorkerStatus.LOST, "silent")
     for name in (W0, gone.worker_id, STRAY):
         await spawner.spawn(Order(pool_id=POOL, worker_id=name, slot=0, group_count=1))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.breaker import backoff_leave, breaker_leave, cause_of, delay, fault, next_backoff, next_breaker
-from drumbeat.fleet.decide import decide, step
+from drumbeat.fleet.breaker import backoff_allowance, breaker_allowance, cause_of, delay, fault, next_backoff, next_breaker
+from drumbeat.fleet.decide import decide, decide_step
 from drumbeat.fleet.explain import explain
 from drumbeat.fleet.model import (
     BackoffState,
@@ -88,7 +88,7 @@ def test_a_person_need_not_await_the_breakers_rest() -> None:
     state = FleetState(breaker=BreakerState(opened_at=NOW - seconds(10)))
     asked, before = queued(ready=9, state=state, retry_at=NOW - seconds(5)), queued(ready=9, state=state, retry_at=LONG_AGO)
 
-    assert [sum(isinstance(each, Spawn) for each in step(seen).actions) for seen in (asked, before)] == [1, 0]
+    assert [sum(isinstance(each, Spawn) for each in decide_step(seen).actions) for seen in (asked, before)] == [1, 0]
 
 
 def test_with_nothing_remembered_it_looks_further_back() -> None:
@@ -103,7 +103,7 @@ def on_trial(row: Worker) -> FleetView:
 
 
 def test_the_next_beat_knows_who_is_on_trial_and_when_the_fleet_last_grew() -> None:
-    made = step(queued(ready=9, state=FleetState(breaker=OPEN)))
+    made = decide_step(queued(ready=9, state=FleetState(breaker=OPEN)))
 
     assert [action.worker_id for action in made.actions if isinstance(action, Spawn)] == [made.state.breaker.trial]
     assert made.state.up_at == NOW
@@ -112,8 +112,8 @@ def test_the_next_beat_knows_who_is_on_trial_and_when_the_fleet_last_grew() -> N
 def test_the_trial_decides() -> None:
     trying = worker(9, status=WorkerStatus.STARTING)
 
-    assert breaker_leave(queued(), OPEN).most == 1
-    assert breaker_leave(on_trial(trying), next_breaker(on_trial(trying))).most == 0
+    assert breaker_allowance(queued(), OPEN).most == 1
+    assert breaker_allowance(on_trial(trying), next_breaker(on_trial(trying))).most == 0
     assert next_breaker(on_trial(replace(trying, ready_at=NOW))) == BreakerState()
     again = replace(OPEN, opened_at=NOW, faults=1, starts=1, error="worker-0 error: no heartbeat")
     assert next_breaker(on_trial(ended(1)[0])) == again
@@ -182,7 +182,7 @@ def test_what_was_put_right_is_tried_at_once(asked_with: str, retry_at: datetime
 
     said = "the provider failed 3 times in a row, last with auth: HTTP 401: no"
     assert next_backoff(seen) == (BackoffState() if forgiven else REFUSED)
-    assert any(isinstance(action, Spawn) for action in step(seen).actions) is forgiven
+    assert any(isinstance(action, Spawn) for action in decide_step(seen).actions) is forgiven
     assert explain(seen).provider_error == (
         None if forgiven else f"{said}; next try at 12:09:51, or now with: drumbeat fleet retry p"
     )
@@ -193,7 +193,7 @@ def test_refusals_are_remembered_by_the_rows_alone() -> None:
     told = next_backoff(queued(*refused(3), state=None))
 
     assert (told.faults, told.cause) == (3, SpawnCause.NO_CAPACITY)
-    assert backoff_leave(queued(), told).most == 0
+    assert backoff_allowance(queued(), told).most == 0
 
 
 def test_a_worker_that_came_since_makes_them_past() -> None:

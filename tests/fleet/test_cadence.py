@@ -19,7 +19,7 @@ from drumbeat.fleet.observe import observe
 from drumbeat.runtime.beat import BeatReport, encode
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
-from drumbeat.store.interface import Claiming, Heartbeat, Joining
+from drumbeat.store.interface import ClaimRequest, Heartbeat, JoinRequest
 from drumbeat.store.memory import MemoryStore
 from fleet.given import queued, ready_worker, seconds
 
@@ -122,11 +122,11 @@ async def tended(cron: Cron) -> None:
 
 
 async def join(cron: Cron, me: WorkerId, slot: int) -> None:
-    joining = Joining(pool_id=POOL, worker_id=me, slot=slot, instance=me, host="h", pid=1)
+    joining = JoinRequest(pool_id=POOL, worker_id=me, slot=slot, instance=me, host="h", pid=1)
     await cron.store.membership.join(joining)
     for status in (WorkerStatus.WAITING, ACTIVE):
         await cron.store.membership.move(POOL, me, me, status, "up")
-    await cron.store.queue.claim(Claiming(pool_id=POOL, holder=joining.holder, lease=timedelta(days=1)))
+    await cron.store.queue.claim(ClaimRequest(pool_id=POOL, holder=joining.holder, lease=timedelta(days=1)))
 
 
 PRICED = FleetPolicy(

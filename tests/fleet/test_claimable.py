@@ -10,11 +10,11 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.fleet.decide import decide, step
+from drumbeat.fleet.decide import decide, decide_step
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Plan, PolicyName, QueueView
 from drumbeat.fleet.observe import observe, plan_in
 from drumbeat.spawn.fake import FakeSpawner
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.memory import MemoryStore
 from fleet.given import NOW, POOL, idle_for, job, queued, ready_worker, seconds
 
@@ -77,7 +77,7 @@ async def test_nobody_is_started_for_what_no_worker_could_claim() -> None:
     stage = await Stage().begin()
     await stage.push(20, capability="h100")
 
-    assert step(await stage.look()).verdict.desired == 0
+    assert decide_step(await stage.look()).verdict.desired == 0
 
 
 async def test_jobs_that_come_due_are_foreseen_if_its_workers_could_claim_them() -> None:
@@ -95,7 +95,7 @@ async def test_the_plans_timeout_is_a_jobs_that_names_none() -> None:
     await stage.push(1)
     await stage.push(1, timeout=seconds(5))
     await stage.store.queue.claim(
-        Claiming(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("w")), lease=seconds(60), limit=2)
+        ClaimRequest(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("w")), lease=seconds(60), limit=2)
     )
 
     assert sorted(each.timeout or seconds(0) for each in (await stage.look()).held) == [seconds(5), seconds(120)]
@@ -139,4 +139,4 @@ def test_who_takes_none_is_ill_only_while_there_is_something_to_take(seen: Fleet
     ids=["goes on", "begins", "nothing is left", "paused", "could not be read"],
 )
 def test_since_when_something_could_be_claimed_is_remembered(seen: FleetView, since: object) -> None:
-    assert step(seen).state.claimable_since == since
+    assert decide_step(seen).state.claimable_since == since

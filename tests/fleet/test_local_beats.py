@@ -17,7 +17,7 @@ from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.settings import Settings
 from drumbeat.spawn.local import LocalSpawner
-from drumbeat.spawn.tagged import is_noted_alive
+from drumbeat.spawn.tagged import is_recorded_running
 from drumbeat.store import open_store
 from spawn.programs import eventually
 
@@ -55,7 +55,7 @@ async def killed(cron: Cron, store: Any) -> None:
     await cron.beat()
     (ref,) = (await cron.running()).values()
     os.kill(int(ref.partition(":")[0]), signal.SIGKILL)
-    eventually(lambda: not is_noted_alive(ref), "the worker is gone")
+    eventually(lambda: not is_recorded_running(ref), "the worker is gone")
     beside = await bystanders(store)
 
     report = await cron.beat()

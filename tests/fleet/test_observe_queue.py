@@ -23,7 +23,7 @@ from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
 from drumbeat.store.contract.given import active, heartbeat
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.memory import MemoryStore
 from fleet.given import NOW, POOL, ready_worker, seconds, worker
 
@@ -75,7 +75,9 @@ class Stage:
         return await self.store.queue.push(POOL, [NewJob(payload=n, **fields) for n in range(count)])
 
     async def claim(self, worker_id: WorkerId, limit: int = 1) -> Sequence[Any]:
-        return await self.store.queue.claim(Claiming(pool_id=POOL, holder=held_by(worker_id), lease=seconds(600), limit=limit))
+        return await self.store.queue.claim(
+            ClaimRequest(pool_id=POOL, holder=held_by(worker_id), lease=seconds(600), limit=limit)
+        )
 
     async def look(self) -> FleetView:
         return await observe(self.store, self.spawner, POOL, timedelta())

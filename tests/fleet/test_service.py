@@ -20,7 +20,7 @@ from drumbeat.runtime.beat import encode, encode_action
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, Order
 from drumbeat.store.contract.given import heartbeat, joined, moved
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.memory import MemoryStore
 from drumbeat.store.memory.beats import MemoryBeats
 from fleet.given import seconds
@@ -100,7 +100,7 @@ async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
     await active(store, "a")
     [job_id] = await store.queue.push(POOL, [NewJob(payload=1)])
     holder = (await store.workers.get(POOL, WorkerId("a"))).holder
-    await store.queue.claim(Claiming(pool_id=POOL, holder=holder, lease=seconds(600), limit=1))
+    await store.queue.claim(ClaimRequest(pool_id=POOL, holder=holder, lease=seconds(600), limit=1))
     spawner = FakeSpawner(ManualClock())
 
     closed = await desk(store).kill("a", spawner)

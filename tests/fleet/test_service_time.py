@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.worker import WorkerId
-from drumbeat.fleet.decide import step
+from drumbeat.fleet.decide import decide_step
 from drumbeat.fleet.decide.learned import service_time
 from drumbeat.fleet.model import AskToDrain, Finished, FleetState, FleetView, HeldJob, ServiceTime
 from fleet.given import NOW, job, queued, ready_worker, seconds
@@ -45,7 +45,7 @@ def finishing(*took: float) -> FleetView:
 
 
 def test_jobs_that_end_in_one_beat_count_alike_in_any_order() -> None:
-    found = {step(finishing(*order)).state.services[0].mean for order in permutations([2.0, 8.0, 20.0, 40.0])}
+    found = {decide_step(finishing(*order)).state.services[0].mean for order in permutations([2.0, 8.0, 20.0, 40.0])}
 
     assert max(found) - min(found) < timedelta(milliseconds=1)
 
@@ -56,4 +56,4 @@ def test_an_idle_worker_stays_for_a_restarts_worth_after_it_was_ready(ready_for:
     long_idle = FleetState(levels=((False, 0.0),), counted_from=NOW - seconds(9000), arrivals=((8970.0, 0),))
     view = queued(ready_worker(0, **made), policy="lag_aware", state=long_idle)
 
-    assert len([each for each in step(view).actions if isinstance(each, AskToDrain)]) == leave
+    assert len([each for each in decide_step(view).actions if isinstance(each, AskToDrain)]) == leave

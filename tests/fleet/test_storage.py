@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.beat import Beat
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.fleet.decide import decide, step
+from drumbeat.fleet.decide import decide, decide_step
 from drumbeat.fleet.explain import explain, sentences
 from drumbeat.fleet.model import ExpandVolume, FleetPolicy, FleetState, FleetView, Provider, Warn
 from drumbeat.fleet.observe import last_state
@@ -123,9 +123,9 @@ def test_disks_are_looked_at_every_ten_beats(last: float, wanted: dict[str, int]
 
 
 def test_what_was_asked_for_is_remembered_until_the_next_look() -> None:
-    first = step(watched(holder(0, 100, 10))).state
-    between = step(later(watched(holder(0, 100, 5), state=first), 1)).state
-    after = step(later(watched(holder(0, 150, 60), state=between), 10)).state
+    first = decide_step(watched(holder(0, 100, 10))).state
+    between = decide_step(later(watched(holder(0, 100, 5), state=first), 1)).state
+    after = decide_step(later(watched(holder(0, 150, 60), state=between), 10)).state
 
     assert (first.disks_at, first.asked_gb) == (NOW, {"vol1": 150})
     assert (between.disks_at, between.asked_gb) == (NOW, {"vol1": 150})
@@ -136,7 +136,7 @@ def test_a_sight_that_does_not_change_never_asks_for_more() -> None:
     """Whatever becomes of the answers: figures that are not new are not bought for twice."""
     seen, asked = watched(holder(0, 100, 10)), list[int]()
     for n in range(100):
-        made = step(later(seen, n))
+        made = decide_step(later(seen, n))
         asked += [each.to_gb for each in made.actions if isinstance(each, ExpandVolume)]
         seen = replace(seen, state=made.state)
 
@@ -146,7 +146,7 @@ def test_a_sight_that_does_not_change_never_asks_for_more() -> None:
 def test_a_job_that_fills_every_disk_it_gets_stops_at_the_bound() -> None:
     size, bought, state = 100, list[int](), FleetState()
     for n in range(400):
-        made = step(later(watched(holder(0, size, 1), state=state, storage_max_gb=320), n))
+        made = decide_step(later(watched(holder(0, size, 1), state=state, storage_max_gb=320), n))
         bought += [each.to_gb for each in made.actions if isinstance(each, ExpandVolume)]
         size, state = max([size, *bought]), made.state
 
@@ -174,7 +174,7 @@ def test_a_job_that_fills_every_disk_it_gets_stops_at_the_bound() -> None:
     ids=str,
 )
 def test_workers_that_tell_nothing_of_use_leave_no_trace(gpu: dict[str, Any] | None) -> None:
-    made = step(watched(ready_worker(0, gpu=gpu)))
+    made = decide_step(watched(ready_worker(0, gpu=gpu)))
 
     assert not any(isinstance(each, ExpandVolume | Warn) for each in made.actions)
     assert (made.state.disks_at, made.state.asked_gb) == (None, {})

@@ -10,7 +10,7 @@ from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.checker import Checker
 from drumbeat.spawn.fake import FakeSpawner
-from drumbeat.store.interface import Claiming, Heartbeat, Joining
+from drumbeat.store.interface import ClaimRequest, Heartbeat, JoinRequest
 from drumbeat.store.memory import MemoryStore
 from pool.seen import LIMITS, POOL, seconds
 
@@ -51,7 +51,7 @@ class Stage:
 
     async def join(self, worker_id: WorkerId, slot: int = 0) -> Worker:
         """Its process is there, and works."""
-        joining = Joining(pool_id=POOL, worker_id=worker_id, slot=slot, instance=worker_id, host="h", pid=1)
+        joining = JoinRequest(pool_id=POOL, worker_id=worker_id, slot=slot, instance=worker_id, host="h", pid=1)
         row = await self.store.membership.join(joining)
         for to in (WorkerStatus.WAITING, WorkerStatus.ACTIVE):
             row = await self.store.membership.move(POOL, worker_id, worker_id, to, "it goes on")
@@ -61,7 +61,7 @@ class Stage:
         await self.store.membership.beat(Heartbeat(pool_id=POOL, worker_id=worker_id, instance=worker_id, read_to=0))
 
     async def claim(self, worker_id: WorkerId, lease: timedelta = LEASE) -> Job | None:
-        claimed = await self.store.queue.claim(Claiming(pool_id=POOL, holder=holder(worker_id), lease=lease, alone=True))
+        claimed = await self.store.queue.claim(ClaimRequest(pool_id=POOL, holder=holder(worker_id), lease=lease, alone=True))
         return claimed[0] if claimed else None
 
     async def finish(self, job: Job) -> bool:

@@ -7,9 +7,9 @@ import pytest
 
 from drumbeat.core.job import JobStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
-from drumbeat.pool.breaker import LONGEST, SHORTEST, TRIES, allowed, held_until, streak, trouble
-from drumbeat.pool.explain import Why
-from drumbeat.pool.model import Streak
+from drumbeat.pool.breaker import LONGEST, SHORTEST, TRIES, breaker_message, failure_streak, next_start_at, start_limit
+from drumbeat.pool.explain import ReasonCode
+from drumbeat.pool.model import FailureStreak
 from drumbeat.pool.service import Pool
 from drumbeat.store.interface import WorkerChange
 from pool.seen import NOW, POOL, seconds
@@ -46,13 +46,13 @@ CLEAN: dict[str, Any] = {"status": WorkerStatus.TERMINATED, "exit_code": 0}
     ],
 )
 def test_only_the_last_that_failed_before_they_did_anything_count(rows: list[Worker], failed: int) -> None:
-    assert streak(rows).failed == failed
+    assert failure_streak(rows).failed == failed
 
 
 def test_what_failed_before_it_was_mended_is_forgotten() -> None:
     rows = [ended(ago) for ago in (9, 8, 7, 1)]
 
-    assert streak(rows, NOW - seconds(5)).failed == 1
+    assert failure_streak(rows, NOW - seconds(5)).failed == 1
 
 
 @pytest.mark.parametrize(
@@ -66,21 +66,21 @@ def test_what_failed_before_it_was_mended_is_forgotten() -> None:
     ],
 )
 def test_it_is_held_back_as_long_as_it_has_failed_already(failed: int, lasted: float, wait: timedelta | None) -> None:
-    found = Streak(failed=failed, first_at=NOW - seconds(lasted), last_at=NOW)
+    found = FailureStreak(failed=failed, first_at=NOW - seconds(lasted), last_at=NOW)
 
-    assert held_until(found) == (None if wait is None else NOW + wait)
-    assert (trouble(found) is None) is (wait is None)
+    assert next_start_at(found) == (None if wait is None else NOW + wait)
+    assert (breaker_message(found) is None) is (wait is None)
 
 
 def test_then_one_is_tried_at_a_time() -> None:
-    found = Streak(failed=5, first_at=NOW, last_at=NOW, error=BROKEN)
+    found = FailureStreak(failed=5, first_at=NOW, last_at=NOW, error=BROKEN)
     unproven = Worker(pool_id=POOL, worker_id=WorkerId("a"), slot=0)
     proven = Worker(pool_id=POOL, worker_id=WorkerId("b"), slot=1, operations=3)
     later = NOW + SHORTEST
 
-    assert allowed(Streak(), [], NOW) is None
-    assert [allowed(found, living, NOW) for living in ([], [proven])] == [0, 0]
-    assert [allowed(found, living, later) for living in ([], [proven], [unproven], [unproven, proven])] == [1, 1, 0, 0]
+    assert start_limit(FailureStreak(), [], NOW) is None
+    assert [start_limit(found, living, NOW) for living in ([], [proven])] == [0, 0]
+    assert [start_limit(found, living, later) for living in ([], [proven], [unproven], [unproven, proven])] == [1, 1, 0, 0]
 
 
 async def fail_all(stage: Stage) -> int:
@@ -123,7 +123,7 @@ async def test_it_is_said_in_the_beat_the_status_and_the_explanation() -> None:
     assert "the last 4 workers failed before they ran a job (handler 'nope:f': cannot import 'nope'" in (report.why_not or "")
     assert BROKEN in ((await desk.status()).trouble or "")
     explained = await desk.explain(job.job_id)
-    assert explained.why is Why.WORKERS_FAIL
+    assert explained.why is ReasonCode.WORKERS_FAIL
     assert BROKEN in str(explained)
 
 

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.checker import Checker
-from drumbeat.pool.due_jobs import HELD, DueWatch, is_watched, when_due
+from drumbeat.pool.due_jobs import HELD, DueJobWatcher, is_watched, when_due
 from drumbeat.store.interface import PoolChange
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
@@ -21,7 +21,7 @@ class Watcher:
     def __init__(self, stage: Stage, owner: str = "watcher") -> None:
         self.stage = stage
         self.woken: list[PoolId] = []
-        self.watch = DueWatch(stage.store, stage.clock, owner, self._wake)
+        self.watch = DueJobWatcher(stage.store, stage.clock, owner, self._wake)
 
     async def _wake(self, pool_id: PoolId) -> None:
         self.woken.append(pool_id)
@@ -199,7 +199,7 @@ async def test_a_pool_is_woken_at_once_for_a_job_that_comes_due_beside_those_tha
     async def wake(pool_id: PoolId) -> None:
         when.append(stage.clock.elapsed() / seconds(1) - began)
 
-    watcher.watch = DueWatch(stage.store, stage.clock, "watcher", wake)
+    watcher.watch = DueJobWatcher(stage.store, stage.clock, "watcher", wake)
     began = stage.clock.elapsed() / seconds(1)
     async with watcher.watching():
         await stage.clock.advance(seconds(600))

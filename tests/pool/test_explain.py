@@ -9,8 +9,8 @@ import pytest
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.pool.explain import ExplainInputs, Why, explain
-from drumbeat.pool.explain_inputs import read_facts
+from drumbeat.pool.explain import ExplainInputs, ReasonCode, explain
+from drumbeat.pool.explain_inputs import read_explain_inputs
 from pool.working import Shop, seconds
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -48,47 +48,59 @@ RATED = {"group": "site", "group_rate": RateLimit(count=3, per=seconds(60))}
 HELD = (JobId("a"), JobId("b"))
 
 CASES = [
-    (facts(job(not_before=LATER), worker("w")), Why.DELAYED, "delayed until 2026-01-01 12:05:00 UTC, 5 min from now"),
-    (facts(job(not_before=LATER, failures=2), worker("w")), Why.DELAYED, "after 2 failures"),
-    (facts(job(**FULL), worker("w"), group_held=HELD), Why.GROUP_FULL, "waits for group 'site': held by a, b, limit 2"),
-    (facts(job(**FULL), worker("w"), group_held=HELD[:1]), Why.NEXT, "it is next"),
-    (facts(job(**RATED), worker("w"), group_recent=3), Why.RATE_LIMITED, "3 claims in 60.0 s, limit 3"),
-    (facts(job(), pool=replace(HOME, paused_until=LATER)), Why.PAUSED, "pool p is paused until 2026-01-01 12:05:00 UTC"),
-    (facts(job(), worker("w"), pool=replace(HOME, paused_until=NOW)), Why.NEXT, "0 of 1 worker are busy"),
-    (facts(job()), Why.NO_WORKERS, "pool p has no live worker, and nothing starts any: drumbeat pool work p"),
-    (facts(job(), triggered=True), Why.NO_WORKERS, "pool p has no live worker"),
-    (facts(job(capability="gpu"), worker("w")), Why.NO_CAPABILITY, "none of 1 live worker has capability 'gpu'"),
-    (facts(job(capability="gpu"), worker("w", capabilities=("gpu",))), Why.NEXT, "it is next"),
-    (facts(job(type="b"), worker("w"), types=("a",)), Why.NO_HANDLER, "no handler for type 'b'; it has: a"),
-    (facts(job(), worker("w", active=1), ahead=7), Why.BEHIND_OTHERS, "7 jobs are before it, and 1 of 1 worker are busy"),
-    (facts(job(), worker("w"), ahead=9000, ahead_is_more=True), Why.BEHIND_OTHERS, "more than 9000 jobs"),
+    (facts(job(not_before=LATER), worker("w")), ReasonCode.DELAYED, "delayed until 2026-01-01 12:05:00 UTC, 5 min from now"),
+    (facts(job(not_before=LATER, failures=2), worker("w")), ReasonCode.DELAYED, "after 2 failures"),
+    (facts(job(**FULL), worker("w"), group_held=HELD), ReasonCode.GROUP_FULL, "waits for group 'site': held by a, b, limit 2"),
+    (facts(job(**FULL), worker("w"), group_held=HELD[:1]), ReasonCode.NEXT, "it is next"),
+    (facts(job(**RATED), worker("w"), group_recent=3), ReasonCode.RATE_LIMITED, "3 claims in 60.0 s, limit 3"),
+    (facts(job(), pool=replace(HOME, paused_until=LATER)), ReasonCode.PAUSED, "pool p is paused until 2026-01-01 12:05:00 UTC"),
+    (facts(job(), worker("w"), pool=replace(HOME, paused_until=NOW)), ReasonCode.NEXT, "0 of 1 worker are busy"),
+    (facts(job()), ReasonCode.NO_WORKERS, "pool p has no live worker, and nothing starts any: drumbeat pool work p"),
+    (facts(job(), triggered=True), ReasonCode.NO_WORKERS, "pool p has no live worker"),
+    (facts(job(capability="gpu"), worker("w")), ReasonCode.NO_CAPABILITY, "none of 1 live worker has capability 'gpu'"),
+    (facts(job(capability="gpu"), worker("w", capabilities=("gpu",))), ReasonCode.NEXT, "it is next"),
+    (facts(job(type="b"), worker("w"), types=("a",)), ReasonCode.NO_HANDLER, "no handler for type 'b'; it has: a"),
+    (
+        facts(job(), worker("w", active=1), ahead=7),
+        ReasonCode.BEHIND_OTHERS,
+        "7 jobs are before it, and 1 of 1 worker are busy",
+    ),
+    (facts(job(), worker("w"), ahead=9000, ahead_is_more=True), ReasonCode.BEHIND_OTHERS, "more than 9000 jobs"),
     (
         facts(claimed(), worker("w", silent=3)),
-        Why.RUNNING,
+        ReasonCode.RUNNING,
         "claimed by w since 2026-01-01 12:00:00 UTC; its last heartbeat was 3.0 s",
     ),
-    (facts(claimed(progress=0.25, progress_note="page 3"), worker("w")), Why.RUNNING, "25% done (page 3)"),
-    (facts(claimed(cancel_requested=True), worker("w")), Why.RUNNING, "cancellation requested"),
-    (facts(claimed(lease_until=LATER), worker("w", silent=90)), Why.STRANDED, "is silent: its last heartbeat was 90.0 s ago"),
-    (facts(claimed(lease_until=NOW)), Why.STRANDED, "its lease has run out"),
+    (facts(claimed(progress=0.25, progress_note="page 3"), worker("w")), ReasonCode.RUNNING, "25% done (page 3)"),
+    (facts(claimed(cancel_requested=True), worker("w")), ReasonCode.RUNNING, "cancellation requested"),
+    (
+        facts(claimed(lease_until=LATER), worker("w", silent=90)),
+        ReasonCode.STRANDED,
+        "is silent: its last heartbeat was 90.0 s ago",
+    ),
+    (facts(claimed(lease_until=NOW)), ReasonCode.STRANDED, "its lease has run out"),
     (
         facts(job(status=JobStatus.POISONED, failures=3, last_error="boom\nline 2")),
-        Why.POISONED,
+        ReasonCode.POISONED,
         "it failed 3 times (limit 3); last error: boom;",
     ),
     (
         facts(job(status=JobStatus.POISONED, crashes=1, suspicions=2)),
-        Why.POISONED,
+        ReasonCode.POISONED,
         "3 workers died while it ran, the last time with no other job beside it (limit 3)",
     ),
-    (facts(job(status=JobStatus.POISONED, failures=1)), Why.POISONED, "its failure was fatal: another attempt would fail too"),
-    (facts(job(status=JobStatus.CANCELLED)), Why.CANCELLED, "it was cancelled"),
-    (facts(job(status=JobStatus.DONE, finished_at=NOW)), Why.DONE, "it was done at 2026-01-01 12:00:00 UTC"),
+    (
+        facts(job(status=JobStatus.POISONED, failures=1)),
+        ReasonCode.POISONED,
+        "its failure was fatal: another attempt would fail too",
+    ),
+    (facts(job(status=JobStatus.CANCELLED)), ReasonCode.CANCELLED, "it was cancelled"),
+    (facts(job(status=JobStatus.DONE, finished_at=NOW)), ReasonCode.DONE, "it was done at 2026-01-01 12:00:00 UTC"),
 ]
 
 
 @pytest.mark.parametrize(("seen", "why", "says"), CASES)
-def test_the_reason_is_told(seen: ExplainInputs, why: Why, says: str) -> None:
+def test_the_reason_is_told(seen: ExplainInputs, why: ReasonCode, says: str) -> None:
     found = explain(seen)
 
     assert found.why is why
@@ -98,7 +110,12 @@ def test_the_reason_is_told(seen: ExplainInputs, why: Why, says: str) -> None:
 def test_every_reason_there_is_is_told_at_once() -> None:
     both = facts(job(not_before=LATER, **FULL), group_held=HELD, pool=replace(HOME, paused_until=LATER))
 
-    assert [reason.why for reason in explain(both).reasons] == [Why.PAUSED, Why.DELAYED, Why.GROUP_FULL, Why.NO_WORKERS]
+    assert [reason.why for reason in explain(both).reasons] == [
+        ReasonCode.PAUSED,
+        ReasonCode.DELAYED,
+        ReasonCode.GROUP_FULL,
+        ReasonCode.NO_WORKERS,
+    ]
 
 
 def test_attempts_are_told() -> None:
@@ -131,8 +148,8 @@ async def test_facts_are_read_from_a_pool(shop: Shop) -> None:
     stranded = await shop.desk.explain(running)
 
     assert taken is not None
-    assert before == [Why.DELAYED, Why.RUNNING, Why.NO_WORKERS]
-    assert (stranded.why, stranded.history[0].split(" at ")[0]) == (Why.STRANDED, "attempt 1 by somebody")
+    assert before == [ReasonCode.DELAYED, ReasonCode.RUNNING, ReasonCode.NO_WORKERS]
+    assert (stranded.why, stranded.history[0].split(" at ")[0]) == (ReasonCode.STRANDED, "attempt 1 by somebody")
 
 
 async def test_jobs_before_it_are_counted_by_priority_and_age(shop: Shop) -> None:
@@ -141,7 +158,7 @@ async def test_jobs_before_it_are_counted_by_priority_and_age(shop: Shop) -> Non
     await shop.desk.push(2, priority=5)
     young = await shop.desk.push(3)
 
-    counts = [(await read_facts(shop.store, shop.home, await shop.job(each))).ahead for each in (old, young)]
+    counts = [(await read_explain_inputs(shop.store, shop.home, await shop.job(each))).ahead for each in (old, young)]
 
     assert counts == [1, 2]
 
@@ -153,7 +170,7 @@ async def test_a_full_group_names_who_holds_it(shop: Shop) -> None:
 
     found = await shop.desk.explain(waits)
 
-    assert found.why is Why.GROUP_FULL
+    assert found.why is ReasonCode.GROUP_FULL
     assert f"held by {holder}" in str(found)
 
 
@@ -165,10 +182,10 @@ async def test_a_rate_is_seen(shop: Shop) -> None:
     assert taken is not None
     await shop.desk.complete(taken)
 
-    assert (await shop.desk.explain(waits)).why is Why.RATE_LIMITED
+    assert (await shop.desk.explain(waits)).why is ReasonCode.RATE_LIMITED
 
 
 def test_a_job_that_must_run_alone_says_what_it_waits_for() -> None:
     told = explain(facts(job(suspicions=2), worker("a", active=1), ahead=3))
 
-    assert (told.why, "2 workers died while it ran" in str(told)) == (Why.ALONE, True)
+    assert (told.why, "2 workers died while it ran" in str(told)) == (ReasonCode.ALONE, True)

@@ -8,7 +8,7 @@ from drumbeat.core.errors import InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.pool.model import Claim, PoolPolicy, PoolView
-from drumbeat.pool.observe import observe, stricter
+from drumbeat.pool.observe import observe, with_lost_after
 from pool.seen import LIMITS, POOL, name, seconds
 from pool.stage import Stage
 
@@ -113,7 +113,7 @@ async def test_another_threshold_is_taken_for_a_beat() -> None:
 
 @pytest.mark.parametrize("lost_after", [31, 60, 119, 600])
 def test_the_other_thresholds_make_room(lost_after: float) -> None:
-    limits = stricter(LIMITS, seconds(lost_after))
+    limits = with_lost_after(LIMITS, seconds(lost_after))
 
     assert limits.heartbeat_every < limits.stale_after < limits.lost_after == seconds(lost_after)
     assert limits.give_up_after < limits.lost_after

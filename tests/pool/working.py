@@ -16,8 +16,8 @@ from drumbeat.pool.worker.assemble import job_workload
 from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.pool.worker.workload import JobWorkload
-from drumbeat.runtime.worker import WorkerLife
-from drumbeat.store.interface import Joining
+from drumbeat.runtime.worker import WorkerLifecycle
+from drumbeat.store.interface import JoinRequest
 from drumbeat.store.memory import MemoryStore
 
 POOL = PoolId("papers")
@@ -60,12 +60,12 @@ class Shop:
         wanted = WorkPlan(**{"gather": NO_WAIT, "mode": Mode.LOOP, **plan})
         return job_workload(self.store, self.home, me(worker_id), wanted, self.clock, handlers=handlers, chance=lambda: 0.5)
 
-    def life(self, workload: JobWorkload, worker_id: str = ME) -> WorkerLife:
-        joining = Joining(pool_id=POOL, worker_id=WorkerId(worker_id), slot=0, instance=worker_id, host="h", pid=1)
-        return WorkerLife(self.store, joining, self.home.thresholds, workload, clock=self.clock, gated=False)
+    def life(self, workload: JobWorkload, worker_id: str = ME) -> WorkerLifecycle:
+        joining = JoinRequest(pool_id=POOL, worker_id=WorkerId(worker_id), slot=0, instance=worker_id, host="h", pid=1)
+        return WorkerLifecycle(self.store, joining, self.home.thresholds, workload, clock=self.clock, gated=False)
 
     @asynccontextmanager
-    async def working(self, workload: JobWorkload, worker_id: str = ME) -> AsyncIterator[WorkerLife]:
+    async def working(self, workload: JobWorkload, worker_id: str = ME) -> AsyncIterator[WorkerLifecycle]:
         """The worker, alive for as long as the block; then it drains and leaves."""
         life = self.life(workload, worker_id)
         async with asyncio.TaskGroup() as group:

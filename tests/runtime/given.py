@@ -13,8 +13,8 @@ from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.run import Phase, Run, RunId, RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
-from drumbeat.runtime.worker import DrainResult, Measurement, Senses, WorkerLife, Workload, WorkloadFigures
-from drumbeat.store.interface import Joining, RunChange
+from drumbeat.runtime.worker import DrainResult, Measurement, ResourceProbe, WorkerLifecycle, Workload, WorkloadFigures
+from drumbeat.store.interface import JoinRequest, RunChange
 from drumbeat.store.memory import MemoryStore
 
 POOL = PoolId("p")
@@ -181,19 +181,19 @@ class World:
         self,
         workload: Workload,
         thresholds: Thresholds = BENCH,
-        probe: Senses | None = None,
+        probe: ResourceProbe | None = None,
         gated: bool = True,
         worker_id: WorkerId = ME,
-    ) -> WorkerLife:
-        identity = Joining(pool_id=POOL, worker_id=worker_id, slot=0, instance="i1", host="h", pid=1)
-        return WorkerLife(self.store, identity, thresholds, workload, clock=self.clock, probe=probe, gated=gated)
+    ) -> WorkerLifecycle:
+        identity = JoinRequest(pool_id=POOL, worker_id=worker_id, slot=0, instance="i1", host="h", pid=1)
+        return WorkerLifecycle(self.store, identity, thresholds, workload, clock=self.clock, probe=probe, gated=gated)
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
     """A life in progress."""
 
-    life: WorkerLife
+    life: WorkerLifecycle
     task: asyncio.Task[ExitCode]
 
     def code(self) -> ExitCode | None:

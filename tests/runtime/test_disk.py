@@ -18,10 +18,10 @@ from drumbeat.runtime import disk as disk_module
 from drumbeat.runtime.disk import READ_EVERY, DiskProbe, find_disk
 from drumbeat.runtime.probe import Probe, Reading
 from drumbeat.runtime.snapshot import with_gpus
-from drumbeat.runtime.worker import WorkerLife
+from drumbeat.runtime.worker import WorkerLifecycle
 from drumbeat.spawn.interface import Instance, InstanceState
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Joining
+from drumbeat.store.interface import JoinRequest
 from runtime.given import ME, POOL, FakeWorkload, seconds
 
 USAGE = SimpleNamespace(total=100_000_000_000, used=70_000_000_000, free=12_345_000_000)
@@ -147,9 +147,9 @@ async def test_a_real_worker_tells_its_disk_to_a_real_store(tmp_path: Path) -> N
     quick = replace(PRESETS[PoolKind.JOBS], heartbeat_every=seconds(0.02))
     async with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store, asyncio.TaskGroup() as group:
         await store.pools.create(pool(POOL, PoolKind.JOBS, quick))
-        identity = Joining(pool_id=POOL, worker_id=ME, slot=0, instance="i", host="h", pid=1)
+        identity = JoinRequest(pool_id=POOL, worker_id=ME, slot=0, instance="i", host="h", pid=1)
         probe, workload = Probe(clock, disk=find_disk(environment, clock)), FakeWorkload(clock=clock)
-        life = WorkerLife(store, identity, quick, workload, clock=clock, probe=probe, gated=False)
+        life = WorkerLifecycle(store, identity, quick, workload, clock=clock, probe=probe, gated=False)
         task = group.create_task(life.run())
         told = await _told(store, clock)
         life.request_stop("seen enough")

@@ -14,16 +14,16 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.runtime.instructions import (
-    Me,
     Stop,
+    WorkerAddress,
     WorkerInstructions,
     apply_due,
+    apply_event,
     at_start,
     controller_gone,
+    mark_read_to,
     may_start,
     next_scheduled,
-    obey,
-    read_to,
     reconcile,
     why_stop,
 )
@@ -31,7 +31,7 @@ from drumbeat.store.interface import HeartbeatReply
 from runtime.given import seconds
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-ME = Me(worker_id=WorkerId("w1"), slot=3)
+ME = WorkerAddress(worker_id=WorkerId("w1"), slot=3)
 HOUR = timedelta(hours=1)
 
 
@@ -51,10 +51,10 @@ def numbered(events: Sequence[NewEvent], created_at: datetime = NOW) -> list[Eve
     ]
 
 
-def read(*events: NewEvent, me: Me = ME, created_at: datetime = NOW) -> WorkerInstructions:
+def read(*events: NewEvent, me: WorkerAddress = ME, created_at: datetime = NOW) -> WorkerInstructions:
     wanted = WorkerInstructions()
     for event in numbered(events, created_at):
-        wanted = obey(wanted, event, me, NOW)
+        wanted = apply_event(wanted, event, me, NOW)
     return wanted
 
 
@@ -136,12 +136,12 @@ def test_events_come_to(case: str) -> None:
 def test_an_event_read_twice_counts_once() -> None:
     wanted = read(target(5), target(6))
     again = numbered([target(5)])[0]
-    assert obey(wanted, again, ME, NOW) == wanted
+    assert apply_event(wanted, again, ME, NOW) == wanted
 
 
 @pytest.mark.parametrize(("before", "looked_through", "expected"), [(3, 9, 9), (9, 3, 9)])
 def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through: int, expected: int) -> None:
-    assert read_to(WorkerInstructions(read_to=before), looked_through).read_to == expected
+    assert mark_read_to(WorkerInstructions(read_to=before), looked_through).read_to == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through
 def test_an_order_that_makes_no_sense_is_refused(kind: EventType, payload: Mapping[str, Any], expected: str) -> None:
     event = numbered([NewEvent(type=kind, payload=payload)])[0]
     with pytest.raises(InvalidInput, match="event 1") as caught:
-        obey(WorkerInstructions(), event, ME, NOW)
+        apply_event(WorkerInstructions(), event, ME, NOW)
     assert expected in str(caught.value)
 
 
@@ -351,7 +351,7 @@ def test_a_target_known_from_its_row_still_gets_the_pace_it_was_told_with(before
     begun = at_start(WorkerInstructions(qps=before), orders(target=4, target_seq=1))
     assert (begun.target, begun.qps) == (4, before)
 
-    told = obey(begun, numbered([paced])[0], ME, NOW)
+    told = apply_event(begun, numbered([paced])[0], ME, NOW)
 
     assert (told.target, told.qps, told.ramp, told.target_seq) == (4, 250, seconds(3), 1)
 

@@ -25,7 +25,7 @@ from drumbeat.core.retention import (
 )
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.runtime.retention import EVERY, IDLE_STEPS, LEASE, NOTE, WITHIN, Housekeeping
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.memory import MemoryStore
 
 DAY = timedelta(days=1)
@@ -42,7 +42,7 @@ async def fill(store: MemoryStore, pool_id: PoolId, kind: PoolKind, **policy: An
     await store.pools.create(pool(pool_id, kind, **policy))
     await store.queue.push(pool_id, [NewJob(payload=n, max_attempts=1) for n in range(2)])
     me = Holder(pool_id=pool_id, worker_id=WorkerId("w"))
-    done, failed = await store.queue.claim(Claiming(pool_id=pool_id, holder=me, lease=DAY, limit=2))
+    done, failed = await store.queue.claim(ClaimRequest(pool_id=pool_id, holder=me, lease=DAY, limit=2))
     verdicts = [
         JobOutcome(token=done.token, outcome=AttemptOutcome.DONE),
         JobOutcome(token=failed.token, outcome=AttemptOutcome.FAILED),

@@ -9,7 +9,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.recovery import recover
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.runtime.snapshot import take_snapshot, unnoted
+from drumbeat.runtime.snapshot import take_snapshot, unrecorded_instances
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, InstanceState, Order
 from drumbeat.store.memory import MemoryStore
@@ -35,7 +35,7 @@ def test_an_instance_is_unnoted_while_its_worker_has_not_joined_and_its_row_name
     instance = Instance(pool_id=POOL, worker_id=W0, ref="pod-7", state=state)
     stray = Instance(pool_id=POOL, worker_id=WorkerId("stray"), ref="pod-8", state=state)
 
-    assert unnoted([row], [stray, instance]) == expected
+    assert unrecorded_instances([row], [stray, instance]) == expected
 
 
 class Rival(FakeSpawner):

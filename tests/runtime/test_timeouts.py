@@ -7,7 +7,7 @@ import pytest
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Refused, StoreUnavailable
-from drumbeat.runtime.timeouts import LostRace, cut, describe, next_due, pause, race, with_timeout
+from drumbeat.runtime.timeouts import LostRace, describe, next_due, pause, race, truncate, with_timeout
 from runtime.given import seconds, settle
 
 
@@ -116,7 +116,7 @@ def test_a_schedule_neither_drifts_nor_makes_up_for_what_it_missed(due: float, n
     ],
 )
 def test_text_is_cut_to_what_a_database_takes(text: str, longest: int, expected: str) -> None:
-    assert cut(text, longest) == expected
+    assert truncate(text, longest) == expected
 
 
 @pytest.mark.parametrize(("exc", "expected"), [(Refused("no"), "no"), (KeyError("x"), "KeyError: 'x'")])

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core import event
 from drumbeat.core.errors import InvalidInput, MissingExtra, NotFound, StoreCorrupt, StoreNotReady, StoreUnavailable
 from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
-from drumbeat.store.interface import Joining
+from drumbeat.store.interface import JoinRequest
 from runtime.given import BENCH, ME, POOL, FakeWorkload, World, seconds
 
 
@@ -50,7 +50,7 @@ async def test_exit_1_when_there_is_no_such_pool() -> None:
 
 
 async def test_exit_1_when_another_process_has_the_name(world: World, workload: FakeWorkload) -> None:
-    await world.store.membership.join(Joining(pool_id=POOL, worker_id=ME, slot=0, instance="another", host="h", pid=2))
+    await world.store.membership.join(JoinRequest(pool_id=POOL, worker_id=ME, slot=0, instance="another", host="h", pid=2))
     async with world.alive(workload) as worker:
         assert worker.code() is ExitCode.CONFIGURATION
     assert workload.names == []
@@ -62,7 +62,7 @@ async def test_exit_1_when_another_process_has_the_name(world: World, workload: 
 async def test_a_store_that_cannot_be_joined_is_told_apart(
     world: World, workload: FakeWorkload, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ExitCode
 ) -> None:
-    async def join(_: Joining) -> None:
+    async def join(_: JoinRequest) -> None:
         raise error
 
     monkeypatch.setattr(world.store.membership, "join", join)

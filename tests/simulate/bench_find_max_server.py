@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.bench.control.modes.find_max import steer
-from drumbeat.bench.model import Figures, FindMaxState, Finish, ModeView, RunPlan, Steer
+from drumbeat.bench.model import Figures, FindMaxState, Finish, LoadDecision, ModeView, RunPlan
 from drumbeat.core.run import RunId, Step
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,7 +116,7 @@ class Search:
                 return dict(self.finish.result)
         raise AssertionError(f"no end after {most} beats: {self.state}")
 
-    def beat(self) -> Steer:
+    def beat(self) -> LoadDecision:
         view = self.view()
         said = steer(view, self.state)
         assert said == steer(view, self.state)
@@ -150,7 +150,7 @@ class Search:
             self.server.rng.setstate(state)
         return measured
 
-    def follow(self, said: Steer) -> None:
+    def follow(self, said: LoadDecision) -> None:
         """Workers reach what they are told with the next beat or the one after."""
         assert said.find_max is not None
         self.state = msgspec.convert(msgspec.json.decode(msgspec.json.encode(said.find_max)), FindMaxState)

@@ -23,8 +23,8 @@ from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.beat import ControlLoop
 from drumbeat.runtime.probe import Reading
-from drumbeat.runtime.worker import DrainResult, Measurement, WorkerLife, WorkloadFigures
-from drumbeat.store.interface import Joining
+from drumbeat.runtime.worker import DrainResult, Measurement, WorkerLifecycle, WorkloadFigures
+from drumbeat.store.interface import JoinRequest
 from drumbeat.store.memory import MemoryStore
 from fleet.living import LivingSpawner
 from simulate.bench_line import Line
@@ -64,7 +64,7 @@ class Database:
 class Reckoned:
     """A worker's load, reckoned from the database's latency."""
 
-    def __init__(self, store: MemoryStore, database: Database, identity: Joining, clock: ManualClock) -> None:
+    def __init__(self, store: MemoryStore, database: Database, identity: JoinRequest, clock: ManualClock) -> None:
         self._store = store
         self._database = database
         self._me = identity
@@ -199,10 +199,10 @@ class World:
         self.service = self._service()
         self.loop: ControlLoop[RunView, Action] | None = None
 
-    def _life(self, identity: Joining) -> WorkerLife:
+    def _life(self, identity: JoinRequest) -> WorkerLifecycle:
         workload = Reckoned(self.store, self.database, identity, self.clock)
         probe = _Feeling(self.database, identity.worker_id)
-        return WorkerLife(self.store, identity, self.limits, workload, clock=self.clock, probe=probe)
+        return WorkerLifecycle(self.store, identity, self.limits, workload, clock=self.clock, probe=probe)
 
     def _service(self) -> Orchestrator:
         self._orchestrators += 1

@@ -15,7 +15,7 @@ from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.spawn.runpod.pods import parse_name
-from drumbeat.store.interface import Claiming, Heartbeat, Joining, Store
+from drumbeat.store.interface import ClaimRequest, Heartbeat, JoinRequest, Store
 from simulate.fleet_purse import Meter
 from simulate.fleet_weather import HIDDEN, LATE, Weather
 from spawn.runpod.machines import SimPod
@@ -98,7 +98,7 @@ class Life:
     async def lived(self) -> None:
         store, me = self.crew.store, (self.pool_id, self.worker_id, self.pod.id)
         slot = int(self.pod.asked["args"].split("--worker-group-id ")[1].split()[0])
-        who = Joining(pool_id=me[0], worker_id=me[1], slot=slot, instance=me[2], host="pod", pid=1)
+        who = JoinRequest(pool_id=me[0], worker_id=me[1], slot=slot, instance=me[2], host="pod", pid=1)
         await store.membership.join(who)
         await store.membership.move(*me, WorkerStatus.WAITING, "ready")
         await store.membership.move(*me, WorkerStatus.ACTIVE, "at work")
@@ -165,7 +165,7 @@ class Life:
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.pod.id)
 
     async def _claim(self) -> bool:
-        claiming = Claiming(pool_id=self.pool_id, holder=self._holder, lease=LEASE, alone=True)
+        claiming = ClaimRequest(pool_id=self.pool_id, holder=self._holder, lease=LEASE, alone=True)
         found = await self.crew.store.queue.claim(claiming)
         if found:
             self.held, self.left = found[0], found[0].payload["seconds"]

@@ -14,7 +14,7 @@ from drumbeat.fleet.model import FleetView
 from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
-from drumbeat.spawn.runpod.watch import Found, Watch
+from drumbeat.spawn.runpod.watch import PodFinder, WorkerPods
 from drumbeat.spawn.tagged import Name
 from drumbeat.store.memory.state import MemoryState
 
@@ -74,14 +74,14 @@ def listing_before_a_retry(patch: Patch) -> None:
 def looking_twice(patch: Patch) -> None:
     """Every list is believed: what is not in it is not there."""
 
-    async def find_pods(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Found]:
+    async def find_pods(self: PodFinder, mine: Callable[[Name], bool]) -> Mapping[Name, WorkerPods]:
         return await self._sorted(await self._listed(mine))
 
-    def known(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Pod]:
+    def known(self: PodFinder, mine: Callable[[Name], bool]) -> Mapping[Name, Pod]:
         return {}
 
-    patch.setattr(Watch, "find_pods", find_pods)
-    patch.setattr(Watch, "known", known)
+    patch.setattr(PodFinder, "find_pods", find_pods)
+    patch.setattr(PodFinder, "known", known)
     patch.setattr(_module("fleet.decide.scale"), "unstarted", _believe_one_list)
     patch.setattr(_module("fleet.decide.classify"), "_may_drain", lambda view, missing: True)
 

@@ -22,7 +22,7 @@ from drumbeat.bench.model import (
     RunView,
     Scaling,
     ScalingMode,
-    kept_judgement,
+    stored_judgement,
 )
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import EventType
@@ -149,7 +149,7 @@ async def test_bounds_that_cannot_hold_a_throughput_end_the_run_early() -> None:
         run = await world.finish()
 
     assert (run.status, run.completion_reason) == (RunStatus.COMPLETED, "BOUNDS_LIMIT_REACHED")
-    judgement = kept_judgement(run)
+    judgement = stored_judgement(run)
     assert judgement is not None
     assert (judgement.verdict, judgement.gate) == (RunVerdict.MISSED, 4)
     assert "of 5,000 operations/s, and the bounds were reached" in judgement.reason
@@ -163,7 +163,7 @@ async def test_a_throughput_is_measured_once_it_has_settled_and_looked_at_each_i
         whole = (await world.store.results.list(world.run_id))[0]
         beats = await world.store.beats.list(PoolId(world.run_id), limit=1000)
 
-    judgement = kept_judgement(run)
+    judgement = stored_judgement(run)
     assert judgement is not None
     assert judgement.verdict is RunVerdict.PASSED, judgement.reason
     assert whole.qps == pytest.approx(2000, rel=0.05)

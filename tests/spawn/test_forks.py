@@ -18,9 +18,9 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn import fork_client
 from drumbeat.spawn.contract import POOL, OrderFactory, SpawnerContract
-from drumbeat.spawn.fork_client import NoForkServer, SocketDoor, fork
+from drumbeat.spawn.fork_client import NoForkServer, SocketConnector, fork
 from drumbeat.spawn.fork_server import listening
-from drumbeat.spawn.fork_wire import SOCKET, Request, made_of
+from drumbeat.spawn.fork_wire import SOCKET, Request, code_identity
 from drumbeat.spawn.interface import InstanceState, Order, Spawner
 from drumbeat.spawn.local import LocalSpawner
 from spawn.programs import PATIENCE_SECONDS, eventually, is_alive, process_of, said
@@ -192,7 +192,7 @@ async def test_without_a_server_that_will_do_a_process_is_started(
         server.kill()
         server.wait()
     else:
-        monkeypatch.setattr("drumbeat.spawn.local.made_of", lambda: "another interpreter")
+        monkeypatch.setattr("drumbeat.spawn.local.code_identity", lambda: "another interpreter")
     async with LocalSpawner(folder, {}) as spawner:
         worker = process_of((await spawner.spawn(order(("no-such-command",)))).ref)
 
@@ -211,7 +211,7 @@ async def test_a_server_whose_code_has_changed_leaves(folder: Path, tmp_path: Pa
     os.utime(extra, (1, 1))
 
     with pytest.raises(NoForkServer, match="other code"):
-        fork(SocketDoor(folder), request(folder), [1])
+        fork(SocketConnector(folder), request(folder), [1])
 
     assert await asyncio.to_thread(process.wait, PATIENCE_SECONDS) == 0
     process.stdout.close()
@@ -219,7 +219,7 @@ async def test_a_server_whose_code_has_changed_leaves(folder: Path, tmp_path: Pa
 
 
 def request(folder: Path) -> Request:
-    return Request(words=("exits", "0"), environment={}, folder=str(folder), made_of=made_of())
+    return Request(words=("exits", "0"), environment={}, folder=str(folder), made_of=code_identity())
 
 
 def test_its_socket_is_its_users_alone_and_there_is_one_server_for_a_folder(folder: Path, server: psutil.Process) -> None:
@@ -234,7 +234,7 @@ def test_a_socket_that_another_user_serves_is_not_trusted(
     monkeypatch.setattr(os, "getuid", lambda: 12345)
 
     with pytest.raises(NoForkServer, match="process of this user"):
-        fork(SocketDoor(folder), request(folder), [1])
+        fork(SocketConnector(folder), request(folder), [1])
 
 
 def test_a_server_that_does_not_answer_leaves_it_open_whether_it_did(
@@ -244,14 +244,14 @@ def test_a_server_that_does_not_answer_leaves_it_open_whether_it_did(
     server.suspend()
     try:
         with pytest.raises(SpawnAmbiguous, match="fork server"):
-            fork(SocketDoor(folder), request(folder), [1])
+            fork(SocketConnector(folder), request(folder), [1])
     finally:
         server.resume()
 
 
 def test_what_is_no_request_harms_nobody(folder: Path, server: psutil.Process) -> None:
     for nonsense in (b"", b"\0\0\0\2{}", b"\xff\xff\xff\xff"):
-        with SocketDoor(folder).connect() as connection:
+        with SocketConnector(folder).connect() as connection:
             connection.sendall(nonsense)
 
-    assert fork(SocketDoor(folder), request(folder), [1]).wait() == 0
+    assert fork(SocketConnector(folder), request(folder), [1]).wait() == 0

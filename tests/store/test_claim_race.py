@@ -20,7 +20,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.sql.postgres import push_on
 from drumbeat.store.sql.queue import LISTENING_POLL
 from drumbeat.store.sql.store import SqlStore
@@ -162,7 +162,7 @@ async def test_an_error_with_a_null_character_is_kept(store: Store, pool: PoolRo
 async def test_a_thousand_rated_and_limited_jobs_are_claimed_in_order(store: Store, pool: PoolRow) -> None:
     rate = RateLimit(count=10_000, per=timedelta(minutes=1))
     await pushed(store, pool, *range(200), group="g", group_limit=50, group_rate=rate)
-    claim: Claiming = claiming(pool, limit=50)
+    claim: ClaimRequest = claiming(pool, limit=50)
     got: list[int] = []
     jobs = await store.queue.claim(claim)
     while jobs:

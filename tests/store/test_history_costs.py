@@ -23,7 +23,7 @@ from drumbeat.pool.observe import observe
 from drumbeat.pool.service import Pool
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Claiming, Joining
+from drumbeat.store.interface import ClaimRequest, JoinRequest
 from drumbeat.store.sql import postgres, sqlite
 from drumbeat.store.sql.queries import Query
 
@@ -45,13 +45,13 @@ async def push_unique(store: Store) -> object:
 
 
 async def claim(store: Store) -> object:
-    return await store.queue.claim(Claiming(pool_id=POOL, holder=ME, lease=LEASE, limit=2))
+    return await store.queue.claim(ClaimRequest(pool_id=POOL, holder=ME, lease=LEASE, limit=2))
 
 
 async def settle(store: Store) -> object:
     held = await store.jobs.list(POOL, statuses=[JobStatus.CLAIMED], holder=ME)
     verdicts = [JobOutcome(token=job.token, outcome=outcome) for job, outcome in zip(held, AttemptOutcome, strict=False)]
-    return await store.queue.settle(ME, verdicts, Claiming(pool_id=POOL, holder=ME, lease=LEASE))
+    return await store.queue.settle(ME, verdicts, ClaimRequest(pool_id=POOL, holder=ME, lease=LEASE))
 
 
 async def hold(store: Store) -> object:
@@ -122,9 +122,9 @@ def desk(store: Store) -> Pool:
 async def begin(store: Store) -> None:
     """A pool with a worker, some jobs that wait, and one of each state a job can end in."""
     await store.pools.create(pool(POOL, PoolKind.JOBS))
-    await store.membership.join(Joining(pool_id=POOL, worker_id=ME.worker_id, slot=0, instance="i", host="h", pid=1))
+    await store.membership.join(JoinRequest(pool_id=POOL, worker_id=ME.worker_id, slot=0, instance="i", host="h", pid=1))
     await store.queue.push(POOL, [NewJob(payload={}, priority=n % 2, group="g", max_attempts=1) for n in range(6)])
-    jobs = await store.queue.claim(Claiming(pool_id=POOL, holder=ME, lease=LEASE, limit=3))
+    jobs = await store.queue.claim(ClaimRequest(pool_id=POOL, holder=ME, lease=LEASE, limit=3))
     said = (AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED)
     await store.queue.settle(ME, [JobOutcome(token=job.token, outcome=each) for job, each in zip(jobs, said, strict=True)])
 

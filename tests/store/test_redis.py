@@ -53,14 +53,14 @@ from drumbeat.store.contract.pools import PoolsContract
 from drumbeat.store.contract.samples import SamplesContract
 from drumbeat.store.contract.upkeep import UpkeepContract, fill, left
 from drumbeat.store.contract.workers import WorkersContract
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.redis.database import RedisDatabase, _driver
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.scripts import load_scripts
 from drumbeat.store.redis.store import RedisStore
 from drumbeat.store.redis.upkeep import LATEST
-from drumbeat.store.redis.wire import ServerSaidNo, Wire
+from drumbeat.store.redis.wire import PipelinedConnection, RedisReplyError
 from servers.places import memory_folder
 from servers.redis import DURABLE, RedisServer, Unavailable
 
@@ -473,7 +473,7 @@ async def test_nothing_is_lost_when_a_durable_server_restarts_in_the_middle_of_t
         await store.queue.release(Holder(pool_id=PoolId("p"), worker_id=WorkerId("w")), "the server was restarted")
         rest = {payload for payload, status in jobs.items() if status is not JobStatus.DONE}
         again = await store.queue.claim(
-            Claiming(pool_id=PoolId("p"), holder=Holder(pool_id=PoolId("p"), worker_id=W1), lease=MINUTE, limit=10**5)
+            ClaimRequest(pool_id=PoolId("p"), holder=Holder(pool_id=PoolId("p"), worker_id=W1), lease=MINUTE, limit=10**5)
         )
         assert {job.payload for job in again} == rest
 
@@ -662,7 +662,7 @@ REPLIES = b"+OK\r\n:-7\r\n$5\r\na\r\nb\0\r\n$-1\r\n*3\r\n$0\r\n\r\n*-1\r\n*1\r\n
 
 @pytest.mark.parametrize("size", range(1, len(REPLIES) + 1))
 async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) -> None:
-    wire = Wire(Silent())
+    wire = PipelinedConnection(Silent())
     answers = [wire.ask([b"PING"], 5.0) for _ in range(6)]
 
     for at in range(0, len(REPLIES), size):
@@ -674,27 +674,27 @@ async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) ->
 async def test_words_go_out_as_they_are() -> None:
     transport = Silent()
 
-    Wire(transport).ask([b"SET", "ü", 12, 0.25, b"\r\n"], 5.0)
+    PipelinedConnection(transport).ask([b"SET", "ü", 12, 0.25, b"\r\n"], 5.0)
 
     assert transport.sent == b"*5\r\n$3\r\nSET\r\n$2\r\n\xc3\xbc\r\n$2\r\n12\r\n$4\r\n0.25\r\n$2\r\n\r\n\r\n"
 
 
 async def test_the_reply_of_one_who_gave_up_is_nobody_elses() -> None:
-    wire = Wire(Silent())
+    wire = PipelinedConnection(Silent())
     gave_up, stayed, refused = (wire.ask([b"PING"], 5.0) for _ in range(3))
     gave_up.cancel()
 
     wire.data_received(b"+first\r\n+second\r\n-ERR no\r\n")
 
     assert await stayed == b"second"
-    with pytest.raises(ServerSaidNo, match="ERR no"):
+    with pytest.raises(RedisReplyError, match="ERR no"):
         await refused
 
 
 @pytest.mark.parametrize("first", [60.0, 0.01])
 async def test_a_reply_that_does_not_come_in_time_closes_the_wire(first: float) -> None:
     transport = Silent()
-    wire = Wire(transport)
+    wire = PipelinedConnection(transport)
     waiting = [wire.ask([b"PING"], first), wire.ask([b"PING"], 0.01)]
     wire.data_received(b"+PONG\r\n")
     late = wire.ask([b"PING"], 60.0)
@@ -710,7 +710,7 @@ async def test_a_reply_that_does_not_come_in_time_closes_the_wire(first: float) 
 
 async def test_a_reply_in_time_leaves_the_wire_open() -> None:
     transport = Silent()
-    wire = Wire(transport)
+    wire = PipelinedConnection(transport)
     wire.ask([b"PING"], 0.01)
     wire.data_received(b"+PONG\r\n")
     answered = wire.ask([b"PING"], 20.0)

@@ -17,7 +17,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from store.timeshift import shift_statements
 
@@ -162,7 +162,7 @@ async def test_a_file_gives_the_space_of_pruned_rows_back_a_little_at_a_time(url
         assert not await store.upkeep.give_back()
         me = Holder(pool_id=home.pool_id, worker_id=WorkerId("w"))
         await store.queue.push(home.pool_id, [NewJob(payload="x" * 1_000_000) for _ in range(12)])
-        jobs = await store.queue.claim(Claiming(pool_id=home.pool_id, holder=me, lease=timedelta(minutes=1), limit=12))
+        jobs = await store.queue.claim(ClaimRequest(pool_id=home.pool_id, holder=me, lease=timedelta(minutes=1), limit=12))
         await store.queue.settle(me, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in jobs])
         await store.jobs.prune(timedelta(microseconds=-1))
         steps = 0

@@ -14,7 +14,7 @@ from drumbeat.spawn.leash import LEASH_FD
 from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers import detached
-from drumbeat.triggers.detached import ON_ITS_WAY, Dispatch, arrive, send, start_detached
+from drumbeat.triggers.detached import ON_ITS_WAY, CheckerLaunch, mark_checker_started, start_checker_once, start_detached
 from e2e.processes import eventually
 from triggers.given import trigger
 
@@ -29,15 +29,15 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return commands
 
 
-def dispatch(clock: ManualClock, folder: Path) -> Dispatch:
+def dispatch(clock: ManualClock, folder: Path) -> CheckerLaunch:
     leases = MemoryStore(clock).leases
-    return Dispatch(leases=leases, owner="me", environment={}, log=folder / "log")
+    return CheckerLaunch(leases=leases, owner="me", environment={}, log=folder / "log")
 
 
 async def test_a_burst_of_pushes_starts_one_checker(started: list[tuple[str, ...]], tmp_path: Path) -> None:
     sending = dispatch(ManualClock(), tmp_path)
 
-    sent = [await send(sending, PUSH, "papers") for _ in range(100)]
+    sent = [await start_checker_once(sending, PUSH, "papers") for _ in range(100)]
 
     assert sent.count(True) == 1
     ((*program, firing),) = started
@@ -47,29 +47,29 @@ async def test_a_burst_of_pushes_starts_one_checker(started: list[tuple[str, ...
 
 async def test_once_it_has_begun_to_look_work_needs_another(started: list[tuple[str, ...]], tmp_path: Path) -> None:
     sending = dispatch(ManualClock(), tmp_path)
-    await send(sending, PUSH, "papers")
+    await start_checker_once(sending, PUSH, "papers")
 
-    await arrive(sending.leases, "push", "papers")
+    await mark_checker_started(sending.leases, "push", "papers")
 
-    assert await send(sending, PUSH, "papers") is True
+    assert await start_checker_once(sending, PUSH, "papers") is True
     assert len(started) == 2
 
 
 async def test_one_that_never_begins_is_replaced(started: list[tuple[str, ...]], tmp_path: Path) -> None:
     clock = ManualClock()
     sending = dispatch(clock, tmp_path)
-    await send(sending, PUSH, "papers")
+    await start_checker_once(sending, PUSH, "papers")
     await clock.advance(ON_ITS_WAY)
 
-    assert await send(sending, PUSH, "papers") is True
+    assert await start_checker_once(sending, PUSH, "papers") is True
 
 
 async def test_pools_and_triggers_have_their_own(started: list[tuple[str, ...]], tmp_path: Path) -> None:
     sending = dispatch(ManualClock(), tmp_path)
 
-    assert await send(sending, PUSH, "papers")
-    assert await send(sending, PUSH, "letters")
-    assert await send(sending, trigger("other", "subprocess"), "papers")
+    assert await start_checker_once(sending, PUSH, "papers")
+    assert await start_checker_once(sending, PUSH, "letters")
+    assert await start_checker_once(sending, trigger("other", "subprocess"), "papers")
     assert len(started) == 3
 
 
@@ -78,7 +78,7 @@ async def test_where_a_server_shall_be_kept_warm_one_is_started_beside_the_check
 ) -> None:
     kept = trigger("push", "subprocess", keep_warm=timedelta(minutes=5))
 
-    assert await send(dispatch(ManualClock(), tmp_path), kept, "papers")
+    assert await start_checker_once(dispatch(ManualClock(), tmp_path), kept, "papers")
 
     assert [command[2] for command in started] == ["drumbeat.cli.fire", "drumbeat.cli.fork_server"]
     assert started[1][3] == "300"
@@ -90,13 +90,13 @@ async def test_one_that_cannot_be_started_leaves_the_way_free(tmp_path: Path) ->
 
     for _ in range(2):
         with pytest.raises(SpawnFailed, match="expected to start"):
-            await send(sending, PUSH, "papers")
+            await start_checker_once(sending, PUSH, "papers")
 
 
 async def test_to_arrive_unsent_is_harmless() -> None:
     store = MemoryStore()
 
-    await arrive(store.leases, "push", "papers")
+    await mark_checker_started(store.leases, "push", "papers")
 
     assert await store.leases.find("push") is None
     assert not (await store.upkeep.check()).rows["leases"]

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import NotFound
 from drumbeat.store.memory import MemoryStore
-from drumbeat.triggers.firings import last_fired, noted, outcome_of
+from drumbeat.triggers.firings import last_fired, outcome_of, run_and_record
 from drumbeat.triggers.model import Firing
 
 FIRING = Firing(trigger="often")
@@ -28,13 +28,13 @@ async def test_a_trigger_that_never_fired_is_not_noted(store: MemoryStore) -> No
 
 
 async def test_the_last_firing_stands_with_its_time_and_outcome(store: MemoryStore, clock: ManualClock) -> None:
-    beats = await noted(store.notes, went_well, FIRING)
+    beats = await run_and_record(store.notes, went_well, FIRING)
     await clock.advance(timedelta(minutes=5))
     with pytest.raises(NotFound):
-        await noted(store.notes, failed, Firing(trigger="seldom"))
+        await run_and_record(store.notes, failed, Firing(trigger="seldom"))
     first = await last_fired(store.notes)
     await clock.advance(timedelta(minutes=5))
-    await noted(store.notes, went_well, Firing(trigger="seldom"))
+    await run_and_record(store.notes, went_well, Firing(trigger="seldom"))
     second = await last_fired(store.notes)
 
     assert beats == await went_well(FIRING)
@@ -47,7 +47,7 @@ async def test_the_last_firing_stands_with_its_time_and_outcome(store: MemorySto
 
 async def test_a_beat_is_not_undone_by_a_note_that_cannot_be_written(store: MemoryStore) -> None:
     with store.unavailable():
-        beats = await noted(store.notes, went_well, FIRING)
+        beats = await run_and_record(store.notes, went_well, FIRING)
 
     assert "mail" in beats
     assert await last_fired(store.notes) == {}

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 from hypothesis import given, strategies as st
 
-from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, WINDOW, Delivery, Unwelcome, accept, sign
+from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, WINDOW, Delivery, RequestRefused, accept, sign
 from triggers.given import SECRET
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -117,7 +117,7 @@ async def test_everything_else_is_refused_and_not_remembered(
 ) -> None:
     seen = Seen()
 
-    with pytest.raises(Unwelcome, match=says) as caught:
+    with pytest.raises(RequestRefused, match=says) as caught:
         await ask(given_, body, seen)
 
     assert caught.value.status is status
@@ -134,7 +134,7 @@ async def test_a_key_cannot_be_moved_into_the_body() -> None:
     signed = headers(b"", key="a")
     del signed[KEY]
 
-    with pytest.raises(Unwelcome, match="body: expected a JSON object"):
+    with pytest.raises(RequestRefused, match="body: expected a JSON object"):
         await ask(signed, b"a.")
 
 

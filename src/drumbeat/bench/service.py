@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from drumbeat.bench.control.create import Prepared, look_ahead, prepared, statements
+from drumbeat.bench.control.create import PreparedRun, prepare_run, preview_operations, preview_run
 from drumbeat.bench.control.orchestrator import LEASE, UNDER_WAY, Orchestrator
 from drumbeat.bench.control.preflight import Preflight
-from drumbeat.bench.control.prices import read_usual, set_usual
+from drumbeat.bench.control.prices import read_default_prices, set_default_prices
 from drumbeat.bench.model import (
-    Decided,
+    DecisionRecord,
     Operation,
     RunJudgement,
     ServerProbe,
@@ -22,7 +22,7 @@ from drumbeat.bench.model import (
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.results import report
 from drumbeat.bench.results.availability import availability_of, corrected
-from drumbeat.bench.results.compare import Comparison, compare, compared, last_good, regress, same_what
+from drumbeat.bench.results.compare import Comparison, baseline_criterion, compare, compared, last_good, regress
 from drumbeat.bench.results.curves import curves_of
 from drumbeat.bench.results.enrichment import enrich
 from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
@@ -38,10 +38,10 @@ from drumbeat.bench.results.trend import read_trend
 from drumbeat.bench.results.verdicts import judged_at, verdicts_of
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
 from drumbeat.bench.targets.connections import ConnectionService
-from drumbeat.bench.targets.server_watch import watching
+from drumbeat.bench.targets.server_watch import watch_statistics
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import TemplateDocument, parse, with_settings
-from drumbeat.bench.templates.revisions import revision, row_of, save_if, whole
+from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
@@ -72,7 +72,7 @@ class BenchService:
     corrected = staticmethod(corrected)
     warnings = staticmethod(report.warnings)
     most_frequent_error = staticmethod(most_frequent)
-    same_what = staticmethod(same_what)
+    baseline_criterion = staticmethod(baseline_criterion)
     regressed = staticmethod(regress)
 
     def __init__(
@@ -90,7 +90,7 @@ class BenchService:
         self._host = host
         self._open_spawner = open_spawner
         self._connections = connections or ConnectionService(store, Vault())
-        self.prices, self.set_prices = partial(read_usual, store.notes), partial(set_usual, store.notes)
+        self.prices, self.set_prices = partial(read_default_prices, store.notes), partial(set_default_prices, store.notes)
         self.record, self.seconds = partial(read_record, store), partial(read_seconds, store)
         self.errors, self.judgement = partial(read_errors, store), partial(read_judgement, store)
         self.trend, self.remove = partial(read_trend, store), partial(remove_run, store)
@@ -115,7 +115,7 @@ class BenchService:
         ``seen`` is the revision that the caller edited. Raises StaleWrite when the template has changed since then.
         """
         stored = await self._store.templates.get(id_or_name)
-        document = with_settings(parse(text if text is not None else whole(stored)), settings)
+        document = with_settings(parse(text if text is not None else as_document(stored)), settings)
         changed = row_of(stored.template_id, document.name or stored.name, document)
         if seen is None:
             return await self._store.templates.save(changed)
@@ -124,7 +124,7 @@ class BenchService:
     async def copy_template(self, id_or_name: str, name: str, settings: Sequence[str] = ()) -> Template:
         """Copy a template under a new name. The copy counts as unused, so it can be changed."""
         stored = await self._store.templates.get(id_or_name)
-        document = with_settings(parse({**whole(stored), "name": name}), settings)
+        document = with_settings(parse({**as_document(stored), "name": name}), settings)
         return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", name, document))
 
     async def remove_template(self, id_or_name: str) -> None:
@@ -132,11 +132,11 @@ class BenchService:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of the document would start, with warnings. Nothing is started."""
-        return await look_ahead(document, self._host, self._connections, await self.prices())
+        return await preview_run(document, self._host, self._connections, await self.prices())
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
         """Return the operations that a run's workers would send, with their SQL. Nothing is executed."""
-        return (await statements(document, self._connections)).used
+        return (await preview_operations(document, self._connections)).used
 
     async def document(self, source: str | bytes, settings: Sequence[str] = (), *, is_text: bool = False) -> TemplateDocument:
         """Return the document of a stored template (by name or id), or of a text, with ``settings`` applied."""
@@ -147,7 +147,7 @@ class BenchService:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """Create a PREPARED run. Raises InvalidInput before anything is stored."""
-        made: Prepared = await prepared(document, self._host, self._connections, await self.prices())
+        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices())
         template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:
@@ -182,7 +182,7 @@ class BenchService:
         run = await self._store.runs.get(run_id)
         return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)))
 
-    async def decisions(self, run_id: RunId) -> tuple[Decided, ...]:
+    async def decisions(self, run_id: RunId) -> tuple[DecisionRecord, ...]:
         """Return the decisions and events of a run, in order."""
         return (await read_decisions(self._store, await self._store.runs.get(run_id)))[0]
 
@@ -256,7 +256,7 @@ class BenchService:
         return Orchestrator(self._store, spawner, self._clock, self._owner, self._watch)
 
     def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], ServerProbe | None]]:
-        return watching(lambda: self._connections.open(_target(run)), self._clock, _statements(run))
+        return watch_statistics(lambda: self._connections.open(_target(run)), self._clock, _statements(run))
 
 
 def _statements(run: Run) -> Mapping[str, Sequence[str]]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunRecord, RunVerdict, ms, number, told_apart
+from drumbeat.bench.model import RunRecord, RunVerdict, ms, number, texts_that_differ
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
@@ -111,7 +111,7 @@ def _print_verdicts(bench: "BenchService", record: RunRecord) -> None:
     for verdict in bench.verdicts(record):
         found, limit = "not measured", number(verdict.limit, 4)
         if verdict.found is not None:
-            found, limit = told_apart(verdict.found, verdict.limit, 4)
+            found, limit = texts_that_differ(verdict.found, verdict.limit, 4)
         line = f"{verdict.subject} {verdict.measure}: {found}, limit {limit}: {verdict.standing}"
         say(line, style=None if verdict.kept else "red")
 

@@ -232,14 +232,18 @@ def regress(
 
 def _say_baseline(bench: "BenchService", found: Any, against: str) -> None:
     after, before = found.after.run, found.before.run
-    chosen = f"the newest good run of the same {bench.same_what(after)}" if against == _LAST_GOOD else "given with --against"
+    chosen = (
+        f"the newest good run of the same {bench.baseline_criterion(after)}"
+        if against == _LAST_GOOD
+        else "given with --against"
+    )
     say(f"{after.run_id} against {before.run_id}, {chosen}", style="bold")
     print()
 
 
 def _say_no_baseline(bench: "BenchService", run: Run, *, as_json: bool) -> None:
     """Print that there is no baseline; with ``as_json`` to standard error, because standard output is JSON."""
-    missing = f"no good run of the same {bench.same_what(run)} was created in the 30 days before {run.run_id}"
+    missing = f"no good run of the same {bench.baseline_criterion(run)} was created in the 30 days before {run.run_id}"
     message = f"inconclusive: {missing}; name a run with --against"
     if as_json:
         show_json([])

@@ -17,7 +17,7 @@ REPORT = Path("drumbeat-demo.html")
 FOLDER = Path("drumbeat-demo")
 
 
-class Story(StrEnum):
+class DemoName(StrEnum):
     """Which demo to run."""
 
     BENCH = "bench"  #: how many connections a database can serve
@@ -26,12 +26,12 @@ class Story(StrEnum):
 
 def demo(
     story: Annotated[
-        Story,
+        DemoName,
         typer.Argument(
             metavar="[bench|fleet]",
             help="bench: find the maximum number of connections. fleet: start, retarget, kill, replace and drain workers.",
         ),
-    ] = Story.BENCH,
+    ] = DemoName.BENCH,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=20, help="Number of workers. Default: 2 for bench, 3 for fleet")
     ] = None,
@@ -47,7 +47,7 @@ def demo(
     """
     path = _create_folder(folder.absolute())
     settings = Settings(store=absolute(store or f"sqlite:///{path}/drumbeat.db"), state_dir=path / "state")
-    if story is Story.FLEET:
+    if story is DemoName.FLEET:
         page = play_fleet(settings, workers or 3)
     else:
         page = play_bench(settings, workers or 2, path, report.absolute())

@@ -18,7 +18,7 @@ from drumbeat.settings import load_settings
 from drumbeat.triggers.model import Firing
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import Door
+    from drumbeat.composition.plane import ForkConnector
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
         return fire(sys.argv[1], door)
 
 
-def fire(firing: str, door: "Door | None" = None) -> int:
+def fire(firing: str, door: "ForkConnector | None" = None) -> int:
     """Run the beat and print its result as JSON. Returns the exit code: 1 if the beat could not be run."""
     try:
         with logging_to_stderr(logging.WARNING):
@@ -51,7 +51,7 @@ def firing_of(text: str) -> Firing:
     return Firing.from_json(json.loads(text))
 
 
-async def _fire(firing: Firing, door: "Door | None") -> None:
+async def _fire(firing: Firing, door: "ForkConnector | None") -> None:
     async with open_control_plane(load_settings(os.environ)) as plane:
         plane.forks = door
         print(json.dumps(await plane.fire(firing), default=str))

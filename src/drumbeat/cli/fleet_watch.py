@@ -19,7 +19,7 @@ from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.composition.plane import ControlPlane, until_stopped
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
-from drumbeat.core.job import JobCounts, counted
+from drumbeat.core.job import JobCounts, format_count
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import TERMINATING, Health, Worker, WorkerStatus, judge
 from drumbeat.store.interface import Store
@@ -108,7 +108,7 @@ class FleetScreen:
     def _queue(self) -> str:
         oldest = self.counts.oldest_ready
         waits = f", the oldest for {(self.now - oldest).total_seconds():.0f} s" if oldest and self.now else ""
-        ready, delayed, claimed = map(counted, (self.counts.ready, self.counts.delayed, self.counts.claimed))
+        ready, delayed, claimed = map(format_count, (self.counts.ready, self.counts.delayed, self.counts.claimed))
         return f"jobs: {ready} ready{waits}, {delayed} delayed, {claimed} running"
 
     def _last_beat(self) -> list[str]:

@@ -26,7 +26,7 @@ from drumbeat.cli.run_worker import plan_changes
 from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import counted
+from drumbeat.core.job import format_count
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
@@ -148,7 +148,7 @@ def _print(found: PoolStatus) -> None:
     oldest = f" (the oldest for {text(waits)})" if waits is not None else ""
     until = found.pool.paused_until
     say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
-    waiting = f"{counted(counts.ready)} ready{oldest}, {counted(counts.delayed)} delayed, {counted(counts.claimed)} claimed"
+    waiting = f"{format_count(counts.ready)} ready{oldest}, {format_count(counts.delayed)} delayed, {format_count(counts.claimed)} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
     if found.no_handler is not None:
@@ -195,7 +195,9 @@ def delete(
     if as_json:
         show_json({"pool_id": pool, "deleted": asdict(had) | {"pending": had.pending}})
     else:
-        say(f"deleted pool {pool}: {had.done} done, {had.poisoned} poisoned, {had.cancelled} cancelled, {had.pending} waiting jobs")
+        say(
+            f"deleted pool {pool}, with {had.done} done, {had.poisoned} poisoned, {had.cancelled} cancelled and {had.pending} waiting jobs"
+        )
 
 
 def _print_pause(found: PoolRow, *, as_json: bool) -> None:

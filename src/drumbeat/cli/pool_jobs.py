@@ -12,7 +12,7 @@ from drumbeat.cli.render import Columns, progress, say, show, show_json, text
 from drumbeat.client import Job, JobId, JobStatus
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Attempt, JobCounts, counted
+from drumbeat.core.job import Attempt, JobCounts, format_count
 from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
@@ -48,9 +48,9 @@ _ATTEMPT: Columns = {
 }
 _POOL: Columns = {
     "pool": lambda row: row[0].pool_id,
-    "ready": lambda row: counted(row[1].ready),
-    "delayed": lambda row: counted(row[1].delayed),
-    "claimed": lambda row: counted(row[1].claimed),
+    "ready": lambda row: format_count(row[1].ready),
+    "delayed": lambda row: format_count(row[1].delayed),
+    "claimed": lambda row: format_count(row[1].claimed),
     "done": lambda row: row[1].done,
     "poisoned": lambda row: row[1].poisoned,
     "cancelled": lambda row: row[1].cancelled,

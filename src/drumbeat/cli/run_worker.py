@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.cli.session import parse_age, run, with_control_plane
-from drumbeat.composition.plane import ControlPlane, WorkDone, WorkerArguments, logging_to_stderr, open_control_plane
+from drumbeat.composition.plane import ControlPlane, WorkerArguments, WorkerSummary, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
@@ -70,14 +70,14 @@ def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _work(
     plane: ControlPlane, pool: str, changes: Mapping[str, Any], worker_id: str | None, grace: timedelta | None
-) -> WorkDone:
+) -> WorkerSummary:
     from drumbeat.client import Mode
 
     plan = replace(await plane.pool(pool).plan(), **{**changes, "mode": Mode(changes["mode"])})
     return await plane.work(pool, plan, worker_id, grace=grace)
 
 
-def _print_summary(done: WorkDone, *, as_json: bool) -> None:
+def _print_summary(done: WorkerSummary, *, as_json: bool) -> None:
     if as_json:
         from drumbeat.cli.render import show_json
 
@@ -87,7 +87,7 @@ def _print_summary(done: WorkDone, *, as_json: bool) -> None:
         print(_summary(done), file=sys.stderr)
 
 
-def _summary(done: WorkDone) -> str:
+def _summary(done: WorkerSummary) -> str:
     others = done.ended - done.finished - done.failed
     more = f", {others} cancelled, requeued or taken over by another worker" if others else ""
     jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"

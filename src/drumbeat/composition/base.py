@@ -11,14 +11,14 @@ from uuid import uuid4
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.worker import ExitCode
-from drumbeat.extras import part
+from drumbeat.extras import import_part
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, store_name
 from drumbeat.spawn.interface import Spawner
 from drumbeat.spawn.private import private_folder
 from drumbeat.store import Store
 
 if TYPE_CHECKING:
-    from drumbeat.spawn.fork_client import Door
+    from drumbeat.spawn.fork_client import ForkConnector
     from drumbeat.spawn.local import LocalSpawner
 
 TRIGGER_FILES = (Path("triggers.yml"), Path("trigger_registry.yml"))
@@ -42,7 +42,7 @@ class WorkerArguments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkDone:
+class WorkerSummary:
     """The counts of attempts and jobs of a worker that has exited, and its exit code."""
 
     worker_id: str
@@ -52,14 +52,14 @@ class WorkDone:
     failed: int = 0
 
 
-class Base:
+class ControlPlaneBase:
     """Holds the settings, store and clock of this process, and makes spawners from them."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         self.settings = settings
         self.store = store
         self.clock = clock
-        self.forks: Door | None = None  #: the connection to this process's own fork server, if it has one
+        self.forks: ForkConnector | None = None  #: the connection to this process's own fork server, if it has one
 
     @property
     def worker_environment(self) -> Mapping[str, str]:
@@ -68,13 +68,16 @@ class Base:
 
     def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
         """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings."""
-        from drumbeat.spawn.fork_client import SocketDoor
+        from drumbeat.spawn.fork_client import SocketConnector
         from drumbeat.spawn.local import LocalSpawner
         from drumbeat.spawn.state_dir import folder_of
 
         state_dir = self.settings.state_dir
         check_state_dir(state_dir)
-        folder, forks = folder_of(state_dir, store_name(self.settings.store)), self.forks or SocketDoor(state_dir.resolve())
+        folder, forks = (
+            folder_of(state_dir, store_name(self.settings.store)),
+            self.forks or SocketConnector(state_dir.resolve()),
+        )
         return LocalSpawner(folder, self.worker_environment, survive=survive, clock=self.clock, forks=forks)
 
     def spawner(self, provider: str) -> Spawner:
@@ -87,7 +90,7 @@ class Base:
             from drumbeat.fleet.policy_store import unreachable
 
             raise InvalidSettings(unreachable(self.store.traits.name, provider))
-        runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
+        runpod = import_part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
         environment, folder = self.settings.for_children(), self.settings.state_dir
         spawner: Spawner = runpod.RunPodSpawner(settings, environment, self.clock, state_dir=folder)

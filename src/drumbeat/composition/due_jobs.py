@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from drumbeat.composition.base import Base, process_name
+from drumbeat.composition.base import ControlPlaneBase, process_name
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.due_jobs import DueWatch
+from drumbeat.pool.due_jobs import DueJobWatcher
 from drumbeat.triggers.detached import ON_ITS_WAY, start_detached
 from drumbeat.triggers.model import Firing
 
@@ -26,7 +26,7 @@ _START_AFTER = timedelta(seconds=10)
 _MODULE = "drumbeat.cli.watch_due"
 
 
-async def start_watching(base: Base, pool_id: PoolId, firing: Firing | None = None) -> None:
+async def start_watching(base: ControlPlaneBase, pool_id: PoolId, firing: Firing | None = None) -> None:
     """Start a process that watches a pool for delayed jobs and fires ``firing``, or checks. Raises SpawnFailed."""
     if not base.store.traits.shared:
         return
@@ -37,13 +37,13 @@ async def start_watching(base: Base, pool_id: PoolId, firing: Firing | None = No
     await asyncio.to_thread(start_detached, command, base.worker_environment, log_file)
 
 
-async def watch_pool(base: Base, pool_id: PoolId, wake: Wake) -> None:
+async def watch_pool(base: ControlPlaneBase, pool_id: PoolId, wake: Wake) -> None:
     """Call ``wake`` whenever delayed jobs of a pool become ready. Returns when no job is pending, or after a day."""
-    await DueWatch(base.store, base.clock, process_name(), wake).watch(pool_id, LONGEST_WATCH)
+    await DueJobWatcher(base.store, base.clock, process_name(), wake).watch(pool_id, LONGEST_WATCH)
 
 
 @asynccontextmanager
-async def watching(base: Base, keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def watching(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """Run ``keep``, which watches the pools of this folder's triggers, in the background while the block runs."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
@@ -58,7 +58,7 @@ async def watching(base: Base, keep: Callable[[], Awaitable[None]]) -> AsyncIter
         raise failure
 
 
-async def _keep(base: Base, keep: Callable[[], Awaitable[None]]) -> None:
+async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> None:
     """Run ``keep`` after ten seconds, so that short-lived processes never read the triggers file. Errors are only logged."""
     await base.clock.sleep(_START_AFTER)
     try:
@@ -67,7 +67,7 @@ async def _keep(base: Base, keep: Callable[[], Awaitable[None]]) -> None:
         log.exception("failed to watch for delayed jobs; this process stops watching and continues its work")
 
 
-async def keep_due(base: Base, pools: Pools, wake: Wake, file: Path) -> None:
+async def keep_due(base: ControlPlaneBase, pools: Pools, wake: Wake, file: Path) -> None:
     """Watch pools in this process until cancelled. Per triggers file and machine, only one process watches at a time."""
-    watch = DueWatch(base.store, base.clock, process_name(), wake)
+    watch = DueJobWatcher(base.store, base.clock, process_name(), wake)
     await watch.keep(pools, f"{socket.gethostname()}{file}")

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.composition.base import Base, process_name
+from drumbeat.composition.base import ControlPlaneBase, process_name
 from drumbeat.core.errors import DrumbeatError, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.fleet import policy_store
@@ -45,7 +45,7 @@ _RESIGNS_WITHIN = timedelta(seconds=1)  #: a process that runs a single beat rel
 class Fleets:
     """Creates, configures and runs the fleets of one store."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: ControlPlaneBase) -> None:
         self._base = base
         self._store = base.store
 
@@ -84,7 +84,7 @@ class Fleets:
             pool=pool,
             is_new=is_new,
             changed=() if old is None else policy_store.differences(old.policy, pool.policy),
-            overruled=policy_store.overruled(pool, os.environ),
+            overruled=policy_store.overridden_settings(pool, os.environ),
         )
 
     async def _make(
@@ -116,7 +116,7 @@ class Fleets:
         work = replace(plan or plan_of(pool), mode=Mode.LOOP)
         if policy.concurrency > 1:
             work = replace(work, concurrency=policy.concurrency)
-        return await policy_store.keep_policy(self._store, pool, policy, thresholds, work.to_json())
+        return await policy_store.write_policy(self._store, pool, policy, thresholds, work.to_json())
 
     async def effective_policy(self, name: str, **settings: Any) -> FleetPolicy:
         """Return the policy of a beat in this process: the stored one, changed by environment variables, then ``settings``.
@@ -128,7 +128,7 @@ class Fleets:
     async def apply_environment(self, name: str, **settings: Any) -> FleetPolicy:
         """Compute the policy like ``effective_policy``, and store it as the fleet's policy."""
         pool, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings)
-        await policy_store.keep_policy(self._store, pool, policy)
+        await policy_store.write_policy(self._store, pool, policy)
         return policy
 
     @asynccontextmanager

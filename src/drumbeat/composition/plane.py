@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from drumbeat.composition.base import (
     TRIGGER_FILES,
-    Base,
-    WorkDone as WorkDone,
+    ControlPlaneBase,
     WorkerArguments as WorkerArguments,
+    WorkerSummary as WorkerSummary,
     check_state_dir,
     process_name,
     triggers_file,
@@ -23,7 +23,7 @@ from drumbeat.composition.base import (
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import ExitCode
-from drumbeat.extras import bench_part, part
+from drumbeat.extras import bench_part, import_part
 from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan as WorkPlan
     from drumbeat.runtime.beat import BeatReport as BeatReport, ControlLoop
-    from drumbeat.spawn.fork_client import Door as Door
+    from drumbeat.spawn.fork_client import ForkConnector as ForkConnector
     from drumbeat.triggers.model import Firing
     from drumbeat.triggers.service import TriggerService as TriggerService
 
@@ -61,7 +61,7 @@ async def open_control_plane(
         yield ControlPlane(settings, store, clock or SystemClock())
 
 
-class ControlPlane(Base):
+class ControlPlane(ControlPlaneBase):
     """All operations of the command line, the HTTP API and the Python API, on one store."""
 
     @cached_property
@@ -79,10 +79,10 @@ class ControlPlane(Base):
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
     ) -> "ControlLoop[PoolView, PoolAction]":
         """Build a controller of a job pool for a process that keeps running. (Triggers run single beats instead.)"""
-        from drumbeat.pool.beats import Beating, pool_loop
+        from drumbeat.pool.beats import BeatContext, pool_loop
         from drumbeat.runtime.lease import lease_for
 
-        beating = Beating(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
+        beating = BeatContext(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
         return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
@@ -163,23 +163,23 @@ class ControlPlane(Base):
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
         """Run the beat of a trigger that a push has fired. A push from now on fires the trigger again."""
-        from drumbeat.triggers.detached import arrive
+        from drumbeat.triggers.detached import mark_checker_started
 
         if firing.pool_id is not None:
-            await arrive(self.store.leases, firing.trigger, firing.pool_id)
+            await mark_checker_started(self.store.leases, firing.trigger, firing.pool_id)
         return await self.fired(firing)
 
     async def fired(self, firing: "Firing") -> Mapping[str, Any]:
         """Run a trigger's beat, and store the time and the result of this firing."""
-        from drumbeat.triggers.firings import noted
+        from drumbeat.triggers.firings import run_and_record
 
-        return await noted(self.store.notes, self.run_trigger, firing)
+        return await run_and_record(self.store.notes, self.run_trigger, firing)
 
     def triggers(self, file: Path | None = None) -> "TriggerService":
         """Return the service for the triggers of a file (default: triggers.yml here). Raises InvalidSettings, MissingExtra."""
         from drumbeat.composition.due_jobs import keep_due
 
-        module = part("triggers.service", "triggers", "triggers.yml")
+        module = import_part("triggers.service", "triggers", "triggers.yml")
         environment = module.TriggerEnvironment(
             store=self.store,
             clock=self.clock,
@@ -199,7 +199,7 @@ class ControlPlane(Base):
         file = triggers_file()
         if file is not None:
             return await self.triggers(file).answer_event(event)
-        answer: Mapping[str, Any] = await part("triggers.serverless", "triggers", "a trigger").answer_event(
+        answer: Mapping[str, Any] = await import_part("triggers.serverless", "triggers", "a trigger").answer_event(
             event, self.fired, None
         )
         return answer
@@ -262,7 +262,7 @@ class ControlPlane(Base):
         handlers: "Handlers | None" = None,
         signals: bool = True,
         grace: timedelta | None = None,
-    ) -> WorkDone:
+    ) -> WorkerSummary:
         """Run a worker of a job pool in this process, without a controller. Raises NotFound, InvalidInput.
 
         ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
@@ -298,13 +298,13 @@ def push_on(store: str) -> "PushOn | None":
 
 
 @contextmanager
-def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[Door]":
+def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[ForkConnector]":
     """Start a fork server with these modules loaded, for this block. Call it before the process starts threads."""
-    from drumbeat.spawn.fork_client import OwnDoor
+    from drumbeat.spawn.fork_client import OwnForkConnector
     from drumbeat.spawn.fork_server import own_fork_server
 
     with own_fork_server(become, modules) as line:
-        yield OwnDoor(line)
+        yield OwnForkConnector(line)
 
 
 def serve_forks(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from drumbeat.composition.base import Base, WorkDone, WorkerArguments, process_name
+from drumbeat.composition.base import ControlPlaneBase, WorkerArguments, WorkerSummary, process_name
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
@@ -17,9 +17,9 @@ from drumbeat.runtime.disk import find_disk
 from drumbeat.runtime.logs import LogShipper
 from drumbeat.runtime.probe import Probe
 from drumbeat.runtime.signals import run_until_signalled
-from drumbeat.runtime.worker import WorkerLife, Workload
+from drumbeat.runtime.worker import WorkerLifecycle, Workload
 from drumbeat.spawn.leash import hold_leash
-from drumbeat.store.interface import Joining
+from drumbeat.store.interface import JoinRequest
 
 if TYPE_CHECKING:
     from drumbeat.pool.checker import Checker
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class WorkerRunner:
     """Runs one worker in this process. Meanwhile ``watching`` watches pools for delayed jobs that become ready."""
 
-    def __init__(self, base: Base, checker: "Checker", watching: AbstractAsyncContextManager[None]) -> None:
+    def __init__(self, base: ControlPlaneBase, checker: "Checker", watching: AbstractAsyncContextManager[None]) -> None:
         self._base = base
         self._checker = checker
         self._watching = watching
@@ -60,7 +60,7 @@ class WorkerRunner:
         *,
         signals: bool,
         grace: timedelta | None = None,
-    ) -> WorkDone:
+    ) -> WorkerSummary:
         """Run a worker of a job pool that no controller has started. Raises NotFound, InvalidInput."""
         from drumbeat.pool.service import Pool
 
@@ -75,9 +75,9 @@ class WorkerRunner:
         if code is ExitCode.CLEAN and await self._store.beats.last(pool.pool_id) is not None:
             await self._checker.watch_for_later(pool.pool_id)
         tally = workload.in_flight.tally
-        return WorkDone(worker_id=own_id, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
+        return WorkerSummary(worker_id=own_id, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
-    def _workload(self, pool: PoolRow, identity: Joining) -> Workload:
+    def _workload(self, pool: PoolRow, identity: JoinRequest) -> Workload:
         if pool.kind is PoolKind.FLEET:
             from drumbeat.fleet.workload import Metronome
 
@@ -93,15 +93,15 @@ class WorkerRunner:
         return self._job_workload(pool, identity, None)
 
     def _job_workload(
-        self, pool: PoolRow, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
+        self, pool: PoolRow, identity: JoinRequest, plan: "WorkPlan | None", handlers: "Handlers | None" = None
     ) -> "JobWorkload":
         from drumbeat.pool.worker.assemble import job_workload
         from drumbeat.pool.worker.options import plan_of
 
         return job_workload(self._store, pool, identity.holder, plan or plan_of(pool), self._clock, handlers=handlers)
 
-    def _life(self, pool: PoolRow, identity: Joining, workload: Workload) -> WorkerLife:
-        return WorkerLife(
+    def _life(self, pool: PoolRow, identity: JoinRequest, workload: Workload) -> WorkerLifecycle:
+        return WorkerLifecycle(
             self._store,
             identity,
             pool.thresholds,
@@ -111,7 +111,7 @@ class WorkerRunner:
             gated=pool.kind is not PoolKind.JOBS,
         )
 
-    async def _run(self, pool: PoolRow, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
+    async def _run(self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, *, signals: bool = True) -> ExitCode:
         shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
         async with shipper, self._watching:
             try:
@@ -121,8 +121,8 @@ class WorkerRunner:
                 raise
 
 
-def _identity(arguments: WorkerArguments) -> Joining:
-    return Joining(
+def _identity(arguments: WorkerArguments) -> JoinRequest:
+    return JoinRequest(
         pool_id=PoolId(arguments.run_id),
         worker_id=WorkerId(arguments.worker_id),
         slot=arguments.worker_group_id,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sealed:
+class EncryptedSecret:
     """An encrypted secret, and the id of the key that decrypts it."""
 
     key_id: str
@@ -18,7 +18,9 @@ class StoredConnection:
 
     name: str
     url: str  #: without the password
-    secret: Sealed | None = None  #: the encrypted password; None: no password is needed, or it comes from the environment
+    secret: EncryptedSecret | None = (
+        None  #: the encrypted password; None: no password is needed, or it comes from the environment
+    )
     description: str | None = None
     is_default: bool = False  #: preselected in the editor
     created_at: datetime | None = None

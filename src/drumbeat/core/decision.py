@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 
-class Reasoned(Protocol):
+class ActionWithReason(Protocol):
     """An action to take: a frozen dataclass with the subject of the action and the reason for it."""
 
     @property
     def reason(self) -> str: ...
 
 
-A = TypeVar("A", bound=Reasoned)
+A = TypeVar("A", bound=ActionWithReason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -220,7 +220,7 @@ class Attempt:
 COUNTED = 10_000  #: by default, counts of unfinished jobs stop here
 
 
-def counted(*counts: int) -> str:
+def format_count(*counts: int) -> str:
     """Add counts of unfinished jobs and format the sum as text; ``10,000+`` if a count reached the cap COUNTED."""
     return f"{sum(counts):,}" + ("+" if any(count >= COUNTED for count in counts) else "")
 

@@ -62,7 +62,7 @@ def too_deep(what: str) -> InvalidInput:
     return InvalidInput(f"expected {what} nested at most {DEEPEST} deep, got more; flatten it")
 
 
-def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
+def short_repr(value: Any, most: int = _MOST_CHARACTERS) -> str:
     """Return the repr of a value, shortened for a message. Omitted parts are never converted to text."""
     text = _short_repr(value, most, 2)
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -197,11 +197,11 @@ def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
         for worker in ended
-        if worker.reaped_at is None and (worker.worker_id in listed or not may_turn_up(snapshot, worker))
+        if worker.reaped_at is None and (worker.worker_id in listed or not may_still_appear(snapshot, worker))
     ]
 
 
-def may_turn_up(snapshot: PoolSnapshot, worker: Worker) -> bool:
+def may_still_appear(snapshot: PoolSnapshot, worker: Worker) -> bool:
     """Whether a worker's instance may still appear: its creation got no answer, and the provider's list may lag."""
     was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
     if was_seen or worker.meta.get("spawn_failed"):
@@ -219,7 +219,7 @@ def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
     return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
 
 
-def lingers(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
+def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
     """Whether a worker just left by itself and its process may still be ending. Killing it now would lose its last output."""
     left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
     return any(instance.worker_id == worker_id and instance.running for instance in snapshot.instances) and any(
@@ -247,7 +247,7 @@ def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
     """Whether a worker that is not listed as running is certainly gone. False for a worker of another provider."""
     if snapshot.provider and row.provider and row.provider != snapshot.provider:
         return False
-    return row.worker_id in over or (row.status in TERMINAL and not may_turn_up(snapshot, row))
+    return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))
 
 
 def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Worker]:

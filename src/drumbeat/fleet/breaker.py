@@ -16,7 +16,7 @@ _REMEMBERED = timedelta(minutes=20)  #: how far back refusals are counted if the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
+class SpawnAllowance:
     """How many workers may be started now, and the reason for this limit."""
 
     most: int
@@ -79,21 +79,21 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
     return BreakerState(opened_at=view.now, faults=before.faults + 1, starts=before.starts + 1, error=_last_fault([trial]))
 
 
-def breaker_leave(view: FleetView, breaker: BreakerState) -> Leave:
+def breaker_allowance(view: FleetView, breaker: BreakerState) -> SpawnAllowance:
     """How many workers the breaker allows to start: no limit while closed, none while open, one trial worker after the rest."""
     if breaker.opened_at is None:
-        return Leave(most=UNLIMITED, reason="the breaker is closed")
-    why = why_open(breaker)
+        return SpawnAllowance(most=UNLIMITED, reason="the breaker is closed")
+    why = describe_open_breaker(breaker)
     if breaker.trial is not None:
-        return Leave(most=0, reason=f"{why}; waiting for the trial worker {breaker.trial}")
+        return SpawnAllowance(most=0, reason=f"{why}; waiting for the trial worker {breaker.trial}")
     rests_until = breaker.opened_at + view.policy.breaker_rest
     if view.now < rests_until and not _was_asked_since(view, breaker.opened_at):
         when = f"at {rests_until:%H:%M:%S}, or now with: drumbeat fleet retry {view.pool_id}"
-        return Leave(most=0, reason=f"{why}; one trial worker is started {when}")
-    return Leave(most=1, reason=f"{why}; one trial worker is started")
+        return SpawnAllowance(most=0, reason=f"{why}; one trial worker is started {when}")
+    return SpawnAllowance(most=1, reason=f"{why}; one trial worker is started")
 
 
-def why_open(breaker: BreakerState) -> str:
+def describe_open_breaker(breaker: BreakerState) -> str:
     """Describe when the breaker opened, how many workers had failed, and how the last one failed."""
     counted = f"{breaker.faults} of {breaker.starts} workers failed" if breaker.starts else "too many workers failed"
     last = f", last {breaker.error}" if breaker.error else ""
@@ -160,18 +160,18 @@ def cause_of(worker: Worker) -> SpawnCause:
     return SpawnCause(cause) if cause in set(SpawnCause) else SpawnCause.TRANSIENT
 
 
-def backoff_leave(view: FleetView, backoff: BackoffState) -> Leave:
+def backoff_allowance(view: FleetView, backoff: BackoffState) -> SpawnAllowance:
     """How many workers the provider may be asked for now: after a fault none until the wait is over, then one at a time."""
     if not backoff.faults or backoff.cause is None:
-        return Leave(most=UNLIMITED, reason="the provider works")
-    why = why_left_alone(backoff)
+        return SpawnAllowance(most=UNLIMITED, reason="the provider works")
+    why = describe_backoff(backoff)
     if backoff.until and view.now < backoff.until:
         when = f"at {backoff.until:%H:%M:%S}, or now with: drumbeat fleet retry {view.pool_id}"
-        return Leave(most=0, reason=f"{why}; next try {when}")
-    return Leave(most=1, reason=f"{why}; trying one worker")
+        return SpawnAllowance(most=0, reason=f"{why}; next try {when}")
+    return SpawnAllowance(most=1, reason=f"{why}; trying one worker")
 
 
-def why_left_alone(backoff: BackoffState) -> str:
+def describe_backoff(backoff: BackoffState) -> str:
     """Describe how often the provider failed in a row, and its last error."""
     often = "once" if backoff.faults == 1 else f"{backoff.faults} times in a row"
     return f"the provider failed {often}, last with {backoff.cause}" + (f": {backoff.error}" if backoff.error else "")

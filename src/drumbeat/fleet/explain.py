@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.core.decision import Decision
-from drumbeat.fleet.breaker import backoff_leave, next_backoff
+from drumbeat.fleet.breaker import backoff_allowance, next_backoff
 from drumbeat.fleet.decide import decide, verdict
 from drumbeat.fleet.decide.learned import mean_service, spawn_lag
 from drumbeat.fleet.decide.limits import bounds_at
 from drumbeat.fleet.decide.storage import disks
-from drumbeat.fleet.model import Action, FleetView, Limit, Wish
+from drumbeat.fleet.model import Action, FleetView, Limit, RuleWish
 from drumbeat.fleet.money import burn, ceilings, tariff
 
 
@@ -24,7 +24,7 @@ class BeatExplanation:
     pool_id: str
     policy: str
     inputs: Mapping[str, Any]
-    wishes: tuple[Wish, ...]
+    wishes: tuple[RuleWish, ...]
     limits: tuple[Limit, ...]  #: limits that changed the number of workers, in order
     wanted: int
     actions: tuple[str, ...]
@@ -55,7 +55,7 @@ def provider_error(view: FleetView) -> str | None:
         return f"it failed to list its instances: {view.unlisted}"
     backoff = next_backoff(view)
     waits = backoff.until is not None and view.now < backoff.until
-    return backoff_leave(view, backoff).reason if backoff.faults and waits else None
+    return backoff_allowance(view, backoff).reason if backoff.faults and waits else None
 
 
 def inputs(view: FleetView) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from drumbeat.fleet.model import (
 from drumbeat.fleet.model.view import INTERVALS, usual_interval
 from drumbeat.fleet.money import Tariff, spend, tariff
 from drumbeat.fleet.queue import QueueReader
-from drumbeat.runtime.snapshot import last_look, take_snapshot
+from drumbeat.runtime.snapshot import last_observation, take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
@@ -59,7 +59,7 @@ async def observe(
             f"expected a fleet or a pool of jobs, got the benchmark run {pool_id}; see: drumbeat bench show {pool_id}"
         )
     now = await store.now()
-    last = await last_look(store, pool)
+    last = await last_observation(store, pool)
     policy, provider, before = policy or FleetPolicy.from_json(pool.policy), _provider(spawner), _intervals(last)
     usual = max(every, usual_interval(before)) or policy.every
     since = oldest_end_to_read(last, tariff(policy, provider), now)

@@ -37,7 +37,7 @@ def check_scaled(pool: PoolRow) -> None:
         )
 
 
-def policy_to_keep(policy: FleetPolicy) -> dict[str, Any]:
+def policy_row(policy: FleetPolicy) -> dict[str, Any]:
     """Return the policy as stored in a pool's row. Its key ``policy`` is always set, since it marks the pool as a fleet."""
     return {**policy.to_json(), "policy": policy.policy.value}
 
@@ -131,7 +131,7 @@ async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds:
     """Create a fleet's pool. Its workers begin work as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
     check_new(store, policy)
     limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
-    created = await store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_to_keep(policy)))
+    created = await store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_row(policy)))
     await store.events.append(created.pool_id, [start(expected_workers=policy.workers)])
     return created
 
@@ -140,7 +140,7 @@ async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresho
     """Replace a pool's policy; it applies from the next beat. Raises NotFound, InvalidSettings."""
     pool = await store.pools.get(pool_id)
     await check_policy(store, pool, policy)
-    return await keep_policy(store, pool, policy, thresholds)
+    return await write_policy(store, pool, policy, thresholds)
 
 
 def check_new(store: Store, policy: FleetPolicy) -> None:
@@ -156,7 +156,7 @@ async def check_policy(store: Store, pool: PoolRow, policy: FleetPolicy) -> None
         check_provider(pool, policy, await store.workers.list_unreaped(pool.pool_id))
 
 
-async def keep_policy(
+async def write_policy(
     store: Store,
     pool: PoolRow,
     policy: FleetPolicy,
@@ -164,7 +164,7 @@ async def keep_policy(
     plan: Mapping[str, Any] | None = None,
 ) -> PoolRow:
     """Write a checked policy to the pool's row, and the workers' plan if given; the pool's other settings stay."""
-    values = {**policy_to_keep(policy), **(plan or {})}
+    values = {**policy_row(policy), **(plan or {})}
     limits = stay_limits(replace(pool, thresholds=thresholds) if thresholds else pool, policy) or thresholds
     if limits is None and pool.policy == {**pool.policy, **values} and values.keys() >= set(fleet_fields(pool)):
         return pool
@@ -193,7 +193,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
     return tuple(f"{name.removesuffix('_seconds')} {_show(name, was.get(name))} → {_show(name, now[name])}" for name in names)
 
 
-def overruled(pool: PoolRow, environment: Mapping[str, str]) -> tuple[str, ...]:
+def overridden_settings(pool: PoolRow, environment: Mapping[str, str]) -> tuple[str, ...]:
     """List the settings that these environment variables would override in a beat, or why the beat would be refused."""
     try:
         return differences(pool.policy, merged_policy(pool, environment, {}).to_json())

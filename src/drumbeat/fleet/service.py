@@ -42,7 +42,7 @@ class FleetStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class FleetCost:
     """What a fleet has cost, what it costs now, and its money ceilings."""
 
     price_per_hour: float
@@ -199,7 +199,7 @@ class FleetService:
                 raise
             return await self._close_row(worker, spawner, tries - 1)
 
-    async def spend(self, spawner: Spawner) -> Spent:
+    async def spend(self, spawner: Spawner) -> FleetCost:
         """Return the money spent, the current cost and the ceilings, at the provider's current prices."""
         return await self._spent(_provider(spawner))
 
@@ -207,15 +207,15 @@ class FleetService:
         """Return the fleet's last beat that made a decision; beats that failed before deciding are skipped."""
         return await self._last_with_view(None, lambda beat: is_fleet_beat(beat) and "state" in beat.summary)
 
-    async def spent_by(self, last: Beat | None) -> Spent:
+    async def spent_by(self, last: Beat | None) -> FleetCost:
         """Return the money spent, the current cost and the ceilings, at the prices recorded in a beat; calls no provider."""
         return await self._spent(_provider_in(last))
 
-    async def _spent(self, provider: Provider) -> Spent:
+    async def _spent(self, provider: Provider) -> FleetCost:
         policy, now = await self.policy(), await self._store.now()
         rates = tariff(policy, provider)
         workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
-        return Spent(
+        return FleetCost(
             price_per_hour=rates.price,
             burn_per_hour=burn(workers, rates),
             spent=spend(workers, now, rates),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
@@ -142,7 +142,7 @@ def load_thresholds(
     if name is None:
         return None
     if not isinstance(name, str) or name not in _PRESETS:
-        raise InvalidSettings(f"expected preset to be {' or '.join(_PRESETS)}, got {shown(name)}")
+        raise InvalidSettings(f"expected preset to be {' or '.join(_PRESETS)}, got {short_repr(name)}")
     return _PRESETS[name](policy.controller_gone_after)
 
 
@@ -176,7 +176,7 @@ def _unknown_field(name: str) -> str:
 def _field(name: str, value: Any) -> tuple[str, Any]:
     if name == "schedules":
         if value is not None and not isinstance(value, list):
-            raise InvalidSettings(f"expected a list of schedules, or none, got {shown(value)}")
+            raise InvalidSettings(f"expected a list of schedules, or none, got {short_repr(value)}")
         return name, [_schedule(each) for each in value or ()]
     if name not in _TIMES:
         return name, value
@@ -186,7 +186,7 @@ def _field(name: str, value: Any) -> tuple[str, Any]:
 def _seconds(name: str, value: Any) -> float:
     found = None if isinstance(value, bool) else _DURATION.match(str(value))
     if found is None:
-        raise InvalidSettings(f"expected {name} as seconds or like 90s, 10m, 2h; got {shown(value)}")
+        raise InvalidSettings(f"expected {name} as seconds or like 90s, 10m, 2h; got {short_repr(value)}")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
@@ -197,7 +197,7 @@ def _value(variable: Variable, text: str) -> Any:
     try:
         number = float(text)
     except ValueError as exc:
-        raise InvalidSettings(f"expected a number in the environment variable {variable.name}, got {shown(text)}") from exc
+        raise InvalidSettings(f"expected a number in the environment variable {variable.name}, got {short_repr(text)}") from exc
     return number if variable.unit is None else number * variable.unit
 
 
@@ -205,11 +205,11 @@ def _schedule(given: Any) -> dict[str, Any]:
     """Convert a schedule written as ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
     if not isinstance(given, dict) or not {"from", "to"} <= given.keys() <= _SCHEDULE:
         raise InvalidSettings(
-            f"expected a schedule with from and to, and only the fields {sorted(_SCHEDULE)}; got {shown(given)}"
+            f"expected a schedule with from and to, and only the fields {sorted(_SCHEDULE)}; got {short_repr(given)}"
         )
     days = given.get("days") or ()
     if not isinstance(days, list | tuple):
-        raise InvalidSettings(f"expected days like [mon, fri] in a schedule, got {shown(days)}")
+        raise InvalidSettings(f"expected days like [mon, fri] in a schedule, got {short_repr(days)}")
     return {
         "begin": _minutes(given["from"]),
         "end": _minutes(given["to"]),
@@ -226,7 +226,7 @@ _SCHEDULE = frozenset({"from", "to", "days", "utc_offset", "min_workers", "max_w
 def _minutes(text: Any, *, signed: bool = False) -> int:
     found = _CLOCK.match(str(text))
     if found is None or int(found[3]) > 59 or int(found[2]) * 60 + int(found[3]) > 1440 or (found[1] and not signed):
-        raise InvalidSettings(f'expected a time like "08:00" (in quotes: YAML reads 8:00 as a number), got {shown(text)}')
+        raise InvalidSettings(f'expected a time like "08:00" (in quotes: YAML reads 8:00 as a number), got {short_repr(text)}')
     minutes = int(found[2]) * 60 + int(found[3])
     return -minutes if found[1] == "-" else minutes
 
@@ -235,7 +235,7 @@ def _day(text: Any) -> int:
     word = str(text).lower()
     found = [n for n, name in enumerate(DAYS) if len(word) >= 3 and name.startswith(word)]
     if not found:
-        raise InvalidSettings(f"expected days like {', '.join(name[:3] for name in DAYS)}, got {shown(text)}")
+        raise InvalidSettings(f"expected days like {', '.join(name[:3] for name in DAYS)}, got {short_repr(text)}")
     return found[0]
 
 
@@ -253,5 +253,5 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     except (InvalidInput, UnicodeDecodeError) as exc:
         raise InvalidSettings(f"{file}: {exc}") from exc
     if not isinstance(found, dict):
-        raise InvalidSettings(f"expected the fields of a policy in {file}, got {shown(found)}")
+        raise InvalidSettings(f"expected the fields of a policy in {file}, got {short_repr(found)}")
     return {str(name): value for name, value in found.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import legacy_policy, load_policy, with_settings
-from drumbeat.fleet.simulate import Deciding, SimulatedLoad, SimulatedProvider, SimulationResult, simulate
+from drumbeat.fleet.simulate import SimulatedController, SimulatedLoad, SimulatedProvider, SimulationResult, simulate
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
 
 MAX_WORKERS = 1000  #: the default max_workers of a simulation
@@ -73,7 +73,7 @@ def simulate_once(load: SimulatedLoad, policy: FleetPolicy, provider: SimulatedP
     """Simulate jobs under a policy on virtual time. The first ``skip`` jobs are not counted. Raises InvalidInput."""
     return simulate(
         load,
-        Deciding(policy),
+        SimulatedController(policy),
         provider,
         name=policy.policy.value,
         every=policy.every.total_seconds(),

@@ -15,7 +15,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
 from drumbeat.core.errors import DrumbeatError, SpawnError, StoreUnavailable
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.core.recovery import EndStray, PoolSnapshot, Reap, lingers, recover
+from drumbeat.core.recovery import EndStray, PoolSnapshot, Reap, may_be_exiting, recover
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
@@ -158,7 +158,9 @@ def decide(view: SweepView) -> Decision[EndStray | Reap]:
     actions = [
         action
         for action in recover(view.snapshot).actions
-        if isinstance(action, EndStray | Reap) and action.worker_id in running and not lingers(view.snapshot, action.worker_id)
+        if isinstance(action, EndStray | Reap)
+        and action.worker_id in running
+        and not may_be_exiting(view.snapshot, action.worker_id)
     ]
     return Decision(
         actions=actions,

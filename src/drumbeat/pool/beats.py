@@ -25,7 +25,7 @@ _UNTIL_ROOM = 2  #: extra beats to replace a worker that is given up: one ends i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beating:
+class BeatContext:
     """The store, spawner and clock that a beat uses, and the name it holds the lease under."""
 
     store: Store
@@ -35,7 +35,7 @@ class Beating:
 
 
 def pool_loop(
-    beating: Beating,
+    beating: BeatContext,
     pool_id: PoolId,
     every: timedelta,
     lease: timedelta,

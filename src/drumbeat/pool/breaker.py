@@ -5,22 +5,22 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
-from drumbeat.pool.model import Streak
+from drumbeat.pool.model import FailureStreak
 
 TRIES = 3  #: workers that fail in a row before the next one is delayed
 SHORTEST, LONGEST = timedelta(seconds=30), timedelta(minutes=10)
 _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes after which another worker would fail too
 
 
-def streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> Streak:
+def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
     """Count the newest workers that failed in a row before they ran a job; only those that ended after ``mended_at``."""
-    ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and is_telling(row)]
+    ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
     failed = [*takewhile(lambda each: has_failed(each[1]), since)]
     if not failed:
-        return Streak()
-    return Streak(failed=len(failed), first_at=failed[-1][0], last_at=failed[0][0], error=failed[0][1].error)
+        return FailureStreak()
+    return FailureStreak(failed=len(failed), first_at=failed[-1][0], last_at=failed[0][0], error=failed[0][1].error)
 
 
 def has_failed(row: Worker) -> bool:
@@ -29,30 +29,30 @@ def has_failed(row: Worker) -> bool:
     return row.status is WorkerStatus.ERROR and idle and (row.started_at is None or row.exit_code in _PERMANENT)
 
 
-def is_telling(row: Worker) -> bool:
+def counts_for_breaker(row: Worker) -> bool:
     """Whether the breaker counts a worker's end: not if the worker was lost, or if its provider failed to start it."""
     return row.status is not WorkerStatus.LOST and "spawn_failed" not in row.meta
 
 
-def held_until(found: Streak) -> datetime | None:
+def next_start_at(found: FailureStreak) -> datetime | None:
     """Return when the next worker may be started; None: at once. The delay equals the time workers have been failing so far."""
     if found.failed < TRIES or found.first_at is None or found.last_at is None:
         return None
     return found.last_at + min(max(found.last_at - found.first_at, SHORTEST), LONGEST)
 
 
-def allowed(found: Streak, living: Sequence[Worker], now: datetime) -> int | None:
-    """Return how many workers may be started: 0 until ``held_until``, then one at a time; None (no limit) without failures."""
-    until = held_until(found)
+def start_limit(found: FailureStreak, living: Sequence[Worker], now: datetime) -> int | None:
+    """Return how many workers may be started: 0 until ``next_start_at``, then one at a time; None (no limit) without failures."""
+    until = next_start_at(found)
     if until is None:
         return None
     unproven = sum(not worker.operations for worker in living)
     return max(1 - unproven, 0) if now >= until else 0
 
 
-def trouble(found: Streak) -> str | None:
+def breaker_message(found: FailureStreak) -> str | None:
     """Return a message that says why no workers are started at the moment; None while the breaker allows them."""
-    until = held_until(found)
+    until = next_start_at(found)
     if until is None:
         return None
     why = f" ({found.error.splitlines()[0]})" if found.error else ""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, Beating, beat_once, jobs_pool, pool_loop
+from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, BeatContext, beat_once, jobs_pool, pool_loop
 from drumbeat.pool.due_jobs import is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
@@ -128,7 +128,7 @@ class Checker:
         before: Callable[[], Awaitable[object]] | None = None,
     ) -> BeatReport:
         async with self._open_spawner() as spawner:
-            beating = Beating(store=self._store, spawner=spawner, clock=self._clock, owner=self._owner())
+            beating = BeatContext(store=self._store, spawner=spawner, clock=self._clock, owner=self._owner())
             loop = pool_loop(
                 beating, pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
             )

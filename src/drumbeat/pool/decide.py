@@ -14,13 +14,13 @@ from drumbeat.core.recovery import (
     Reap,
     Recovered,
     end_strays as strays,
-    lingers,
+    may_be_exiting,
     may_run,
     never_started,
     recover,
 )
 from drumbeat.core.worker import Worker, WorkerId
-from drumbeat.pool.breaker import allowed, held_until, trouble
+from drumbeat.pool.breaker import breaker_message, next_start_at, start_limit
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, SpawnJobWorker, TakeBackJobs, no_handler, worker_name
 
 SHOW_WITHIN = timedelta(seconds=10)  #: how long to wait for the instance of a new worker row before it is started again
@@ -29,7 +29,7 @@ MAKES_ROOM = "makes_room"  #: key in a beat's summary: the next beat may start w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mending:
+class RecoveryPlan:
     """The actions that clean up after ended workers, with the workers and ready jobs there will be afterwards."""
 
     first: tuple[Action, ...]  #: done before workers are started: close rows, take back jobs, end stray instances
@@ -60,8 +60,8 @@ def decide(view: PoolView) -> Decision[Action]:
     """Decide the checker's actions: clean up after ended workers, then start workers for ready jobs, up to max_workers."""
     if view.is_scaled:
         return take_back(view)
-    recovery = recover_jobs(view)
-    need = weigh(view, recovery)
+    recovery = plan_recovery(view)
+    need = compute_need(view, recovery)
     spawning = [] if _is_paused(view) else [*respawn(view, recovery.staying, need), *spawn(view, recovery, need)]
     actions = [*recovery.first, *spawning, *recovery.last]
     why = None if spawning else why_none_started(view, recovery, need)
@@ -78,10 +78,10 @@ def decide_recovery(view: PoolView) -> Decision[Action]:
     """Decide the reaper's actions: clean up after ended workers, and start no workers."""
     if view.is_scaled:
         return take_back(view)
-    recovery = recover_jobs(view)
+    recovery = plan_recovery(view)
     actions = [*recovery.first, *recovery.last]
     why_not = None if actions else f"{_count(len(recovery.living), 'live worker')}, all healthy; no ended worker holds a job"
-    return Decision(actions=actions, why_not=why_not, summary=_summary(view, recovery, weigh(view, recovery)))
+    return Decision(actions=actions, why_not=why_not, summary=_summary(view, recovery, compute_need(view, recovery)))
 
 
 def take_back(view: PoolView) -> Decision[Action]:
@@ -96,14 +96,18 @@ def take_back(view: PoolView) -> Decision[Action]:
     )
 
 
-def recover_jobs(view: PoolView) -> Mending:
+def plan_recovery(view: PoolView) -> RecoveryPlan:
     """Decide how to clean up: close the rows of ended workers, take back their jobs, and jobs whose lease has run out."""
     recovered = recover(view.snapshot)
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     ended = {action.worker.worker_id for action in closing} | {row.worker_id for row in view.workers if not row.is_live}
     released, expired = release(view, ended), expire(view, ended)
-    last = [action for action in recovered.actions if isinstance(action, Reap) and not lingers(view.snapshot, action.worker_id)]
-    return Mending(
+    last = [
+        action
+        for action in recovered.actions
+        if isinstance(action, Reap) and not may_be_exiting(view.snapshot, action.worker_id)
+    ]
+    return RecoveryPlan(
         first=(*closing, *released, *expired, *end_strays(view, recovered)),
         last=tuple(last[:MOST_REAPED]),
         living=recovered.living,
@@ -138,21 +142,21 @@ def expire(view: PoolView, ended: set[WorkerId]) -> list[ExpireLeases]:
 def end_strays(view: PoolView, recovered: Recovered) -> list[EndStray]:
     """End instances without a live worker, except those of workers that have just left and are still exiting."""
     found = [action for action in recovered.actions if isinstance(action, EndStray)]
-    return [action for action in found if not lingers(view.snapshot, action.worker_id)]
+    return [action for action in found if not may_be_exiting(view.snapshot, action.worker_id)]
 
 
-def weigh(view: PoolView, recovery: Mending) -> Need:
+def compute_need(view: PoolView, recovery: RecoveryPlan) -> Need:
     """Compare ready jobs with free job slots. A worker has ``concurrency`` job slots."""
     offered = {"", *view.policy.capabilities}
     demand = Counter(view.demand) + Counter(recovery.returning)
     within = {capability: jobs for capability, jobs in demand.items() if capability in offered}
     held = _held(view.claims)
     free = [(worker, max(view.policy.concurrency - held[worker.worker_id], 0)) for worker in recovery.staying]
-    free_slots, here = sum(slots for _, slots in free), running(view)
+    free_slots, here = sum(slots for _, slots in free), count_running(view)
     return Need(
         ready=sum(within.values()),
         out_of_reach={capability: jobs for capability, jobs in sorted(demand.items()) if capability not in offered},
-        uncovered=left_over(within, free),
+        uncovered=count_uncovered(within, free),
         busy=len(recovery.staying) * view.policy.concurrency - free_slots,
         free=free_slots,
         here=here,
@@ -160,13 +164,13 @@ def weigh(view: PoolView, recovery: Mending) -> Need:
     )
 
 
-def running(view: PoolView) -> int:
+def count_running(view: PoolView) -> int:
     """Count the workers that may be running. A worker that has left by itself and is still exiting does not count."""
-    rows = [row for row in may_run(view.snapshot) if row.is_live or not lingers(view.snapshot, row.worker_id)]
-    return len(rows) + sum(not lingers(view.snapshot, stray.worker_id) for stray in strays(view.snapshot))
+    rows = [row for row in may_run(view.snapshot) if row.is_live or not may_be_exiting(view.snapshot, row.worker_id)]
+    return len(rows) + sum(not may_be_exiting(view.snapshot, stray.worker_id) for stray in strays(view.snapshot))
 
 
-def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
+def count_uncovered(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
     """Count the jobs that exceed the free job slots. Workers with few capabilities are filled first, so that others stay free
     for jobs that need more; each takes jobs that need a capability before jobs that need none."""
     left = Counter(demand)
@@ -195,10 +199,10 @@ def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[Spawn
     ]
 
 
-def spawn(view: PoolView, recovery: Mending, need: Need) -> list[SpawnJobWorker]:
+def spawn(view: PoolView, recovery: RecoveryPlan, need: Need) -> list[SpawnJobWorker]:
     """Return the actions that start new workers, each with the lowest free worker index (``slot``)."""
     count = max(min(ceil(need.uncovered / view.policy.concurrency), need.room), 0)
-    limit = allowed(view.streak, recovery.living, view.now)
+    limit = start_limit(view.streak, recovery.living, view.now)
     count = count if limit is None else min(count, limit)
     taken = {worker.slot for worker in recovery.living}
     slots = [slot for slot in range(view.policy.max_workers) if slot not in taken][:count]
@@ -215,7 +219,7 @@ def spawn(view: PoolView, recovery: Mending, need: Need) -> list[SpawnJobWorker]
     ]
 
 
-def why_none_started(view: PoolView, recovery: Mending, need: Need) -> str:
+def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need) -> str:
     """Return a sentence that says why this beat starts no worker."""
     if _is_paused(view):
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
@@ -227,12 +231,12 @@ def why_none_started(view: PoolView, recovery: Mending, need: Need) -> str:
         return f"no job is ready{others}"
     if not need.wants:
         return f"{_ready(need)} and {need.free} of {_slots(need)} slots are free{others}"
-    if need.room > 0 and (why := trouble(view.streak)) is not None:
+    if need.room > 0 and (why := breaker_message(view.streak)) is not None:
         return f"{_ready(need)}, but {why}"
     return f"{_ready(need)}, but {need.here} of at most {view.policy.max_workers} workers are here{others}"
 
 
-def _summary(view: PoolView, recovery: Mending, need: Need) -> dict[str, int]:
+def _summary(view: PoolView, recovery: RecoveryPlan, need: Need) -> dict[str, int]:
     return {
         "max_workers": view.policy.max_workers,
         "workers": len(recovery.living),
@@ -241,7 +245,7 @@ def _summary(view: PoolView, recovery: Mending, need: Need) -> dict[str, int]:
         "out_of_reach": sum(need.out_of_reach.values()),
         "claimed": len(view.claims),
         **({"no_handler": sum(view.unhandled.values())} if view.unhandled else {}),
-        **({} if held_until(view.streak) is None else {"failing": view.streak.failed}),
+        **({} if next_start_at(view.streak) is None else {"failing": view.streak.failed}),
     }
 
 

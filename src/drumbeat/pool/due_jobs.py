@@ -14,7 +14,7 @@ from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.model import PoolPolicy
-from drumbeat.store.interface import Claiming, Due, Store
+from drumbeat.store.interface import ClaimRequest, Due, Store
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,9 @@ async def when_due(store: Store, pool_id: PoolId) -> Due:
         return _NEVER
     policy = PoolPolicy.from_json(pool.policy)
     due = await store.jobs.due(
-        Claiming(pool_id=pool_id, holder=_NO_HOLDER, lease=timedelta(), capabilities=policy.capabilities, types=policy.types)
+        ClaimRequest(
+            pool_id=pool_id, holder=_NO_HOLDER, lease=timedelta(), capabilities=policy.capabilities, types=policy.types
+        )
     )
     paused = timedelta() if pool.paused_until is None else pool.paused_until - await store.now()
     if due.wait is None or paused <= timedelta():
@@ -75,7 +77,7 @@ class _Pace:
         return min(max(min(ends, default=POLL_EVERY), _SHORTEST_WAIT), POLL_EVERY)
 
 
-class DueWatch:
+class DueJobWatcher:
     """Checks a pool when one of its delayed jobs becomes due. The check then decides whether more workers are needed."""
 
     def __init__(self, store: Store, clock: Clock, owner: str, wake: Callable[[PoolId], Awaitable[object]]) -> None:

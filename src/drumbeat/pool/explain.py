@@ -14,7 +14,7 @@ from drumbeat.pool.model import handler_command
 MOST_NAMED = 5
 
 
-class Why(StrEnum):
+class ReasonCode(StrEnum):
     """Code of the reason why a job waits, runs or has ended."""
 
     DONE = "done"
@@ -57,7 +57,7 @@ class ExplainInputs:
 class Reason:
     """One reason for the state of a job: its code, a sentence, and when it ends, if known."""
 
-    why: Why
+    why: ReasonCode
     says: str
     until: datetime | None = None
 
@@ -72,7 +72,7 @@ class JobExplanation:
     history: tuple[str, ...] = field(default=())
 
     @property
-    def why(self) -> Why:
+    def why(self) -> ReasonCode:
         return self.reasons[0].why
 
     def __str__(self) -> str:
@@ -92,11 +92,11 @@ def _settled(facts: ExplainInputs) -> Reason:
         case JobStatus.CLAIMED:
             return _claimed(facts)
         case JobStatus.POISONED:
-            return Reason(why=Why.POISONED, says=_poisoned(job))
+            return Reason(why=ReasonCode.POISONED, says=_poisoned(job))
         case JobStatus.CANCELLED:
-            return Reason(why=Why.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to try again")
+            return Reason(why=ReasonCode.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to try again")
         case _:
-            return Reason(why=Why.DONE, says=f"it was done{_at(job.finished_at)}")
+            return Reason(why=ReasonCode.DONE, says=f"it was done{_at(job.finished_at)}")
 
 
 def _poisoned(job: Job) -> str:
@@ -118,13 +118,13 @@ def _claimed(facts: ExplainInputs) -> Reason:
     if job.cancel_requested:
         since += ", cancellation requested"
     if worker is not None and judge(worker, facts.now, facts.pool.thresholds) is Health.HEALTHY:
-        return Reason(why=Why.RUNNING, says=f"{since}; {_beat(worker, facts.now)}{_progress(job)}")
+        return Reason(why=ReasonCode.RUNNING, says=f"{since}; {_beat(worker, facts.now)}{_progress(job)}")
     until = job.lease_until
     gone = "is no live worker: it ended, or never joined" if worker is None else f"is silent: {_beat(worker, facts.now)}"
     if worker is None and until is not None and until > facts.now:
-        return Reason(why=Why.RUNNING, says=f"{since}, which {gone}; its lease holds until {_clock(until)}", until=until)
+        return Reason(why=ReasonCode.RUNNING, says=f"{since}, which {gone}; its lease holds until {_clock(until)}", until=until)
     back = f"its lease runs out at {_clock(until)}{_then(job)}" if until and until > facts.now else _overdue(job)
-    return Reason(why=Why.STRANDED, says=f"{since}, which {gone}; {back}", until=until)
+    return Reason(why=ReasonCode.STRANDED, says=f"{since}, which {gone}; {back}", until=until)
 
 
 def _then(job: Job) -> str:
@@ -146,12 +146,14 @@ def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
     """Yield the reasons why no worker may claim the job now: a pause, a delay, limits of its group."""
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
-        yield Reason(why=Why.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
+        yield Reason(why=ReasonCode.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
     if job.not_before is not None and job.not_before > now:
         after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
         left = time_span(job.not_before - now)
         yield Reason(
-            why=Why.DELAYED, says=f"it is delayed until {_clock(job.not_before)}, {left} from now{after}", until=job.not_before
+            why=ReasonCode.DELAYED,
+            says=f"it is delayed until {_clock(job.not_before)}, {left} from now{after}",
+            until=job.not_before,
         )
     if job.group is not None:
         yield from _group(facts, job.group)
@@ -161,11 +163,11 @@ def _group(facts: ExplainInputs, group: str) -> Iterator[Reason]:
     limit, rate = facts.job.group_limit, facts.job.group_rate
     if limit is not None and len(facts.group_held) >= limit:
         held = _names(facts.group_held)
-        yield Reason(why=Why.GROUP_FULL, says=f"it waits for group {group!r}: held by {held}, limit {limit}")
+        yield Reason(why=ReasonCode.GROUP_FULL, says=f"it waits for group {group!r}: held by {held}, limit {limit}")
     if rate is not None and facts.group_recent >= rate.count:
         claims = f"{facts.group_recent} claims in {time_span(rate.per)}"
         says = f"it waits for the rate of group {group!r}: {claims}, limit {rate.count}"
-        yield Reason(why=Why.RATE_LIMITED, says=says)
+        yield Reason(why=ReasonCode.RATE_LIMITED, says=says)
 
 
 def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
@@ -173,15 +175,16 @@ def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
     if facts.types and job.type not in facts.types:
         add = handler_command(facts.pool.pool_id, job.type)
         had = f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
-        yield Reason(why=Why.NO_HANDLER, says=f"{had}; add one with: {add}")
+        yield Reason(why=ReasonCode.NO_HANDLER, says=f"{had}; add one with: {add}")
     if facts.trouble is not None:
-        yield Reason(why=Why.WORKERS_FAIL, says=facts.trouble)
+        yield Reason(why=ReasonCode.WORKERS_FAIL, says=facts.trouble)
     if not facts.workers:
         hint = "" if facts.triggered else f", and nothing starts any: drumbeat pool work {facts.pool.pool_id}"
-        yield Reason(why=Why.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")
+        yield Reason(why=ReasonCode.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")
     elif job.capability is not None and not able:
         yield Reason(
-            why=Why.NO_CAPABILITY, says=f"none of {_times(len(facts.workers), 'live worker')} has capability {job.capability!r}"
+            why=ReasonCode.NO_CAPABILITY,
+            says=f"none of {_times(len(facts.workers), 'live worker')} has capability {job.capability!r}",
         )
 
 
@@ -190,12 +193,14 @@ def _in_line(facts: ExplainInputs) -> Reason:
     busy = sum(1 for worker in able if worker.active > 0)
     if facts.job.must_run_alone:
         lost = _times(facts.job.crashes + facts.job.suspicions, "worker")
-        return Reason(why=Why.ALONE, says=f"it waits for a worker that runs nothing else, because {lost} died while it ran")
+        return Reason(
+            why=ReasonCode.ALONE, says=f"it waits for a worker that runs nothing else, because {lost} died while it ran"
+        )
     if facts.ahead:
         count = f"{'more than ' if facts.ahead_is_more else ''}{_times(facts.ahead, 'job')}"
         says = f"{count} {'is' if facts.ahead == 1 else 'are'} before it, and {busy} of {_times(len(able), 'worker')} are busy"
-        return Reason(why=Why.BEHIND_OTHERS, says=says)
-    return Reason(why=Why.NEXT, says=f"it is next; {busy} of {_times(len(able), 'worker')} are busy")
+        return Reason(why=ReasonCode.BEHIND_OTHERS, says=says)
+    return Reason(why=ReasonCode.NEXT, says=f"it is next; {busy} of {_times(len(able), 'worker')} are busy")
 
 
 def _able(facts: ExplainInputs) -> list[Worker]:

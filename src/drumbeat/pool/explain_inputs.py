@@ -2,7 +2,7 @@
 
 from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.pool.breaker import trouble
+from drumbeat.pool.breaker import breaker_message
 from drumbeat.pool.explain import ExplainInputs
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.observe import read_streak
@@ -10,7 +10,7 @@ from drumbeat.pool.worker.options import plan_of
 from drumbeat.store.interface import Store
 
 
-async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
+async def read_explain_inputs(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
     """Read what ``explain`` needs to know about a job. Jobs ahead of it are counted up to COUNTED."""
     pending = job.status is JobStatus.PENDING
     ahead = await store.jobs.ahead(job, COUNTED) if pending else 0
@@ -26,7 +26,7 @@ async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
         ahead_is_more=ahead >= COUNTED,
         types=plan_of(pool).types,
         triggered=await _is_triggered(store, pool.pool_id),
-        trouble=trouble(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
+        trouble=breaker_message(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
     )
 
 

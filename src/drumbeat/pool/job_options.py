@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import AlikeJobs, Backoff, Job, NewJob, RateLimit
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
 
@@ -69,7 +69,7 @@ def _read(name: str, value: Any) -> Any:
     try:
         return reader(value)
     except (TypeError, ValueError, OverflowError, KeyError) as exc:
-        raise InvalidInput(f"expected {name} to be {_EXPECTED.get(name, 'text')}, got {shown(value)}") from exc
+        raise InvalidInput(f"expected {name} to be {_EXPECTED.get(name, 'text')}, got {short_repr(value)}") from exc
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "EndOverdue",
     "EndStray",
     "ExpireLeases",
+    "FailureStreak",
     "ListedInstance",
     "MarkFailed",
     "MarkLost",
@@ -23,7 +24,6 @@ __all__ = [
     "PoolView",
     "Reap",
     "SpawnJobWorker",
-    "Streak",
     "TakeBackJobs",
     "handler_command",
     "no_handler",
@@ -103,7 +103,7 @@ def _shell_word(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Streak:
+class FailureStreak:
     """How many of the newest workers failed in a row before they ran a job, since when, and the last error."""
 
     failed: int = 0
@@ -140,7 +140,7 @@ class PoolView:
     claims: tuple[Claim, ...] = ()  #: claimed jobs, up to a limit
     more_claims: bool = False  #: ``claims`` may be incomplete: the limit was reached
     next_number: int = 0  #: number in the name of the next worker, above those of all past workers
-    streak: Streak = Streak()
+    streak: FailureStreak = FailureStreak()
     is_scaled: bool = False  #: a fleet starts and ends the pool's workers, not the checker
 
     @property

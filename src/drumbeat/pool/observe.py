@@ -7,8 +7,8 @@ from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow, Thresholds
 from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
-from drumbeat.pool.breaker import is_telling, streak
-from drumbeat.pool.model import Claim, PoolPolicy, PoolView, Streak
+from drumbeat.pool.breaker import counts_for_breaker, failure_streak
+from drumbeat.pool.model import Claim, FailureStreak, PoolPolicy, PoolView
 from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -38,7 +38,7 @@ async def observe(
         now=snapshot.now,
         looking_since=pool.created_at or snapshot.looking_since,
         paused_until=pool.paused_until,
-        thresholds=pool.thresholds if lost_after is None else stricter(pool.thresholds, lost_after),
+        thresholds=pool.thresholds if lost_after is None else with_lost_after(pool.thresholds, lost_after),
         policy=policy,
         workers=workers,
         instances=snapshot.instances,
@@ -58,7 +58,7 @@ async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mappin
     return {kind: jobs for kind, jobs in waiting.items() if not policy.handles(kind)}
 
 
-def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
+def with_lost_after(usual: Thresholds, lost_after: timedelta) -> Thresholds:
     """Replace ``lost_after`` and lower other thresholds to fit. Raises ValueError unless it is longer than a heartbeat."""
     stale = min(usual.stale_after, (usual.heartbeat_every + lost_after) / 2)
     give_up = min(usual.give_up_after, stale)
@@ -91,13 +91,13 @@ def next_number(pool: PoolRow, snapshot: PoolSnapshot) -> int:
     return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1
 
 
-async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> Streak:
+async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> FailureStreak:
     """Read how many of the newest workers failed in a row. Reads a few ended workers, and more only if all of them failed."""
     ended = await store.workers.list_ended(pool_id, _FEW_ENDED)
-    found = streak(ended, mended_at)
-    if len(ended) < _FEW_ENDED or found.failed < sum(is_telling(row) for row in ended):
+    found = failure_streak(ended, mended_at)
+    if len(ended) < _FEW_ENDED or found.failed < sum(counts_for_breaker(row) for row in ended):
         return found
-    return streak(await store.workers.list_ended(pool_id, _MORE_ENDED), mended_at)
+    return failure_streak(await store.workers.list_ended(pool_id, _MORE_ENDED), mended_at)
 
 
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:

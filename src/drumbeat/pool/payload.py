@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import DEEPEST, brackets, check_depth, shown, too_deep
+from drumbeat.core.plain import DEEPEST, brackets, check_depth, short_repr, too_deep
 
 MOST_BYTES = 1024 * 1024
 _FEW_FIELDS = 16
@@ -80,7 +80,7 @@ def _build_model(kind: Any, payload: Any) -> Any:
 
 def _problem(error: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in error.get("loc", ())) or "$"
-    return f"{where}: {error.get('msg')}, got {shown(error.get('input'), 80)}"
+    return f"{where}: {error.get('msg')}, got {short_repr(error.get('input'), 80)}"
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -102,7 +102,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise InvalidInput(f"expected the keys of {path} to be text, got {shown(key)}")
+        raise InvalidInput(f"expected the keys of {path} to be text, got {short_repr(key)}")
     return key
 
 

@@ -13,9 +13,18 @@ from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.validation import checked_text, how_far, how_many, job_filters, moment, names, time_span, words
+from drumbeat.pool.validation import (
+    check_count,
+    check_duration,
+    check_progress,
+    check_text,
+    check_time,
+    checked_text,
+    job_filters,
+    names,
+)
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
-from drumbeat.store.interface import Claiming, PoolChange, Store
+from drumbeat.store.interface import ClaimRequest, PoolChange, Store
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
@@ -114,7 +123,7 @@ class Pool:
         """
         row = await self.get()
         given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
-        more: dict[str, Any] = {name: how_many(name, value) for name, value in changes.items() if name == "max_workers"}
+        more: dict[str, Any] = {name: check_count(name, value) for name, value in changes.items() if name == "max_workers"}
         if IN_POLICY in changes:
             retention_of(replace(row, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
             more[IN_POLICY] = changes[IN_POLICY]
@@ -207,11 +216,11 @@ class Pool:
     ) -> Sequence[Job]:
         """Claim up to ``limit`` jobs; ``types`` and ``capabilities`` say what the caller can run (no types: every type)."""
         return await self._store.queue.claim(
-            Claiming(
+            ClaimRequest(
                 pool_id=self.pool_id,
-                holder=self._holder(WorkerId(words("worker_id", worker_id)) if worker_id else self._who),
-                lease=time_span("lease", lease),
-                limit=how_many("limit", limit),
+                holder=self._holder(WorkerId(check_text("worker_id", worker_id)) if worker_id else self._who),
+                lease=check_duration("lease", lease),
+                limit=check_count("limit", limit),
                 alone=limit == 1,
                 capabilities=names("capabilities", capabilities),
                 types=names("types", types),
@@ -225,7 +234,7 @@ class Pool:
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """Record a failed attempt. The job is retried after its backoff, unless ``fatal`` or out of attempts.
         Raises StaleWrite if the job was taken back or claimed again meanwhile."""
-        wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else time_span("retry_in", retry_in)
+        wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else check_duration("retry_in", retry_in)
         await self._settle(job, AttemptOutcome.FAILED, error=checked_text("error", error), fatal=fatal, retry_in=wait)
 
     async def release(self, job: Job) -> None:
@@ -234,14 +243,14 @@ class Pool:
 
     async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
         """Renew the lease of a claimed job. Returns whether to cancel the job. Raises StaleWrite if it was taken back."""
-        renewed = await self._store.queue.renew(self._owner(job), [job.token], time_span("lease", lease))
+        renewed = await self._store.queue.renew(self._owner(job), [job.token], check_duration("lease", lease))
         if renewed.stale:
             raise _stale(job)
         return bool(renewed.cancelled)
 
     async def progress(self, job: Job, share: float, note: str | None = None) -> None:
         """Report a job's progress, from 0 to 1. Raises StaleWrite if the job was taken back meanwhile."""
-        checked = how_far("share", share), None if note is None else checked_text("note", note)
+        checked = check_progress("share", share), None if note is None else checked_text("note", note)
         if not await self._store.jobs.progress(self._owner(job), job.token, *checked):
             raise _stale(job)
 
@@ -277,7 +286,7 @@ class Pool:
 
     async def status(self) -> PoolStatus:
         """Read the pool's job counts, live workers, whether it is paused, and problems that keep jobs waiting."""
-        from drumbeat.pool.breaker import trouble
+        from drumbeat.pool.breaker import breaker_message
         from drumbeat.pool.model import PoolPolicy
         from drumbeat.pool.observe import read_streak, unhandled
 
@@ -288,20 +297,20 @@ class Pool:
             counts=await self._store.jobs.counts(self.pool_id),
             workers=tuple(await self._store.workers.list(self.pool_id, live=True)),
             now=await self._store.now(),
-            trouble=trouble(await read_streak(self._store, self.pool_id, policy.mended_at)),
+            trouble=breaker_message(await read_streak(self._store, self.pool_id, policy.mended_at)),
             unhandled=await unhandled(self._store, self.pool_id, policy),
         )
 
     async def explain(self, job_id: str) -> "JobExplanation":
         """Return the reasons why a job is not running, or how it ended."""
         from drumbeat.pool.explain import explain
-        from drumbeat.pool.explain_inputs import read_facts
+        from drumbeat.pool.explain_inputs import read_explain_inputs
 
-        return explain(await read_facts(self._store, await self.get(), await self.job(job_id)))
+        return explain(await read_explain_inputs(self._store, await self.get(), await self.job(job_id)))
 
     async def result(self, job_id: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
         """Wait until a job is done, and return its result. Raises TimeoutError; JobEnded if it was poisoned or cancelled."""
-        limit = None if timeout is None else self._clock.elapsed() + time_span("timeout", timeout)
+        limit = None if timeout is None else self._clock.elapsed() + check_duration("timeout", timeout)
         pause = _FIRST_POLL
         while True:
             job = await self.job(job_id)
@@ -325,7 +334,7 @@ class Pool:
 
     async def pause(self, until: datetime | None = None) -> PoolRow:
         """Pause the pool until ``until``, or until it is resumed: no jobs are claimed; running jobs continue."""
-        change = PoolChange(paused_until=FOREVER if until is None else moment("until", until))
+        change = PoolChange(paused_until=FOREVER if until is None else check_time("until", until))
         return await self._store.pools.change((await self.get()).pool_id, change)
 
     async def resume(self) -> PoolRow:

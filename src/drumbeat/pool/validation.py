@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobStatus
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 from drumbeat.core.worker import Holder
 from drumbeat.pool.job_options import duration
 from drumbeat.pool.worker.failures import shortened
@@ -18,27 +18,27 @@ T = TypeVar("T")
 MOST_CLAIMED = 1_000_000  #: the largest number accepted as an argument
 
 
-def time_span(name: str, value: Any) -> timedelta:
+def check_duration(name: str, value: Any) -> timedelta:
     """Convert an argument (a timedelta, seconds or ISO 8601 text) to a duration. Raises InvalidInput."""
     return _read(name, "a timedelta or seconds, not negative and at most a hundred years", duration, value)
 
 
-def how_many(name: str, value: Any) -> int:
+def check_count(name: str, value: Any) -> int:
     return _read(name, f"a whole number from 0 to {MOST_CLAIMED}", _whole, value)
 
 
-def how_far(name: str, value: Any) -> float:
+def check_progress(name: str, value: Any) -> float:
     """Check an argument that is progress, from 0 to 1. Raises InvalidInput."""
     return _read(name, "a number from 0 to 1", _share, value)
 
 
-def words(name: str, value: Any) -> str:
+def check_text(name: str, value: Any) -> str:
     return _read(name, "text", _text, value)
 
 
 def checked_text(name: str, value: Any) -> str:
     """Check that an argument is text, and shorten it so that every store accepts it. Raises InvalidInput."""
-    return shortened(words(name, value))
+    return shortened(check_text(name, value))
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def names(name: str, value: Any) -> tuple[str, ...]:
     return _read(name, f"a list of names, such as {name}=['gpu']", _names, value)
 
 
-def moment(name: str, value: Any) -> datetime:
+def check_time(name: str, value: Any) -> datetime:
     return _read(name, "a datetime with a time zone, such as datetime.now(UTC) + timedelta(hours=1)", _aware, value)
 
 
@@ -69,7 +69,7 @@ def _read(name: str, expected: str, reader: Callable[[Any], T], value: Any) -> T
     try:
         return reader(value)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise InvalidInput(f"{name}: expected {expected}, got {shown(value)}") from exc
+        raise InvalidInput(f"{name}: expected {expected}, got {short_repr(value)}") from exc
 
 
 def _whole(value: Any) -> int:
@@ -108,16 +108,16 @@ def _statuses(value: Any) -> tuple[JobStatus, ...]:
 
 def _holder(name: str, value: Any) -> Holder:
     if not isinstance(value, Holder):
-        raise InvalidInput(f"{name}: expected a Holder, got {shown(value)}")
+        raise InvalidInput(f"{name}: expected a Holder, got {short_repr(value)}")
     return value
 
 
 _FILTERS: Mapping[str, Callable[[str, Any], Any]] = {
     "statuses": job_statuses,
-    "job_type": words,
-    "group": words,
-    "worker_id": words,
+    "job_type": check_text,
+    "group": check_text,
+    "worker_id": check_text,
     "holder": _holder,
-    "after": words,
-    "limit": how_many,
+    "after": check_text,
+    "limit": check_count,
 }

@@ -12,7 +12,7 @@ import msgspec
 
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock
-from drumbeat.core.decision import Decision, Reasoned, action_type
+from drumbeat.core.decision import ActionWithReason, Decision, action_type
 from drumbeat.core.errors import DrumbeatError, Fenced, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
@@ -28,7 +28,7 @@ _MOST_WAKEUPS = 10  #: a woken loop beats at most this many times as often as us
 _AFTER_EXPIRY = timedelta(milliseconds=10)  #: waited after the leader's lease expires
 
 
-class Dated(Protocol):
+class TimedView(Protocol):
     """What ``observe`` returns: a view of the pool, with its time."""
 
     @property
@@ -38,8 +38,8 @@ class Dated(Protocol):
 
 
 T = TypeVar("T")
-V = TypeVar("V", bound=Dated)
-A = TypeVar("A", bound=Reasoned)
+V = TypeVar("V", bound=TimedView)
+A = TypeVar("A", bound=ActionWithReason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def encode(view: object) -> Mapping[str, Any]:
     return fields
 
 
-def encode_action(action: Reasoned, error: str | None = None) -> Mapping[str, Any]:
+def encode_action(action: ActionWithReason, error: str | None = None) -> Mapping[str, Any]:
     """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error."""
     encoded = {"type": action_type(action), **encode(action)}
     return encoded if error is None else {**encoded, "error": error}

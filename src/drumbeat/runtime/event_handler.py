@@ -12,14 +12,14 @@ from drumbeat.core.pool import Thresholds
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import ExitCode, Worker
 from drumbeat.runtime import instructions
-from drumbeat.runtime.instructions import Me, WorkerInstructions
+from drumbeat.runtime.instructions import WorkerAddress, WorkerInstructions
 from drumbeat.runtime.probe import Reading
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.runtime.shutdown import End, Shutdown
+from drumbeat.runtime.shutdown import EndDecision, Shutdown
 from drumbeat.runtime.store_connection import StoreConnection
-from drumbeat.runtime.timeouts import cut, describe, pause
+from drumbeat.runtime.timeouts import describe, pause, truncate
 from drumbeat.runtime.workload import Workload
-from drumbeat.store.interface import Heartbeat, HeartbeatReply, Joining
+from drumbeat.store.interface import Heartbeat, HeartbeatReply, JoinRequest
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ LONGEST_ERROR = 1000
 _LONG = timedelta(days=1)
 
 
-class Senses(Protocol):
+class ResourceProbe(Protocol):
     """Reads resource use on the worker's machine: ``Probe``, or a substitute in tests."""
 
     def read(self) -> Reading: ...
@@ -39,12 +39,12 @@ class EventHandler:
 
     def __init__(
         self,
-        identity: Joining,
+        identity: JoinRequest,
         thresholds: Thresholds,
         workload: Workload,
         *,
         clock: Clock,
-        probe: Senses | None,
+        probe: ResourceProbe | None,
         gated: bool,
         connection: StoreConnection,
         samples: Sampling,
@@ -105,7 +105,7 @@ class EventHandler:
             active=figures.active,
             operations=figures.operations,
             errors=figures.errors,
-            error=None if figures.error is None else cut(figures.error, LONGEST_ERROR),
+            error=None if figures.error is None else truncate(figures.error, LONGEST_ERROR),
             cpu_percent=reading.cpu_percent if reading else None,
             memory_percent=reading.memory_percent if reading else None,
             gpu=reading.devices if reading else None,
@@ -126,19 +126,19 @@ class EventHandler:
     def handle_reply(self, reply: HeartbeatReply) -> None:
         self._reply, self._reply_at = reply, self._clock.elapsed()
         created_at = self._created_at if reply.run_status is None else None
-        me = Me(worker_id=self._identity.worker_id, slot=self._identity.slot, created_at=created_at)
+        me = WorkerAddress(worker_id=self._identity.worker_id, slot=self._identity.slot, created_at=created_at)
         for event in reply.events:
             self._obey(event, me, reply.now)
-        self._instructions = instructions.read_to(self._instructions, reply.read_to)
+        self._instructions = instructions.mark_read_to(self._instructions, reply.read_to)
         if not reply.more:
             self._check_state(reply)
 
-    def _obey(self, event: Event, me: Me, now: datetime) -> None:
+    def _obey(self, event: Event, me: WorkerAddress, now: datetime) -> None:
         try:
-            self._set_instructions(instructions.obey(self._instructions, event, me, now))
+            self._set_instructions(instructions.apply_event(self._instructions, event, me, now))
         except InvalidInput as exc:
             log.warning("invalid event: %s", exc)
-            self._instructions = instructions.skip(self._instructions, event)
+            self._instructions = instructions.mark_read(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
         """After all events are read: end the worker, compare instructions with the store's rows, or let the work begin."""
@@ -151,13 +151,13 @@ class EventHandler:
         elif not self._gated or instructions.may_start(self._instructions, reply):
             self.gate.set()
 
-    def _why_end(self, reply: HeartbeatReply) -> End | None:
+    def _why_end(self, reply: HeartbeatReply) -> EndDecision | None:
         default = self._thresholds.drain_within
         if stop := instructions.why_stop(self._instructions, reply):
-            return End(code=ExitCode.CLEAN, reason=stop.reason, drain=default if stop.within is None else stop.within)
+            return EndDecision(code=ExitCode.CLEAN, reason=stop.reason, drain=default if stop.within is None else stop.within)
         if instructions.controller_gone(reply, self._connection.in_contact, self._thresholds):
             reason = f"no controller has renewed its lease since it expired at {reply.controller_until}"
-            return End(code=ExitCode.CONTROLLER_GONE, reason=reason, drain=default)
+            return EndDecision(code=ExitCode.CONTROLLER_GONE, reason=reason, drain=default)
         return None
 
     def _reconcile(self, reply: HeartbeatReply) -> None:
@@ -180,7 +180,7 @@ class EventHandler:
             self._apply_target(before)
         except Exception as exc:
             log.exception("the workload failed to change its phase or target; this worker ends")
-            self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
+            self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=describe(exc)))
 
     def _apply_phase(self, before: WorkerInstructions) -> None:
         phase = self._instructions.phase

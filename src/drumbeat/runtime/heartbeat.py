@@ -13,7 +13,7 @@ from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.runtime.sampling import Sampling
 from drumbeat.runtime.store_connection import StoreConnection
 from drumbeat.runtime.timeouts import next_due, pause
-from drumbeat.store.interface import Heartbeat, HeartbeatReply, Joining, Store, WorkerChange
+from drumbeat.store.interface import Heartbeat, HeartbeatReply, JoinRequest, Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class HeartbeatLoop:
     def __init__(
         self,
         store: Store,
-        identity: Joining,
+        identity: JoinRequest,
         every: timedelta,
         source: HeartbeatSource,
         *,

@@ -17,7 +17,7 @@ _SCHEDULABLE = frozenset({EventType.SET_PHASE, EventType.SET_WORKER_TARGET})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class WorkerAddress:
     """The worker that the instructions are for; used to pick the events that concern it."""
 
     worker_id: WorkerId
@@ -49,11 +49,11 @@ class WorkerInstructions:
     row_phase: str | None = None  #: the phase in the run's row when ``reconcile`` last read it
 
 
-def obey(instructions: WorkerInstructions, event: Event, me: Me, now: datetime) -> WorkerInstructions:
+def apply_event(instructions: WorkerInstructions, event: Event, me: WorkerAddress, now: datetime) -> WorkerInstructions:
     """Apply an event to the instructions and return the result. Raises InvalidInput if its payload is invalid."""
     if event.sequence_id <= instructions.read_to:
         return instructions
-    read = skip(instructions, event)
+    read = mark_read(instructions, event)
     if not _concerns(event, me):
         return read
     applied = _apply(read, event)
@@ -63,12 +63,12 @@ def obey(instructions: WorkerInstructions, event: Event, me: Me, now: datetime) 
     return applied
 
 
-def skip(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:
+def mark_read(instructions: WorkerInstructions, event: Event) -> WorkerInstructions:
     """Mark an event as read without applying it."""
     return replace(instructions, read_to=event.sequence_id)
 
 
-def read_to(instructions: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
+def mark_read_to(instructions: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
     """Mark all events up to this number as read; those that the reply omitted were for other workers."""
     return replace(instructions, read_to=max(instructions.read_to, sequence_id))
 
@@ -134,7 +134,7 @@ def controller_gone(reply: HeartbeatReply, in_contact: timedelta, thresholds: Th
     return min(reply.now - reply.controller_until, in_contact) > thresholds.controller_gone_after
 
 
-def _concerns(event: Event, me: Me) -> bool:
+def _concerns(event: Event, me: WorkerAddress) -> bool:
     if event.type == EventType.STOP and event.scope is Scope.RUN and me.created_at is not None:
         return event.created_at >= me.created_at
     return event.is_for(me.worker_id, me.slot)

@@ -19,7 +19,7 @@ from drumbeat.core.log import LONGEST_MESSAGE, NewLog
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.runtime.store_connection import FIRST_PAUSE, LONGEST_PAUSE
-from drumbeat.runtime.timeouts import cut, describe, pause, with_timeout
+from drumbeat.runtime.timeouts import describe, pause, truncate, with_timeout
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class StoreLogHandler(logging.Handler):
         return NewLog(
             level=record.levelname,
             logger=record.name,
-            message=cut(record.getMessage(), _LONGEST),
+            message=truncate(record.getMessage(), _LONGEST),
             worker_id=self._worker_id,
             details=_details(record),
         )
@@ -107,7 +107,7 @@ def _details(record: logging.LogRecord) -> Mapping[str, Any] | None:
     extra = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
     details: dict[str, Any] = msgspec.to_builtins(extra, str_keys=True, enc_hook=repr)
     if record.exc_info:
-        details["exception"] = cut(logging.Formatter().formatException(record.exc_info), _LONGEST)
+        details["exception"] = truncate(logging.Formatter().formatException(record.exc_info), _LONGEST)
     return details or None
 
 

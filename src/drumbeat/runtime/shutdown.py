@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class EndDecision:
     """The decision to end a worker: exit code, reason, and how much time its work gets."""
 
     code: ExitCode
@@ -28,15 +28,15 @@ class Shutdown:
     """Holds the decision to end the worker. The first decision stands; only a failure during a clean end replaces it."""
 
     def __init__(self) -> None:
-        self._end: End | None = None
+        self._end: EndDecision | None = None
         self.over = asyncio.Event()  #: set when the end is decided
         self.hurry = asyncio.Event()  #: set when the worker must not wait for anything
 
     @property
-    def end(self) -> End:
-        return self._end or End(code=ExitCode.CLEAN, reason="nothing was left to do")
+    def end(self) -> EndDecision:
+        return self._end or EndDecision(code=ExitCode.CLEAN, reason="nothing was left to do")
 
-    def decide(self, end: End) -> None:
+    def decide(self, end: EndDecision) -> None:
         if self._end is None or (self._end.code is ExitCode.CLEAN and end.code is not ExitCode.CLEAN):
             log.log(logging.INFO if end.code is ExitCode.CLEAN else logging.ERROR, "leaving: %s", end.reason)
             self._end = end

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from drumbeat.core.worker import ExitCode
-from drumbeat.runtime.worker import WorkerLife
+from drumbeat.runtime.worker import WorkerLifecycle
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -25,7 +25,7 @@ def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Sign
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-async def run_until_signalled(life: WorkerLife) -> ExitCode:
+async def run_until_signalled(life: WorkerLifecycle) -> ExitCode:
     """Run the worker. On the first signal it finishes its work and leaves; on a second one it leaves at once."""
     with on_stop_signals(life.request_stop):
         return await life.run()

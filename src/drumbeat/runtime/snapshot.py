@@ -36,21 +36,21 @@ async def take_snapshot(
 ) -> PoolSnapshot:
     """Take a snapshot now. Instances are listed before rows are read: a row exists before its instance, so none seems a stray.
 
-    ``last`` is the last beat that observed the pool (``last_look``), if the caller has read it already. ``usual`` is the usual
+    ``last`` is the last beat that observed the pool (``last_observation``), if the caller has read it already. ``usual`` is the usual
     time between snapshots. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot is then
     ``partial``: without instances. Rows of workers that were reaped before ``gone_since`` are not read; with
     ``unreaped_only`` no rows of reaped workers are read, unless the provider lists an instance of them.
     """
     instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     now = await store.now()
-    last = last or await last_look(store, pool)
+    last = last or await last_observation(store, pool)
     if unreaped_only:
         workers = await store.workers.list_unreaped(pool.pool_id, named=[each.worker_id for each in instances])
     else:
         workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
     return PoolSnapshot(
         now=now,
-        looking_since=looking_since(last, now, gap, pool.thresholds, usual),
+        looking_since=watched_since(last, now, gap, pool.thresholds, usual),
         thresholds=pool.thresholds,
         workers=with_gpus(workers, instances),
         instances=tuple(
@@ -63,7 +63,7 @@ async def take_snapshot(
         ),
         partial=unlisted is not None,
         unlisted=unlisted,
-        unnoted={} if spawner.traits.unique_names else unnoted(workers, instances),
+        unnoted={} if spawner.traits.unique_names else unrecorded_instances(workers, instances),
     )
 
 
@@ -94,7 +94,7 @@ async def _list(spawner: Spawner, pool: PoolRow) -> Sequence[Instance]:
     return await spawner.list(pool.pool_id)
 
 
-def unnoted(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
+def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
     """Return, by worker, the provider's ids of running instances that are missing in the rows of workers not yet joined."""
     spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
     running = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
@@ -123,12 +123,12 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
     return {"memory_total_mb": sum(each["memory_total_gb"] for each in gpus) * 1024, "memory_used_mb": sum(used) * 1024}
 
 
-async def last_look(store: Store, pool: PoolRow) -> Beat | None:
+async def last_observation(store: Store, pool: PoolRow) -> Beat | None:
     """Return the last beat that stored a view: not one that failed to observe, nor a job check in a fleet's pool."""
     return await store.beats.last(pool.pool_id, seen=True)
 
 
-def looking_since(
+def watched_since(
     last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds, usual: timedelta = timedelta()
 ) -> datetime:
     """Return since when controllers have watched this pool without a gap; a worker's silence counts only from then.

@@ -70,7 +70,7 @@ def describe(exc: BaseException) -> str:
     return str(exc) if isinstance(exc, DrumbeatError) else f"{type(exc).__name__}: {exc}"
 
 
-def cut(text: str, longest: int) -> str:
+def truncate(text: str, longest: int) -> str:
     """Truncate text to ``longest`` characters, and escape NUL and invalid Unicode so that any database accepts it."""
     clean = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
     return clean if len(clean) <= longest else clean[:longest] + _CUT

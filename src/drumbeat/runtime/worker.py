@@ -10,23 +10,23 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, MissingExtra, NotFound, StoreUnavailable, WorkerGone
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import ExitCode, WorkerStatus
-from drumbeat.runtime.event_handler import LONGEST_ERROR, EventHandler, Senses
+from drumbeat.runtime.event_handler import LONGEST_ERROR, EventHandler, ResourceProbe
 from drumbeat.runtime.heartbeat import HeartbeatLoop
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.runtime.shutdown import End, Shutdown
+from drumbeat.runtime.shutdown import EndDecision, Shutdown
 from drumbeat.runtime.store_connection import StoreConnection
-from drumbeat.runtime.timeouts import LostRace, cut, describe, pause, race, with_timeout
-from drumbeat.runtime.workload import Doubting, DrainResult, Measurement, Workload, WorkloadFigures
-from drumbeat.store.interface import Joining, Store, WorkerChange
+from drumbeat.runtime.timeouts import LostRace, describe, pause, race, truncate, with_timeout
+from drumbeat.runtime.workload import DrainResult, Measurement, WakesHeartbeat, Workload, WorkloadFigures
+from drumbeat.store.interface import JoinRequest, Store, WorkerChange
 
-__all__ = ["DrainResult", "Measurement", "Senses", "WorkerLife", "Workload", "WorkloadFigures"]
+__all__ = ["DrainResult", "Measurement", "ResourceProbe", "WorkerLifecycle", "Workload", "WorkloadFigures"]
 
 log = logging.getLogger(__name__)
 
 _OVERTIME = timedelta(seconds=1)  #: added to the drain limit, so that a workload that ends just in time is not cut off
 
 
-class WorkerLife:
+class WorkerLifecycle:
     """One worker, from joining its pool to leaving it.
 
     A separate task sends heartbeats in every state, receives events, and is the only task that calls the store. The main task
@@ -37,12 +37,12 @@ class WorkerLife:
     def __init__(
         self,
         store: Store,
-        identity: Joining,
+        identity: JoinRequest,
         thresholds: Thresholds,
         workload: Workload,
         *,
         clock: Clock,
-        probe: Senses | None = None,
+        probe: ResourceProbe | None = None,
         gated: bool = True,
     ) -> None:
         """``gated``: whether the worker waits for a START event before it begins its work."""
@@ -68,7 +68,7 @@ class WorkerLife:
         self._heartbeat = HeartbeatLoop(
             store, identity, thresholds.heartbeat_every, self._handler, clock=clock, connection=connection, samples=samples
         )
-        if isinstance(workload, Doubting):
+        if isinstance(workload, WakesHeartbeat):
             workload.when_in_doubt(self._heartbeat.beat_now)
         self._meta: Mapping[str, Any] = {}
         self.work_is_done = False  #: whether it left because its work is finished, and not because of a stop
@@ -92,11 +92,11 @@ class WorkerLife:
 
     async def leave_at_once(self, reason: str) -> None:
         """Record the worker's end after ``run`` was cancelled; otherwise its row would look live until it is marked lost."""
-        self._shutdown.decide(End(code=ExitCode.CLEAN, reason=reason))
+        self._shutdown.decide(EndDecision(code=ExitCode.CLEAN, reason=reason))
         await self._leave()
 
-    def _clean_end(self, reason: str) -> End:
-        return End(code=ExitCode.CLEAN, reason=reason, drain=self._thresholds.drain_within)
+    def _clean_end(self, reason: str) -> EndDecision:
+        return EndDecision(code=ExitCode.CLEAN, reason=reason, drain=self._thresholds.drain_within)
 
     async def _join(self) -> bool:
         try:
@@ -104,14 +104,14 @@ class WorkerLife:
         except LostRace:
             return False
         except StoreUnavailable as exc:
-            self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=f"cannot join: {exc}"))
+            self._shutdown.decide(EndDecision(code=ExitCode.STORE_LOST, reason=f"cannot join: {exc}"))
             return False
         except DrumbeatError as exc:
-            self._shutdown.decide(End(code=ExitCode.CONFIGURATION, reason=f"cannot join: {exc}"))
+            self._shutdown.decide(EndDecision(code=ExitCode.CONFIGURATION, reason=f"cannot join: {exc}"))
             return False
         except Exception as exc:
             log.exception("failed to join the pool; this worker ends")
-            self._shutdown.decide(End(code=ExitCode.FATAL, reason=f"cannot join: {describe(exc)}"))
+            self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=f"cannot join: {describe(exc)}"))
             return False
         self._handler.remember_row(row)
         self._meta = row.meta
@@ -123,7 +123,7 @@ class WorkerLife:
                 await self._work()
         except Exception as exc:
             log.exception("the workload failed; this worker ends")
-            self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
+            self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=describe(exc)))
         finally:
             await self._close()
 
@@ -133,10 +133,10 @@ class WorkerLife:
         except LostRace:
             return False
         except (InvalidInput, NotFound, MissingExtra) as exc:
-            self._shutdown.decide(End(code=ExitCode.CONFIGURATION, reason=str(exc)))
+            self._shutdown.decide(EndDecision(code=ExitCode.CONFIGURATION, reason=str(exc)))
             return False
         except StoreUnavailable as exc:
-            self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=str(exc)))
+            self._shutdown.decide(EndDecision(code=ExitCode.STORE_LOST, reason=str(exc)))
             return False
         self._heartbeat.queue_move(WorkerStatus.WAITING, "ready")
         return not self._shutdown.over.is_set()
@@ -149,7 +149,7 @@ class WorkerLife:
             return False
         if not opened:
             reason = f"expected START within {within.total_seconds():g} s of being ready, got none"
-            self._shutdown.decide(End(code=ExitCode.START_TIMEOUT, reason=reason))
+            self._shutdown.decide(EndDecision(code=ExitCode.START_TIMEOUT, reason=reason))
         return not self._shutdown.over.is_set()
 
     async def _work(self) -> None:
@@ -203,7 +203,7 @@ class WorkerLife:
     async def _leave(self) -> None:
         """Record the worker's end, if the store answers; the process ends in any case."""
         end = self._shutdown.end
-        error = None if end.code is ExitCode.CLEAN else cut(end.reason, LONGEST_ERROR)
+        error = None if end.code is ExitCode.CLEAN else truncate(end.reason, LONGEST_ERROR)
         change = WorkerChange(exit_code=end.code, error=error, meta=self._meta)
         try:
             await with_timeout(
@@ -216,13 +216,13 @@ class WorkerLife:
         try:
             await self._heartbeat.run()
         except WorkerGone as exc:
-            self._shutdown.decide(End(code=await self._why_gone(), reason=str(exc), urgent=True))
+            self._shutdown.decide(EndDecision(code=await self._why_gone(), reason=str(exc), urgent=True))
         except StoreUnavailable as exc:
             reason = f"the store has not answered for {self._connection.silence.total_seconds():.0f} s: {exc}"
-            self._shutdown.decide(End(code=ExitCode.STORE_LOST, reason=reason, urgent=True))
+            self._shutdown.decide(EndDecision(code=ExitCode.STORE_LOST, reason=reason, urgent=True))
         except Exception as exc:
             log.exception("the heartbeat task failed; this worker ends")
-            self._shutdown.decide(End(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
+            self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
 
     async def _why_gone(self) -> ExitCode:
         """Return the exit code after WorkerGone: STORE_LOST if the worker was marked lost, FATAL if its row was taken."""

@@ -87,7 +87,7 @@ class Workload(Protocol):
 
 
 @runtime_checkable
-class Doubting(Protocol):
+class WakesHeartbeat(Protocol):
     """A workload that can notice new instructions before its worker's next heartbeat."""
 
     def when_in_doubt(self, beat: Callable[[], None]) -> None:

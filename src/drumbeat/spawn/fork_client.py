@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from drumbeat.core.errors import SpawnAmbiguous
-from drumbeat.spawn.fork_wire import SOCKET, TIMEOUT_SECONDS, Request, is_ours, receive_line, send_request
+from drumbeat.spawn.fork_wire import SOCKET, TIMEOUT_SECONDS, Request, is_same_user, receive_line, send_request
 from drumbeat.spawn.tagged import is_running
 
 _POLL_SECONDS = 0.05
@@ -19,7 +19,7 @@ class NoForkServer(Exception):
     """No fork server can be used, so the caller starts the process in the usual way. Never raised to users."""
 
 
-class Door(Protocol):
+class ForkConnector(Protocol):
     """A way to connect to a fork server: through a socket file, or through an inherited socket."""
 
     def connect(self) -> socket.socket:
@@ -28,7 +28,7 @@ class Door(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SocketDoor:
+class SocketConnector:
     """Connects to the fork server of a state folder, which serves all processes of the same user."""
 
     state_dir: Path
@@ -38,7 +38,7 @@ class SocketDoor:
         try:
             connection.settimeout(TIMEOUT_SECONDS)
             connect_within(connection, self.state_dir)
-            if not is_ours(connection):
+            if not is_same_user(connection):
                 raise PermissionError(f"expected {self.state_dir / SOCKET} to be served by a process of this user")
         except BaseException:
             connection.close()
@@ -47,7 +47,7 @@ class SocketDoor:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnDoor:
+class OwnForkConnector:
     """Connects to a fork server that this process has forked for itself: each connection sends it one end of a socket pair."""
 
     line: socket.socket
@@ -89,7 +89,7 @@ class Forked:
         return None if code is None else int(code)
 
 
-def fork(door: Door, request: Request, files: Sequence[int]) -> Forked:
+def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
     """Request a process. Raises NoForkServer if certainly none was started, SpawnAmbiguous if no answer came in time."""
     try:
         connection = door.connect()

@@ -31,8 +31,8 @@ from drumbeat.spawn.fork_wire import (
     TIMEOUT_SECONDS,
     Request,
     close_all,
-    is_ours,
-    made_of,
+    code_identity,
+    is_same_user,
     receive_request,
     send_line,
 )
@@ -94,13 +94,13 @@ class ForkServer:
             if not files:
                 return None
             connection = socket.socket(fileno=files[0])
-        if is_ours(connection):
+        if is_same_user(connection):
             return connection
         connection.close()
         return self._connection()
 
     def _fork(self, connection: socket.socket, request: Request, files: list[int]) -> bool:
-        is_same = request.made_of == made_of()
+        is_same = request.made_of == code_identity()
         if not is_same or _loaded_files() != self._files_at_start:
             send_line(connection, refused="the fork server runs other code")
             connection.close()

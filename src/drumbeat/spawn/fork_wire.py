@@ -34,7 +34,7 @@ class Request:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()
 
 
-def made_of() -> str:
+def code_identity() -> str:
     """Return a text that identifies this process's interpreter and code; client and fork server must have the same."""
     return f"{sys.executable} {sys.version} {Path(__file__).parents[1]}"
 
@@ -89,7 +89,7 @@ def receive_line(connection: socket.socket) -> Mapping[str, Any]:
     return answer
 
 
-def is_ours(connection: socket.socket) -> bool:
+def is_same_user(connection: socket.socket) -> bool:
     """Whether the other process belongs to the same user, that is, may receive secrets."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(raw)[1] == os.getuid())

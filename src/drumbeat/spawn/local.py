@@ -18,14 +18,14 @@ from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.fork_client import Door, NoForkServer, SocketDoor, fork
-from drumbeat.spawn.fork_wire import Request, made_of
+from drumbeat.spawn.fork_client import ForkConnector, NoForkServer, SocketConnector, fork
+from drumbeat.spawn.fork_wire import Request, code_identity
 from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.private import private_append
 from drumbeat.spawn.state_dir import StateDir
-from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, find_recorded, is_noted_alive, tags
+from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, find_recorded, is_recorded_running, tags
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class LocalSpawner:
         command: Sequence[str] | None = None,
         survive: bool = False,
         clock: Clock | None = None,
-        forks: Door | None = None,
+        forks: ForkConnector | None = None,
     ) -> None:
         """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments."""
         self._state_dir = StateDir(state_dir)
@@ -83,7 +83,7 @@ class LocalSpawner:
         self._command = tuple(command or WORKER_COMMAND)
         self._survive = survive
         self._clock = clock or SystemClock()
-        self._forks = forks or SocketDoor(self._state_dir.path)
+        self._forks = forks or SocketConnector(self._state_dir.path)
         self._children: dict[Name, _Child] = {}
         self._others: dict[Name, tuple[Process, Instance]] = {}  #: workers that other processes started
         self._starts: ThreadPoolExecutor | None = None
@@ -178,7 +178,7 @@ class LocalSpawner:
             words=command[len(_DRUMBEAT) :],
             environment=self._environment_of(order, name),
             folder=os.getcwd(),
-            made_of=made_of(),
+            made_of=code_identity(),
             known_as=(str(self._state_dir.path), *name),
             leash=None if self._leash is None else LEASH_FD,
         )
@@ -249,7 +249,7 @@ class LocalSpawner:
         return [
             Instance(pool_id=pool_id, worker_id=name[1], ref=ref, state=InstanceState.EXITED)
             for name, ref in self._state_dir.running(pool_id, self._clock.now())
-            if name[1] not in known and not is_noted_alive(ref)
+            if name[1] not in known and not is_recorded_running(ref)
         ]
 
     def _is_worker(self, process: Process) -> bool:

@@ -15,7 +15,7 @@ from drumbeat.core.errors import InvalidInput, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.private import private_append, private_folder, write_private
-from drumbeat.spawn.tagged import Name, is_noted_alive, pid_namespace
+from drumbeat.spawn.tagged import Name, is_recorded_running, pid_namespace
 
 _LONGEST_NAME_BYTES = 200
 _LOCKED_FOR_SECONDS = 10.0
@@ -96,7 +96,7 @@ class StateDir:
             with contextlib.suppress(FileNotFoundError):
                 ref, _, namespace = path.read_text().partition(" ")
                 is_old = now.timestamp() - path.stat().st_mtime > _KEPT_FOR_SECONDS
-                if is_old and not (namespace == pid_namespace() and is_noted_alive(ref)):
+                if is_old and not (namespace == pid_namespace() and is_recorded_running(ref)):
                     path.unlink(missing_ok=True)
                 elif namespace == pid_namespace():
                     found.append(((pool_id, WorkerId(path.name.removesuffix(".ref"))), ref))

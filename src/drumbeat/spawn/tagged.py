@@ -66,7 +66,7 @@ def is_running(pid: int, birth: str) -> bool:
     return state is not None and state[0] != "Z" and state[1] == birth
 
 
-def is_noted_alive(ref: str) -> bool:
+def is_recorded_running(ref: str) -> bool:
     """Whether a recorded process, given as ``pid:start time``, still runs."""
     pid, _, birth = ref.partition(":")
     return pid.isdecimal() and is_running(int(pid), birth)

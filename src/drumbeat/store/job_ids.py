@@ -25,7 +25,7 @@ def number_of(job_id: str) -> int | None:
     return int(job_id[1:]) if _ASSIGNED.fullmatch(job_id) else None
 
 
-def refuse_own_form(job: NewJob) -> None:
+def check_chosen_job_id(job: NewJob) -> None:
     """Raise InvalidInput if the caller chose an id that is empty or looks like an id that the store assigns."""
     if job.job_id is not None and (not job.job_id or number_of(job.job_id) is not None):
         raise InvalidInput(

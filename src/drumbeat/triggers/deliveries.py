@@ -12,8 +12,8 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, NotFound
 from drumbeat.core.lease import Lease
 from drumbeat.store.interface import Leases
-from drumbeat.triggers.model import Run, Trigger
-from drumbeat.triggers.webhook import LEAST_SECRET, REMEMBERED, Unwelcome, accept
+from drumbeat.triggers.model import RunBeats, Trigger
+from drumbeat.triggers.webhook import LEAST_SECRET, REMEMBERED, RequestRefused, accept
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,13 @@ class Deliveries:
     """Answers requests to a triggers file's webhooks. Deliveries are recorded in the store, so several processes can listen."""
 
     def __init__(
-        self, triggers: Sequence[Trigger], run: Run, clock: Clock, leases: Leases, environment: Mapping[str, str], owner: str
+        self,
+        triggers: Sequence[Trigger],
+        run: RunBeats,
+        clock: Clock,
+        leases: Leases,
+        environment: Mapping[str, str],
+        owner: str,
     ) -> None:
         """Read the secret of each webhook. Raises InvalidSettings if one is missing from the environment or too short."""
         self._run = run
@@ -58,7 +64,7 @@ class Deliveries:
             return _refused(HTTPStatus.METHOD_NOT_ALLOWED, f"expected POST, got {method}")
         try:
             return await self._deliver(trigger, headers, body)
-        except Unwelcome as exc:
+        except RequestRefused as exc:
             log.warning("refused a request to the webhook %s: %s", trigger.name, exc)
             return _refused(exc.status, str(exc))
 
@@ -68,7 +74,7 @@ class Deliveries:
         async def unseen(key: str) -> bool:
             return True
 
-        with contextlib.suppress(Unwelcome):
+        with contextlib.suppress(RequestRefused):
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Thread
 
 from drumbeat.core.errors import SpawnFailed
-from drumbeat.spawn.fork_client import NoForkServer, SocketDoor, fork
-from drumbeat.spawn.fork_wire import Request, made_of
+from drumbeat.spawn.fork_client import NoForkServer, SocketConnector, fork
+from drumbeat.spawn.fork_wire import Request, code_identity
 from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.leash import LEASH_FD
 from drumbeat.spawn.private import private_append
@@ -27,7 +27,7 @@ NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: left out, so that a worker's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class CheckerLaunch:
     """What is needed to start a checker: leases against duplicates, its environment, and its log file."""
 
     leases: Leases
@@ -37,10 +37,10 @@ class Dispatch:
     state_dir: Path | None = None  #: folder in which a fork server may listen
 
 
-async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
+async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id: str) -> bool:
     """Start one checker for a pool. False if another checker is starting already: it will see the new jobs.
 
-    A lease marks the starting checker. The checker releases it (``arrive``) *before* it looks at the pool, so jobs pushed
+    A lease marks the starting checker. The checker releases it (``mark_checker_started``) *before* it looks at the pool, so jobs pushed
     after that start another checker.
     """
     lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
@@ -54,14 +54,14 @@ async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
     return True
 
 
-async def arrive(leases: Leases, trigger: str, pool_id: str) -> None:
+async def mark_checker_started(leases: Leases, trigger: str, pool_id: str) -> None:
     """Record that a checker has started: jobs pushed from now on need another checker."""
     lease = await leases.find(_name(trigger, pool_id))
     if lease is not None:
         await leases.release(lease)
 
 
-def _start_checker(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
+def _start_checker(dispatch: CheckerLaunch, trigger: Trigger, firing: str) -> None:
     """Fork a checker from the fork server (a warm process). If none runs, start a checker and, with keep_warm, a server."""
     try:
         fork_detached((FIRE, firing), dispatch)
@@ -72,14 +72,14 @@ def _start_checker(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
             start_detached((sys.executable, "-m", "drumbeat.cli.fork_server", idle), dispatch.environment, dispatch.log)
 
 
-def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
+def fork_detached(words: Sequence[str], dispatch: CheckerLaunch) -> int:
     """Start a detached process by forking the state folder's fork server. Raises NoForkServer, SpawnAmbiguous."""
     if dispatch.state_dir is None:
         raise NoForkServer("there is no state folder, so there is no fork server")
-    request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=made_of())
+    request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=code_identity())
     try:
         with private_append(dispatch.log) as output:
-            forked = fork(SocketDoor(dispatch.state_dir), request, [output.fileno()])
+            forked = fork(SocketConnector(dispatch.state_dir), request, [output.fileno()])
     except OSError as exc:
         raise NoForkServer(str(exc)) from exc
     forked.connection.close()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 from drumbeat.triggers.model import WORK_ADDED, BeatKind, Trigger, TriggerType, WorkerMachine
 from drumbeat.triggers.schedule import parse_schedule, zone
 from drumbeat.yaml_text import read_yaml
@@ -156,7 +156,7 @@ def _place(number: int, entry: Any) -> str:
 
 def _trigger(entry: Any) -> Trigger:
     if not isinstance(entry, Mapping):
-        raise InvalidSettings(f"expected a trigger as keys and values, got {shown(entry)}")
+        raise InvalidSettings(f"expected a trigger as keys and values, got {short_repr(entry)}")
     fields = {"on" if key is True else str(key): value for key, value in entry.items()}  # YAML 1.1 reads a bare ``on`` as true
     fields["type"] = kind = _kind(fields.get("type"))
     try:
@@ -168,7 +168,7 @@ def _trigger(entry: Any) -> Trigger:
 def _kind(given: Any) -> TriggerType:
     word = str(given).lower()
     if word not in {*TriggerType, *_SPELLINGS}:
-        raise InvalidSettings(f"type: expected one of {', '.join([*TriggerType, *_SPELLINGS])}, got {shown(given)}")
+        raise InvalidSettings(f"type: expected one of {', '.join([*TriggerType, *_SPELLINGS])}, got {short_repr(given)}")
     return _SPELLINGS.get(word) or TriggerType(word)
 
 
@@ -180,7 +180,7 @@ def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
     if error["type"] == "missing":
         return f"{path}: this key is required"
     message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{path}: {message}" if error["type"] == "value_error" else f"{path}: {message}, got {shown(error['input'])}"
+    return f"{path}: {message}" if error["type"] == "value_error" else f"{path}: {message}, got {short_repr(error['input'])}"
 
 
 def _located(trigger: Trigger, folder: Path) -> Trigger:

@@ -9,7 +9,7 @@ from typing import Any
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.note import Note
 from drumbeat.store.interface import Notes
-from drumbeat.triggers.model import Firing, Run
+from drumbeat.triggers.model import Firing, RunBeats
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class LastFired:
     outcome: str  #: a summary for each pool, or the error
 
 
-async def noted(notes: Notes, run: Run, firing: Firing) -> Mapping[str, Any]:
+async def run_and_record(notes: Notes, run: RunBeats, firing: Firing) -> Mapping[str, Any]:
     """Run a trigger's beat and record its outcome. Raises what the beat raises; an error while recording is only logged."""
     try:
         beats = await run(firing)

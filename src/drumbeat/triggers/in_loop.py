@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from drumbeat.triggers.model import Run, Trigger
+from drumbeat.triggers.model import RunBeats, Trigger
 
 log = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 class InLoop:
     """Runs beats in the background: at most one at a time per trigger and pool. Pushes during a beat cause one more beat."""
 
-    def __init__(self, run: Run, group: asyncio.TaskGroup) -> None:
+    def __init__(self, run: RunBeats, group: asyncio.TaskGroup) -> None:
         self._run = run
         self._group = group
         self._running: set[tuple[str, str]] = set()
@@ -47,7 +47,7 @@ class InLoop:
 
 
 @asynccontextmanager
-async def in_loop(run: Run) -> AsyncIterator[InLoop]:
+async def in_loop(run: RunBeats) -> AsyncIterator[InLoop]:
     """Run in-loop triggers while the ``async with`` block lasts. Leaving the block waits for running beats."""
     async with asyncio.TaskGroup() as group:
         yield InLoop(run, group)

@@ -73,7 +73,7 @@ class Firing:
         }
 
 
-Run = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs the beats of a firing and returns a report for each pool
+RunBeats = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs the beats of a firing and returns a report for each pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.clock import Clock
-from drumbeat.triggers.model import Run, Trigger, TriggerType
+from drumbeat.triggers.model import RunBeats, Trigger, TriggerType
 from drumbeat.triggers.schedule import next_after, parse_schedule, zone
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Scheduler:
     skipped, and so are runs missed while the machine slept: the next beat handles what they would have handled.
     """
 
-    def __init__(self, triggers: Sequence[Trigger], run: Run, clock: Clock) -> None:
+    def __init__(self, triggers: Sequence[Trigger], run: RunBeats, clock: Clock) -> None:
         self._triggers = [trigger for trigger in triggers if trigger.type is TriggerType.CRON]
         self._run = run
         self._clock = clock

@@ -9,11 +9,11 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.triggers.deliveries import Deliveries
-from drumbeat.triggers.model import BeatKind, Firing, Run, Trigger
+from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger
 from drumbeat.triggers.schedule import parse_schedule
 
 
-async def answer_event(event: Mapping[str, Any], run: Run, deliveries: Deliveries | None) -> Mapping[str, Any]:
+async def answer_event(event: Mapping[str, Any], run: RunBeats, deliveries: Deliveries | None) -> Mapping[str, Any]:
     """Run the beat that an AWS Lambda event asks for.
 
     An HTTP event (function URL, API gateway) must be signed like any webhook and gets a response with a status code. A

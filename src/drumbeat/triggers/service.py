@@ -17,11 +17,11 @@ from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
 from drumbeat.triggers.deliveries import PATH, Deliveries, WebhookAnswer, secret_of
-from drumbeat.triggers.detached import Dispatch, send
+from drumbeat.triggers.detached import CheckerLaunch, start_checker_once
 from drumbeat.triggers.file import load_triggers
 from drumbeat.triggers.firings import LastFired, last_fired
 from drumbeat.triggers.in_loop import InLoop, in_loop
-from drumbeat.triggers.model import BeatKind, Firing, Run, Trigger, TriggerType
+from drumbeat.triggers.model import BeatKind, Firing, RunBeats, Trigger, TriggerType
 from drumbeat.triggers.scheduler import Scheduler, due_after
 from drumbeat.triggers.server import serve
 from drumbeat.triggers.serverless import answer_event, cron_job
@@ -52,7 +52,7 @@ class TriggerEnvironment:
 class TriggerService:
     """Lists, checks, fires and serves the triggers of one triggers.yml. ``run`` runs their beats."""
 
-    def __init__(self, file: Path, run: Run, environment: TriggerEnvironment) -> None:
+    def __init__(self, file: Path, run: RunBeats, environment: TriggerEnvironment) -> None:
         """Read the triggers from a file. Raises InvalidSettings if the file cannot be read or is not valid."""
         self._file = file.absolute()
         self._run = run
@@ -110,7 +110,7 @@ class TriggerService:
                 beside.fire(trigger, pool_id)
             return beside is not None
         try:
-            return await send(self._dispatch(trigger), trigger, pool_id)
+            return await start_checker_once(self._dispatch(trigger), trigger, pool_id)
         except DrumbeatError as exc:
             log.warning("trigger %s failed to start a checker for pool %s: %s", trigger.name, pool_id, exc)
             return False
@@ -190,9 +190,9 @@ class TriggerService:
         env = self._environment
         return Deliveries(self.triggers, self._run, env.clock, env.store.leases, env.variables, env.owner)
 
-    def _dispatch(self, trigger: Trigger) -> Dispatch:
+    def _dispatch(self, trigger: Trigger) -> CheckerLaunch:
         env = self._environment
-        return Dispatch(
+        return CheckerLaunch(
             leases=env.store.leases,
             owner=env.owner,
             environment=env.for_children,

@@ -21,10 +21,10 @@ LEAST_SECRET = 16  #: minimum number of characters in a secret
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _STAMP = re.compile(r"[0-9]{1,12}")
 
-Seen = Callable[[str], Awaitable[bool]]  #: records a delivery; returns True if it was recorded before
+RecordDelivery = Callable[[str], Awaitable[bool]]  #: records a delivery; returns True if it was recorded before
 
 
-class Unwelcome(Exception):
+class RequestRefused(Exception):
     """Raised to refuse a webhook request; turned into an HTTP response inside this package."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
@@ -50,13 +50,15 @@ def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> st
     return "sha256=" + hmac.new(secret.encode(), signed.encode() + body, hashlib.sha256).hexdigest()
 
 
-async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: Seen) -> Delivery:
+async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: RecordDelivery) -> Delivery:
     """Check a request and return it as a delivery. Raises Unwelcome if it is not signed, not recent or not valid.
 
     The body and the key are read only after the signature is checked; the delivery is recorded only after all checks.
     """
     if len(body) > LARGEST_BODY:
-        raise Unwelcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"body: expected at most {LARGEST_BODY} bytes, got {len(body)}")
+        raise RequestRefused(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"body: expected at most {LARGEST_BODY} bytes, got {len(body)}"
+        )
     given = {name.lower(): value.strip() for name, value in headers.items()}
     signature = _checked_signature(given, body, secret, now, given.get(KEY.lower()))
     key = _checked_key(given.get(KEY.lower()))
@@ -67,20 +69,20 @@ async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: date
 
 def _checked_key(key: str | None) -> str | None:
     if key is not None and not _KEY.fullmatch(key):
-        raise Unwelcome(HTTPStatus.BAD_REQUEST, f"{KEY}: expected 1 to 100 letters, digits, dashes or underscores")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{KEY}: expected 1 to 100 letters, digits, dashes or underscores")
     return key
 
 
 def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: datetime, key: str | None) -> str:
     stamp, signature = given.get(TIMESTAMP.lower(), ""), given.get(SIGNATURE.lower(), "")
     if not signature:
-        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: expected sha256=HEX, got none; the request is not signed")
+        raise RequestRefused(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: expected sha256=HEX, got none; the request is not signed")
     if not _STAMP.fullmatch(stamp):
-        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected seconds since 1970, as a whole number")
+        raise RequestRefused(HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected seconds since 1970, as a whole number")
     if not hmac.compare_digest(sign(secret, int(stamp), body, key).encode(), signature.encode(errors="replace")):
-        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it does not match this request and the trigger's secret")
+        raise RequestRefused(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it does not match this request and the trigger's secret")
     if abs(now.timestamp() - int(stamp)) > WINDOW.total_seconds():
-        raise Unwelcome(
+        raise RequestRefused(
             HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected a time within {WINDOW.total_seconds():g} s of now, got {stamp}"
         )
     return signature
@@ -93,10 +95,10 @@ def _pool(body: bytes) -> str | None:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise Unwelcome(HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or nothing") from None
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or nothing") from None
     if not isinstance(found, dict):
-        raise Unwelcome(HTTPStatus.BAD_REQUEST, f"body: expected a JSON object, got {type(found).__name__}")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, f"body: expected a JSON object, got {type(found).__name__}")
     pool_id = found.get("pool_id")
     if pool_id is not None and not (isinstance(pool_id, str) and pool_id):
-        raise Unwelcome(HTTPStatus.BAD_REQUEST, "body: pool_id: expected a pool's name")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "body: pool_id: expected a pool's name")
     return pool_id

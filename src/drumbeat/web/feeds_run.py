@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drumbeat.bench.model import RunSeries, Watched
+from drumbeat.bench.model import LiveRun, RunSeries
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.run import RUN_ENDED, Phase, RunId, RunStatus
 from drumbeat.web.feeds import Feed, Feeds, FeedUpdate
@@ -17,9 +17,9 @@ class RunSource:
 
     def __init__(self, plane: ControlPlane, run_id: RunId) -> None:
         self._watch = plane.bench().watch(run_id)
-        self._before: Watched | None = None  #: the last snapshot before the run ended
+        self._before: LiveRun | None = None  #: the last snapshot before the run ended
 
-    async def read(self) -> Sequence[FeedUpdate[Watched]]:
+    async def read(self) -> Sequence[FeedUpdate[LiveRun]]:
         """Return the run's current state. When the run has ended, an update in phase PROCESSING comes before the last one."""
         watched = await self._watch.look()
         if watched.run.status not in RUN_ENDED:
@@ -38,7 +38,7 @@ class RunSource:
         return self._watch.course()
 
 
-def _update(watched: Watched) -> FeedUpdate[Watched]:
+def _update(watched: LiveRun) -> FeedUpdate[LiveRun]:
     return FeedUpdate(
         event=RUN_UPDATE,
         data=run_document(watched),
@@ -49,14 +49,14 @@ def _update(watched: Watched) -> FeedUpdate[Watched]:
     )
 
 
-def _processing(earlier: Watched, last: Watched) -> Watched:
+def _processing(earlier: LiveRun, last: LiveRun) -> LiveRun:
     """Return the run's state just before its end, in phase PROCESSING."""
     ending = RunStatus.CANCELLING if last.run.status is RunStatus.CANCELLED else RunStatus.STOPPING
     run = replace(last.run, status=ending, phase=Phase.PROCESSING, ended_at=None)
     return replace(earlier, run=run, now=last.now, workers=last.workers, decisions=last.decisions, logs=last.logs)
 
 
-def run_feed(feeds: Feeds, plane: ControlPlane, run_id: RunId) -> tuple[Feed[Watched], RunSource]:
+def run_feed(feeds: Feeds, plane: ControlPlane, run_id: RunId) -> tuple[Feed[LiveRun], RunSource]:
     """Return a run's feed and the source it reads from. Raises MissingExtra if the bench extra is not installed."""
     feed = feeds.get(f"run {run_id}", lambda: RunSource(plane, run_id))
     assert isinstance(feed.source, RunSource)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from drumbeat.bench.model import Watched, WorkerSnapshot
+from drumbeat.bench.model import LiveRun, WorkerSnapshot
 from drumbeat.core.log import Log
 from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunStatus
 from drumbeat.core.worker import WorkerStatus
@@ -14,7 +14,7 @@ MOST_DECISIONS = 50
 _WORKING = frozenset({WorkerStatus.ACTIVE, WorkerStatus.DRAINING})
 
 
-def run_document(watched: Watched) -> dict[str, Any]:
+def run_document(watched: LiveRun) -> dict[str, Any]:
     """Return the data of a RUN_UPDATE message, without log lines."""
     run, aggregate = watched.run, aggregate_metrics(watched)
     return {
@@ -51,7 +51,7 @@ def shown_phase(run: Run) -> str | None:
     return run.status if run.status in RUN_ENDED else run.phase
 
 
-def aggregate_metrics(watched: Watched) -> dict[str, Any]:
+def aggregate_metrics(watched: LiveRun) -> dict[str, Any]:
     """Return metrics over all workers: of the last seconds while the run is active, of the whole measurement afterwards."""
     run, total = watched.run, whole_result(watched)
     counts = {
@@ -78,11 +78,11 @@ def _latency(total: Result | None) -> dict[str, float | None]:
     return {"p50_ms": p50, "p95_ms": p95, "p99_ms": p99, "avg_ms": total.latency.mean / timedelta(milliseconds=1)}
 
 
-def whole_result(watched: Watched) -> Result | None:
+def whole_result(watched: LiveRun) -> Result | None:
     return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 
-def _run(watched: Watched, aggregate: Mapping[str, Any]) -> dict[str, Any]:
+def _run(watched: LiveRun, aggregate: Mapping[str, Any]) -> dict[str, Any]:
     run, states = watched.run, [each.worker.status for each in watched.workers]
     return {
         "run_id": run.run_id,
@@ -136,7 +136,7 @@ def worker_document(snapshot: WorkerSnapshot) -> dict[str, Any]:
     }
 
 
-def _custom(watched: Watched) -> dict[str, Any]:
+def _custom(watched: LiveRun) -> dict[str, Any]:
     live = [each.worker for each in watched.workers if each.worker.is_live]
     cpu = [each.cpu_percent for each in live if each.cpu_percent is not None]
     memory = [each.memory_percent for each in live if each.memory_percent is not None]
@@ -151,24 +151,24 @@ def _custom(watched: Watched) -> dict[str, Any]:
     }
 
 
-def enrichment(watched: Watched) -> dict[str, Any] | None:
+def enrichment(watched: LiveRun) -> dict[str, Any] | None:
     """Return whether the database's own counters were added to the result; None while there is no result."""
     total = whole_result(watched)
     return None if total is None else {"status": total.enrichment_status, "error": total.enrichment_error}
 
 
-def failure(watched: Watched) -> str | None:
+def failure(watched: LiveRun) -> str | None:
     """Return why the run failed; None if it did not fail."""
     total = whole_result(watched)
     return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
 
-def elapsed(watched: Watched) -> timedelta:
+def elapsed(watched: LiveRun) -> timedelta:
     run = watched.run
     return max((run.ended_at or watched.now) - run.started_at, timedelta()) if run.started_at else timedelta()
 
 
-def timing(watched: Watched) -> dict[str, Any]:
+def timing(watched: LiveRun) -> dict[str, Any]:
     began = phase_began(watched.run)
     in_phase = (watched.run.ended_at or watched.now) - began if began else None
     return {

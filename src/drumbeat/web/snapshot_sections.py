@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from drumbeat.bench.model import Decided, Guardrails, LoadMode, ObjectiveStatus, ScalingMode, Watched
+from drumbeat.bench.model import DecisionRecord, Guardrails, LiveRun, LoadMode, ObjectiveStatus, ScalingMode
 from drumbeat.core.run import RUN_ENDED, Result, Step, StepType
 from drumbeat.core.worker import WorkerId
 
@@ -14,7 +14,7 @@ MOST_CHANGES = 10
 _MOST_STEPS = 60  #: maximum number of search steps in the document; the newest are included
 
 
-def guardrails(watched: Watched) -> dict[str, Any]:
+def guardrails(watched: LiveRun) -> dict[str, Any]:
     """Return state, message and colour of the CPU and memory guardrails. ``detail``: metric, its value and its limit."""
     reported = watched.run.custom_metrics.get("soft_guardrails") or {}
     state = str(reported.get("state") or "normal")
@@ -33,7 +33,7 @@ def guardrails(watched: Watched) -> dict[str, Any]:
     }
 
 
-def _guardrail_detail(watched: Watched, state: str, reported: Mapping[str, Any]) -> str | None:
+def _guardrail_detail(watched: LiveRun, state: str, reported: Mapping[str, Any]) -> str | None:
     """Return which workers exceed which limit, why the run failed, or how far a worker was throttled."""
     if state == "failed":
         return _failure(watched)
@@ -45,7 +45,7 @@ def _guardrail_detail(watched: Watched, state: str, reported: Mapping[str, Any])
     return "; ".join(over) or _throttled(reported.get("actions_taken") or (), rails)
 
 
-def _over(watched: Watched, names: Sequence[str] | None, what: str, field: str, limit: float) -> list[str]:
+def _over(watched: LiveRun, names: Sequence[str] | None, what: str, field: str, limit: float) -> list[str]:
     figures = {each.worker.worker_id: getattr(each.worker, field) for each in watched.workers}
     known = [(name, figures[WorkerId(name)]) for name in names or () if figures.get(WorkerId(name)) is not None]
     return [f"{what} of {name} {value:.0f} %, limit {limit:g} %" for name, value in known]
@@ -60,12 +60,12 @@ def _throttled(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str |
     return f"{last.get('worker_id')} was reduced {change} ({limits})"
 
 
-def _failure(watched: Watched) -> str | None:
+def _failure(watched: LiveRun) -> str | None:
     total = _total_result(watched)
     return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
 
-def bounds(watched: Watched) -> dict[str, Any] | None:
+def bounds(watched: LiveRun) -> dict[str, Any] | None:
     """Return the worker and connection limits of the run; None in scaling mode AUTO, which has none."""
     scaling = watched.plan.scaling
     if scaling.mode is ScalingMode.AUTO:
@@ -82,7 +82,7 @@ def bounds(watched: Watched) -> dict[str, Any] | None:
     }
 
 
-def find_max(watched: Watched) -> dict[str, Any] | None:
+def find_max(watched: LiveRun) -> dict[str, Any] | None:
     """Return the progress of a search for the maximum, with its result at the end; None in other load modes."""
     if watched.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
         return None
@@ -112,16 +112,16 @@ def find_max(watched: Watched) -> dict[str, Any] | None:
     }
 
 
-def _found(watched: Watched) -> Mapping[str, Any]:
+def _found(watched: LiveRun) -> Mapping[str, Any]:
     total = _total_result(watched)
     return (total.find_max_result if total else None) or {}
 
 
-def _total_result(watched: Watched) -> Result | None:
+def _total_result(watched: LiveRun) -> Result | None:
     return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 
-def qps_controller(watched: Watched) -> dict[str, Any] | None:
+def qps_controller(watched: LiveRun) -> dict[str, Any] | None:
     """Return the state of the throughput controller and its last changes; None in other load modes."""
     if watched.plan.load_mode is not LoadMode.QPS:
         return None
@@ -163,7 +163,7 @@ def objective(status: ObjectiveStatus) -> dict[str, Any]:
     }
 
 
-def decision(decided: Decided) -> dict[str, Any]:
+def decision(decided: DecisionRecord) -> dict[str, Any]:
     return {
         "at": decided.at,
         "offset_seconds": round(decided.offset, 3),

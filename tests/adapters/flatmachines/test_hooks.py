@@ -16,7 +16,7 @@ from drumbeat.adapters.flatmachines import (
     open_session,
     registry_of,
 )
-from drumbeat.adapters.flatmachines.spawning import QueueStanding
+from drumbeat.adapters.flatmachines.spawning import QueueCounts
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId, JobStatus
@@ -136,7 +136,7 @@ async def test_the_text_of_an_error_is_kept_wherever_the_runtime_put_it(store: M
 async def test_as_many_workers_as_nobody_is_free_for(
     store: MemoryStore, what: str, pending: int, capacity: int, busy: int, cap: int, wanted: int
 ) -> None:
-    assert QueueStanding(pending=pending, capacity=capacity, busy=busy).missing_workers(cap) == wanted, what
+    assert QueueCounts(pending=pending, capacity=capacity, busy=busy).missing_workers(cap) == wanted, what
     context = {"queue_depth": str(pending), "active_workers": capacity, "busy_workers": busy, "max_workers": f"{cap}"}
     found = await act(store, "calculate_spawn", **context)
     assert (found["workers_to_spawn"], found["spawn_list"]) == (wanted, list(range(wanted)))

@@ -9,7 +9,7 @@ import pytest
 
 from bench.people import people
 from bench.workloads.standard.given import empty_database, empty_file
-from drumbeat.bench.control.inspect import assume, free_connections, inspect
+from drumbeat.bench.control.inspect import free_connections, inspect, inspect_offline
 from drumbeat.bench.control.preflight import PlannedPhase, Preflight, preflight
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.interface import Target
@@ -34,7 +34,7 @@ async def sqlite(tmp_path: Path) -> AsyncIterator[Target]:
 
 async def looked_at(template: dict[str, Any], target: Target | None = None) -> Preflight:
     document = parse({**POSTGRES, **template})
-    seen = assume(document) if target is None else await inspect(document, target)
+    seen = inspect_offline(document) if target is None else await inspect(document, target)
     return preflight(document, plan_of(document, HOST), seen)
 
 

@@ -7,18 +7,18 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of
+from drumbeat.bench.control.staffing import Staffing, reconcile_workers, staffing_of
 from drumbeat.bench.model import (
     AssignedTarget,
     ControllerState,
     Figures,
+    LoadDecision,
     RunPlan,
     RunView,
     Scaling,
     ScalingMode,
     SetTargets,
     SpawnBenchWorker,
-    Steer,
 )
 from drumbeat.core.event import NewEvent, WorkerTarget, set_worker_target
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
@@ -57,7 +57,7 @@ def told(held: list[int], pace: float | None) -> list[AssignedTarget]:
         for slot, connections in enumerate(held)
     )
     staffing = Staffing(state=ControllerState(pace=pace), connections=dict(enumerate(held)), spawns=spawns, reason="")
-    targets = [action for action in bring_in_line(VIEW, NOBODY, staffing) if isinstance(action, SetTargets)]
+    targets = [action for action in reconcile_workers(VIEW, NOBODY, staffing) if isinstance(action, SetTargets)]
     return [share for action in targets for share in action.targets.values()]
 
 
@@ -98,7 +98,7 @@ def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: 
     plan = RunPlan(scaling=Scaling(mode=ScalingMode.BOUNDED, min_workers=1, max_workers=2))
     seen = replace(VIEW, plan=plan, workers=tuple(rows), instances=tuple(shown))
 
-    staffing = staffing_of(seen, NOBODY, Steer(connections=4, workers=2, reason=""), ControllerState(), {})
+    staffing = staffing_of(seen, NOBODY, LoadDecision(connections=4, workers=2, reason=""), ControllerState(), {})
 
     assert len(staffing.spawns) == started
 
@@ -125,7 +125,7 @@ def test_a_replacement_takes_up_the_partition_that_nobody_has(
     gone = tuple(replace(LOST, slot=slot) for slot in had if slot not in staying)
     seen = replace(VIEW, plan=plan, workers=(*gone, *living))
 
-    wanted = Steer(connections=9, workers=len(staying) + len(fresh), reason="")
+    wanted = LoadDecision(connections=9, workers=len(staying) + len(fresh), reason="")
     staffing = staffing_of(seen, replace(NOBODY, living=living, staying=living), wanted, ControllerState(), {})
 
     assert [spawn.slot for spawn in staffing.spawns] == fresh

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumbeat.bench.driver.connection import ConnectionSlot, Shared
+from drumbeat.bench.driver.connection import ConnectionSlot, EngineState
 from drumbeat.bench.driver.operation_source import OperationSource
 from drumbeat.bench.driver.pacing import AT_ONCE, PacingGate
 from drumbeat.bench.driver.recorder import RecorderSet
@@ -25,7 +25,7 @@ class Scene:
         self.gate = PacingGate()
         self.gate.accept(True)
         source = OperationSource(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
-        self.shared = Shared(
+        self.shared = EngineState(
             self.gate, source, 0.0, lambda kind, failure, values: self.failures.append((kind, str(failure), values))
         )
         self.recorders = RecorderSet()

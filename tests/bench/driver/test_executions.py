@@ -34,7 +34,7 @@ def records(count: int) -> Records:
 
 
 def writer(folder: Path, **settings: float) -> ExecutionWriter:
-    return ExecutionWriter(folder, ["A", "B"], wall_offset_ns=1_000_000_000_000_000_000, **settings)  # type: ignore[arg-type]
+    return ExecutionWriter(folder, ["A", "B"], wall_offset_ns=1_000_000_000_000_000_000, **settings)
 
 
 def test_what_was_recorded_is_in_the_file(tmp_path: Path) -> None:

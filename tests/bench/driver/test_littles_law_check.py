@@ -9,8 +9,8 @@ import pytest
 from drumbeat.bench.driver.littles_law_check import LittlesLawCheck
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
-from drumbeat.bench.model.littles_law import off_because
-from drumbeat.bench.model.words import told_apart
+from drumbeat.bench.model.littles_law import explain_deviation
+from drumbeat.bench.model.words import texts_that_differ
 from drumbeat.bench.targets.postgres import PostgresTarget
 from drumbeat.bench.worker.drive import DriveSettings, drive
 from drumbeat.core.clock import SystemClock
@@ -41,13 +41,13 @@ def test_connections_that_are_always_busy_add_up() -> None:
     found = checked(busy(0, took=2 * MS), busy(1, took=5 * MS), held=2)
 
     assert found["throughput_times_latency"] == pytest.approx(2, rel=0.001)
-    assert off_because(found) is None
+    assert explain_deviation(found) is None
 
 
 def test_operations_that_fail_count_too() -> None:
     found = checked(busy(0, took=2 * MS), busy(1, took=2 * MS, outcome=FAILED), held=2)
 
-    assert off_because(found) is None
+    assert explain_deviation(found) is None
 
 
 def test_time_between_operations_is_the_clients() -> None:
@@ -56,7 +56,7 @@ def test_time_between_operations_is_the_clients() -> None:
     assert found["client_share"] == pytest.approx(0.1, rel=0.02)
     assert found["off_by"] == pytest.approx(0.1, rel=0.02)
     assert found["unexplained"] < 0.01
-    assert "waited for the client, 9.9% of the time" in str(off_because(found))
+    assert "waited for the client, 9.9% of the time" in str(explain_deviation(found))
 
 
 def test_what_differs_is_said_with_as_many_digits_as_it_takes() -> None:
@@ -64,12 +64,12 @@ def test_what_differs_is_said_with_as_many_digits_as_it_takes() -> None:
     doubled = {**off, "throughput_times_latency": 1.999, "off_by": 0.0005, "client_share": 0.03, "unexplained": 0.0295}
     hair = {**off, "connections": 1000.0, "throughput_times_latency": 979.9, "off_by": 0.0201, "unexplained": 0.0201}
 
-    assert "throughput × latency is 1.95, not the 2 connections held (-2.5%)" in str(off_because(off))
+    assert "throughput × latency is 1.95, not the 2 connections held (-2.5%)" in str(explain_deviation(off))
     assert "throughput × latency and the pauses between operations make 2.06, not the 2 connections" in str(
-        off_because(doubled)
+        explain_deviation(doubled)
     )
-    assert "is 980, not the 1,000 connections" in str(off_because(hair))
-    assert told_apart(10.0003, 10.0) == ("10.0003", "10")
+    assert "is 980, not the 1,000 connections" in str(explain_deviation(hair))
+    assert texts_that_differ(10.0003, 10.0) == ("10.0003", "10")
 
 
 def test_gaps_are_seen_between_batches_and_in_any_order() -> None:
@@ -85,7 +85,7 @@ def test_a_connection_that_did_nothing_is_unexplained() -> None:
     found = checked(busy(0, took=2 * MS), held=2)
 
     assert found["unexplained"] == pytest.approx(0.5, rel=0.01)
-    assert "not reliable" in str(off_because(found))
+    assert "not reliable" in str(explain_deviation(found))
 
 
 def test_the_time_it_takes_to_replace_a_lost_connection_is_not_the_clients() -> None:

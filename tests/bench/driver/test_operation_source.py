@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from drumbeat.bench.driver.operation_source import OperationSource
-from drumbeat.bench.driver.samples import without_values
+from drumbeat.bench.driver.samples import mask_values
 from drumbeat.bench.model import (
     KeyValue,
     Load,
@@ -114,4 +114,4 @@ def test_running_out_is_an_error_that_says_what_to_do() -> None:
     ],
 )
 def test_values_are_taken_out_of_what_a_database_says(message: str, values: list[tuple[object]], expected: str) -> None:
-    assert without_values(message, values) == expected
+    assert mask_values(message, values) == expected

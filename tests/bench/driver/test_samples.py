@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumbeat.bench.driver.samples import unquoted, without_values
+from drumbeat.bench.driver.samples import mask_quoted, mask_values
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from drumbeat.bench.driver.samples import unquoted, without_values
     ],
 )
 def test_names_are_kept_and_values_are_not(sqlstate: str, words: str, kept: str) -> None:
-    assert unquoted(sqlstate, words) == kept
+    assert mask_quoted(sqlstate, words) == kept
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_names_are_kept_and_values_are_not(sqlstate: str, words: str, kept: str)
     ],
 )
 def test_what_a_database_repeats_of_what_it_was_given_is_not_kept(message: str, kept: str) -> None:
-    assert without_values(message, [[4711, "ada@example.org"], [""]]) == kept
+    assert mask_values(message, [[4711, "ada@example.org"], [""]]) == kept

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumbeat.bench.driver.switching import quick_switching
+from drumbeat.bench.driver.switching import short_switch_interval
 
 
 @pytest.fixture(params=[0.005, 0.00005])
@@ -19,7 +19,7 @@ def before(request: pytest.FixtureRequest) -> Iterator[float]:
 
 def test_the_interval_is_as_before_once_the_last_engine_is_closed(before: float) -> None:
     quick = pytest.approx(min(before, 0.0001))
-    first, second = quick_switching(), quick_switching()
+    first, second = short_switch_interval(), short_switch_interval()
     with first:
         assert sys.getswitchinterval() == quick
         second.__enter__()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
-from drumbeat.bench.driver.tally import LoadTally, buckets_of, count_into, figures
+from drumbeat.bench.driver.tally import LoadTally, buckets_of, count_into, latency_figures
 from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.core.histogram import Histogram, bucket_of
 
@@ -55,7 +55,7 @@ def test_percentiles_are_within_one_percent_of_the_truth(shape: str, durations: 
     tally = LoadTally(LOAD)
     tally.absorb(records(durations))
 
-    found = figures(tally.response)
+    found = latency_figures(tally.response)
 
     for percent in (50, 95, 99, 99.9):
         truth = np.percentile(durations, percent, method="inverted_cdf") / MILLISECOND
@@ -81,7 +81,7 @@ def test_in_an_open_loop_a_stall_shows_in_response_time_as_theory_says() -> None
     tally = LoadTally(LOAD)
     tally.absorb(made)
 
-    response, service = figures(tally.response), figures(tally.service)
+    response, service = latency_figures(tally.response), latency_figures(tally.service)
 
     assert response["p99_ms"] == pytest.approx(901, rel=0.05)
     assert response["p95_ms"] == pytest.approx(501, rel=0.05)

@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.bench.model import (
     ControllerState,
-    Decided,
+    DecisionRecord,
     Latency,
     LoadMode,
     Measured,
@@ -18,7 +18,7 @@ from drumbeat.bench.model import (
     RunRecord,
     WorkerRecord,
 )
-from drumbeat.bench.results.conclusion import described, from_samples, measured_span, unfinished, whole_run
+from drumbeat.bench.results.conclusion import from_samples, measured_span, unfinished, whole_run, with_metrics
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.sample import StoredSample
@@ -45,7 +45,7 @@ def record(*said: tuple[float, str], began: float | None = 0.0) -> RunRecord:
     run = Run(run_id=RUN, name="r", config={}, status=RunStatus.STOPPING)
     if began is not None:
         run = replace(run, warmup_ended_at=BEGAN + timedelta(seconds=began))
-    decided = [Decided(at=BEGAN + timedelta(seconds=at), offset=at, what=what, reason="") for at, what in said]
+    decided = [DecisionRecord(at=BEGAN + timedelta(seconds=at), offset=at, what=what, reason="") for at, what in said]
     return RunRecord(run=run, plan=RunPlan(), origin=BEGAN, decisions=tuple(decided))
 
 
@@ -109,7 +109,7 @@ def test_a_run_that_was_never_measured_has_no_span() -> None:
 def test_a_worker_is_lost_by_how_it_ended_not_by_what_failed_in_it(worker: WorkerRecord, flags: list[str]) -> None:
     known = replace(record(), workers=(worker,))
 
-    (whole,) = described(whole_run(RUN, [], ENDING, BEGAN), known, ControllerState(), ENDING)
+    (whole,) = with_metrics(whole_run(RUN, [], ENDING, BEGAN), known, ControllerState(), ENDING)
 
     assert whole.custom_metrics["flags"] == flags
     assert bool(whole.custom_metrics["doubts"]) == bool(flags)
@@ -152,6 +152,6 @@ def test_a_searchs_levels_are_kept_as_they_stood_at_the_level_it_found() -> None
     known = replace(record(), plan=plan, steps=(step,), totals={"": slow})
     found = {"best_connections": 4, "best_kinds": {"READ": {"operations": 3, "p99_ms": 5.0}}}
 
-    (whole,) = described(whole_run(RUN, [], ENDING, BEGAN), known, ControllerState(), replace(ENDING, result=found))
+    (whole,) = with_metrics(whole_run(RUN, [], ENDING, BEGAN), known, ControllerState(), replace(ENDING, result=found))
 
     assert [(each["kind"], each["found"]) for each in whole.custom_metrics["slo"]] == [(None, 10.0), ("READ", 5.0)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.bench.results.merge import Gathering
+from drumbeat.bench.results.merge import WindowMerger
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.pool import PoolId
 from drumbeat.core.sample import StoredSample
@@ -39,8 +39,8 @@ def sample(n: int, worker: str, latencies_ms: list[float], errors: int = 0, **ex
     )
 
 
-def gathered(*samples: StoredSample, since: float = 0, until: float = 10) -> Gathering:
-    gathering = Gathering(T + seconds(since), T + seconds(until))
+def gathered(*samples: StoredSample, since: float = 0, until: float = 10) -> WindowMerger:
+    gathering = WindowMerger(T + seconds(since), T + seconds(until))
     gathering.add(samples)
     return gathering
 

@@ -14,7 +14,7 @@ from drumbeat.bench.results import report
 from drumbeat.bench.results.partial_reads import read_errors, read_seconds
 from drumbeat.bench.results.record import read_decisions, read_record
 from drumbeat.bench.results.timeline import Timeline
-from drumbeat.bench.results.yielding import FEW, in_turns
+from drumbeat.bench.results.yielding import FEW, iterate_yielding
 from drumbeat.bench.service import BenchService
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import NotFound
@@ -202,7 +202,7 @@ async def test_going_in_turns_leaves_nothing_out_and_makes_things_when_they_are_
     found: list[int] = []
 
     async def go() -> None:
-        found.extend([n async for n in in_turns(things, few=3)])
+        found.extend([n async for n in iterate_yielding(things, few=3)])
 
     await held.beside(go())
 

@@ -18,7 +18,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool as pool_of
 from drumbeat.core.run import Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import WorkerId, WorkerStatus
-from drumbeat.store.interface import Joining, RunChange
+from drumbeat.store.interface import JoinRequest, RunChange
 from drumbeat.store.memory import MemoryStore
 
 SECOND = timedelta(seconds=1)
@@ -52,7 +52,7 @@ async def worked(
 ) -> None:
     """Workers that measure for some seconds: each ten reads and one failed write a second."""
     for slot, name in enumerate(workers):
-        who = Joining(pool_id=POOL, worker_id=WorkerId(name), slot=slot, instance=name, host="h", pid=1)
+        who = JoinRequest(pool_id=POOL, worker_id=WorkerId(name), slot=slot, instance=name, host="h", pid=1)
         await store.membership.join(who)
     packed = base64.b64encode(latencies(*[2.0] * 10).to_bytes()).decode()
     kinds = {"read": {"operations": 10, "errors": 0, "response": packed}, "write": {"operations": 1, "errors": 1}}

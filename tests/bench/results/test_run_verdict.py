@@ -8,7 +8,7 @@ import pytest
 from bench.recorded import record
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.record import Latency, Measured, RunRecord
-from drumbeat.bench.model.verdict import KEPT_UNDER, ExitStatus, RunVerdict, judgement_document, kept_judgement
+from drumbeat.bench.model.verdict import KEPT_UNDER, ExitStatus, RunVerdict, judgement_document, stored_judgement
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.core.run import Result, RunStatus
 
@@ -85,11 +85,11 @@ def test_the_row_of_a_run_keeps_its_verdict(known: RunRecord) -> None:
     found = judge_run(known)
     kept = replace(known.run, custom_metrics={KEPT_UNDER: judgement_document(found)})
 
-    assert kept_judgement(kept) == found
+    assert stored_judgement(kept) == found
 
 
 def test_a_row_without_a_verdict_tells_what_its_status_does() -> None:
-    statuses = {status: kept_judgement(replace(ended().run, status=status)) for status in RunStatus}
+    statuses = {status: stored_judgement(replace(ended().run, status=status)) for status in RunStatus}
 
     told = {status: found.verdict for status, found in statuses.items() if found is not None}
     assert (told.pop(RunStatus.FAILED), told.pop(RunStatus.CANCELLED)) == (RunVerdict.FAILED, RunVerdict.CANCELLED)

@@ -12,7 +12,7 @@ from drumbeat.bench.results.verdicts import (
     LimitStanding,
     Measure,
     SloVerdict,
-    came_to_nothing,
+    failure_despite_completion,
     judged_at,
     verdicts,
     verdicts_of,
@@ -95,7 +95,7 @@ def test_a_search_without_a_stable_level_kept_nothing_and_is_no_success() -> Non
     known = searched({ALL_KINDS: Objective(p95_ms=20)}, best_connections=None)
 
     assert {each.standing for each in verdicts_of(known)} == {LimitStanding.NOT_MEASURED}
-    assert came_to_nothing(known) == "no stable level"
+    assert failure_despite_completion(known) == "no stable level"
     assert judge_run(searched({}, best_connections=None)).gate is ExitStatus.RUN_FAILED
 
 
@@ -110,11 +110,11 @@ def test_a_search_without_a_stable_level_kept_nothing_and_is_no_success() -> Non
 def test_a_run_in_which_nothing_went_well_is_no_success(totals: Measured, why: str | None) -> None:
     known = replace(record(), totals={ALL_KINDS: totals})
 
-    assert came_to_nothing(known) == why
+    assert failure_despite_completion(known) == why
     assert judge_run(known).gate is (ExitStatus.RUN_FAILED if why else ExitStatus.PASSED)
 
 
 def test_why_a_run_failed_is_not_that_it_came_to_nothing() -> None:
     known = replace(record(), totals={})
 
-    assert came_to_nothing(replace(known, run=replace(known.run, status=RunStatus.FAILED))) is None
+    assert failure_despite_completion(replace(known, run=replace(known.run, status=RunStatus.FAILED))) is None

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from drumbeat.bench.model import ControllerState, Objective, RunEnding
-from drumbeat.bench.results.conclusion import described, whole_run
+from drumbeat.bench.results.conclusion import whole_run, with_metrics
 from drumbeat.bench.results.record import read_record
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
 from drumbeat.core.clock import ManualClock
@@ -202,7 +202,7 @@ async def test_curves_that_a_result_kept_need_no_samples(scene: Scene, store: Me
     await scene.led_to(RunStatus.STOPPING)
     record = await read_record(store, RUN)
     ending = RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="")
-    rows = described(whole_run(RUN, [], ending, await store.now()), record, ControllerState(), ending)
+    rows = with_metrics(whole_run(RUN, [], ending, await store.now()), record, ControllerState(), ending)
     await store.results.save(rows)
     await scene.led_to(RunStatus.COMPLETED)
     watch = RunWatch(cast(Store, _Failing(store, 0)), RUN)

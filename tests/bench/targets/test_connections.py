@@ -11,7 +11,7 @@ from drumbeat.bench.control.create import with_connection
 from drumbeat.bench.targets.connections import LONGEST_PASSWORD, LONGEST_URL, ConnectionService
 from drumbeat.bench.targets.vault import KEY_VARIABLE, Key, Vault, open_vault
 from drumbeat.bench.templates import parse
-from drumbeat.core.connection import Sealed
+from drumbeat.core.connection import EncryptedSecret
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
 from drumbeat.store import Store, open_store
 from servers.postgres import PostgresServer
@@ -67,7 +67,7 @@ class TestVault:
     @pytest.mark.parametrize("text", ["", "AAAA", "not base64!", base64.b64encode(bytes(40)).decode()])
     def test_a_spoiled_seal_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidInput, match="changed"):
-            Vault(KEYS[:1]).open(Sealed(key_id=KEYS[0].key_id, text=text), "a")
+            Vault(KEYS[:1]).open(EncryptedSecret(key_id=KEYS[0].key_id, text=text), "a")
 
     def test_keys_come_from_the_environment(self) -> None:
         texts = [base64.b64encode(key.secret).decode() for key in KEYS]

@@ -12,7 +12,7 @@ from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
 from drumbeat.bench.model import ErrorClass, KeyValue, Statement
 from drumbeat.bench.targets.contract import Running, TargetContract, draw, load, operation, seconds
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.targets.mysql import MysqlTarget, classify, in_mysql, signals_of
+from drumbeat.bench.targets.mysql import MysqlTarget, classify, mysql_ddl, signals_of
 from drumbeat.bench.targets.mysql_session import failure_of
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from servers.mariadb import PASSWORD, MariaDbServer
@@ -243,7 +243,7 @@ def test_states_that_wait_are_told_from_those_that_work_and_those_that_sleep() -
     ],
 )
 def test_ddl_is_put_into_its_words(given: list[str], expected: list[str]) -> None:
-    assert in_mysql(given) == expected
+    assert mysql_ddl(given) == expected
 
 
 @pytest.mark.parametrize(

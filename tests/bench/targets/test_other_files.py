@@ -11,7 +11,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.model import ErrorClass, Load, Statement
 from drumbeat.bench.targets.contract import draw, load, operation
-from drumbeat.bench.targets.contract.given import GivenTarget
+from drumbeat.bench.targets.contract.given import ContractFixtures
 from drumbeat.bench.targets.duckdb import DuckdbTarget
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.sqlite import SqliteTarget
@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "sql"), CASES)
-class TestOtherFiles(GivenTarget):
+class TestOtherFiles(ContractFixtures):
     async def test_the_connection_that_defines_and_fetches_reaches_none(
         self, kind: Callable[[Path], Target], sql: str, folder: Path
     ) -> None:

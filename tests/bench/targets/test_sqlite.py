@@ -11,7 +11,7 @@ from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
 from drumbeat.bench.model import ErrorClass
 from drumbeat.bench.targets.contract import LOOKUPS, TargetContract, draw
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.targets.sqlite import SqliteTarget, classify, failure_of, in_sqlite
+from drumbeat.bench.targets.sqlite import SqliteTarget, classify, failure_of, sqlite_ddl
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
 
@@ -93,7 +93,7 @@ async def test_a_whole_number_as_key_needs_no_index_besides(tmp_path: Path) -> N
         await target.define(["CREATE TABLE t (id BIGINT NOT NULL, n INTEGER, PRIMARY KEY (id))"])
 
         assert await target.fetch("SELECT COUNT(*) FROM sqlite_master WHERE type = 'index'") == [(0,)]
-        assert in_sqlite("a bigint, not_a_bigint_column TEXT") == "a INTEGER, not_a_bigint_column TEXT"
+        assert sqlite_ddl("a bigint, not_a_bigint_column TEXT") == "a INTEGER, not_a_bigint_column TEXT"
 
 
 @pytest.mark.parametrize(

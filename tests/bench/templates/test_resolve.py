@@ -14,7 +14,7 @@ from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.templates import parse, plan_of, resolved, run_config
 from drumbeat.bench.templates.custom import numbered
 from drumbeat.bench.templates.written import can_be_written, written
-from drumbeat.bench.workloads.columns import words_of
+from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.bench.workloads.prepare import prepare
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
@@ -233,7 +233,7 @@ async def test_a_standard_workload_stays_a_name_where_nothing_depends_on_the_dat
 
 async def test_what_a_preset_resolves_to_is_what_is_generated_for_the_table(sqlite: Target) -> None:
     description = await people(sqlite, 200)
-    expected = generate("x", Subject(table=description, words=words_of("sqlite")), PRESETS["read-only"]).load
+    expected = generate("x", Subject(table=description, words=dialect_of("sqlite")), PRESETS["read-only"]).load
 
     load = await load_on(sqlite, {"preset": "read-only"})
 

@@ -19,7 +19,7 @@ from drumbeat.bench.worker.drive import (
     check_recording,
     drive,
     held_on_average,
-    opened,
+    wait_for_connections,
 )
 from drumbeat.bench.workloads.prepare import prepare
 from drumbeat.bench.workloads.standard import standard
@@ -57,7 +57,7 @@ async def waited(holds: Callable[[float], int], wanted: int = 310, said: str = "
     errors = [FakeError(said)] if said else []
     runner: Any = FakeRunner(FakeEngine(lambda: holds((clock.elapsed() - began).total_seconds()), errors))
     async with asyncio.TaskGroup() as group:
-        opening = group.create_task(opened(runner, wanted, clock, Watcher(**known)))
+        opening = group.create_task(wait_for_connections(runner, wanted, clock, Watcher(**known)))
         while not opening.done():
             await clock.advance(timedelta(milliseconds=100))
     return (clock.elapsed() - began).total_seconds(), opening.result()

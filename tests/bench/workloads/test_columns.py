@@ -4,7 +4,7 @@ import pytest
 
 from drumbeat.bench.model import NewKey, Now, RandomNumber, RandomText, RandomUuid, Value, ValueType
 from drumbeat.bench.targets.interface import Column
-from drumbeat.bench.workloads.columns import argument, generated, generated_key, named, words_of
+from drumbeat.bench.workloads.columns import argument, dialect_of, generated, generated_key, quoted_name
 
 INT, BIGINT, FLOAT, TEXT, TIMESTAMP = ValueType.INT, ValueType.BIGINT, ValueType.FLOAT, ValueType.TEXT, ValueType.TIMESTAMP
 
@@ -74,8 +74,8 @@ def test_new_keys_fit_their_column(kind: ValueType, native: str, highest: int | 
 def test_postgresql_is_told_the_type_of_an_argument_it_would_not_take_as_it_is(
     kind: ValueType, native: str, written: str
 ) -> None:
-    assert argument(column("c", kind, native), 3, words_of("postgresql")) == written
-    assert argument(column("c", kind, native), 3, words_of("sqlite")) == "$3"
+    assert argument(column("c", kind, native), 3, dialect_of("postgresql")) == written
+    assert argument(column("c", kind, native), 3, dialect_of("sqlite")) == "$3"
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_postgresql_is_told_the_type_of_an_argument_it_would_not_take_as_it_is(
     ],
 )
 def test_names_are_quoted_the_way_the_database_does(target: str, name: str, written: str) -> None:
-    assert named(name, words_of(target)) == written
+    assert quoted_name(name, dialect_of(target)) == written

@@ -10,8 +10,8 @@ from bench.people import people
 from bench.workloads.standard.given import TARGETS, drive, empty_database
 from drumbeat.bench.model import Distribution, Either, KeyValue, Kind, Load, NewKey, Operation, Pick, Statement, ValueType
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.workloads.columns import words_of
-from drumbeat.bench.workloads.new_keys import above_what_is_there
+from drumbeat.bench.workloads.columns import dialect_of
+from drumbeat.bench.workloads.new_keys import with_keys_above_existing
 from drumbeat.bench.workloads.sql_generation import Subject, generate
 from drumbeat.core.errors import InvalidInput
 
@@ -26,9 +26,9 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 async def test_a_second_run_begins_its_new_keys_above_the_firsts(target: Target) -> None:
     description = await people(target, 10)
-    load = generate("people", Subject(table=description, words=words_of(target.traits.name)), {Kind.INSERT: 100}).load
+    load = generate("people", Subject(table=description, words=dialect_of(target.traits.name)), {Kind.INSERT: 100}).load
 
-    runs = [await drive(target, await above_what_is_there(target, load), operations=50, slot=slot) for slot in (5, 0, 5)]
+    runs = [await drive(target, await with_keys_above_existing(target, load), operations=50, slot=slot) for slot in (5, 0, 5)]
 
     assert [run.failed for run in runs] == [0, 0, 0]
 
@@ -43,7 +43,7 @@ async def test_where_little_room_is_left_for_new_keys_each_worker_has_less_of_it
     await people(target, 10)
     await target.load_rows("people", ("id", "team_id"), [(2**31 - 64_001, 1)])
 
-    moved = await above_what_is_there(target, inserting(key))
+    moved = await with_keys_above_existing(target, inserting(key))
 
     assert moved == inserting(replace(key, first=2**31 - 64_000, span=999))
 
@@ -53,14 +53,14 @@ async def test_a_table_without_room_for_new_keys_is_refused(target: Target) -> N
     await target.load_rows("people", ("id", "team_id"), [(2**31 - 10, 1)])
 
     with pytest.raises(InvalidInput, match=r"people\.id has reached 2147483638, so there is no room for new keys"):
-        await above_what_is_there(target, inserting(NewKey(first=11, table="people", column="id", type=INT)))
+        await with_keys_above_existing(target, inserting(NewKey(first=11, table="people", column="id", type=INT)))
 
 
 async def test_new_keys_stay_where_they_are_in_an_empty_table(target: Target) -> None:
     description = await people(target, 0)
     load = generate("people", Subject(table=description), {Kind.INSERT: 100}).load
 
-    assert await above_what_is_there(target, load) == load
+    assert await with_keys_above_existing(target, load) == load
 
 
 async def test_all_that_speaks_of_a_new_key_moves_with_it(target: Target) -> None:
@@ -74,4 +74,4 @@ async def test_all_that_speaks_of_a_new_key_moves_with_it(target: Target) -> Non
         statement = Statement(sql="SELECT $1, $2, $3, $4", values=values)
         return Load(name="l", operations=(Operation(kind="ALL", weight=100, statements=(statement,)),))
 
-    assert await above_what_is_there(target, load(new, latest)) == load(moved, replace(latest, inserted=moved))
+    assert await with_keys_above_existing(target, load(new, latest)) == load(moved, replace(latest, inserted=moved))

@@ -23,8 +23,8 @@ from drumbeat.bench.model import (
 )
 from drumbeat.bench.targets.interface import Column, TableDescription, Target
 from drumbeat.bench.targets.postgres import PostgresTarget
-from drumbeat.bench.workloads.columns import Words, words_of
-from drumbeat.bench.workloads.sql_generation import PRESETS, Generated, Subject, generate, shared_out
+from drumbeat.bench.workloads.columns import SqlDialect, dialect_of
+from drumbeat.bench.workloads.sql_generation import PRESETS, Generated, Subject, generate, scaled_weights
 from drumbeat.bench.workloads.value_pools import ValuePools, sample_pools
 from drumbeat.core.errors import InvalidInput
 
@@ -49,8 +49,8 @@ def a_table(*columns: Column, key: str | None = "id", bounds: tuple[int, int] | 
     return TableDescription(name="shop.sales", columns=columns, key=key, key_low=low, key_high=high, time_column=time)
 
 
-def made(table: TableDescription, pools: ValuePools | None = None, words: Words | None = None) -> Generated:
-    return generate("l", Subject(table=table, pools=pools or ValuePools(), words=words or Words()), MIXED)
+def made(table: TableDescription, pools: ValuePools | None = None, words: SqlDialect | None = None) -> Generated:
+    return generate("l", Subject(table=table, pools=pools or ValuePools(), words=words or SqlDialect()), MIXED)
 
 
 def operations(generated: Generated) -> dict[str, Operation]:
@@ -229,7 +229,7 @@ def test_without_a_number_for_a_key_and_without_a_time_there_is_no_scan() -> Non
 def test_what_is_left_over_is_shared_out_in_proportion_and_totals_100(
     weights: tuple[int, ...], shares: tuple[int, ...]
 ) -> None:
-    result = shared_out(dict(zip(MIXED, weights, strict=True)), "t", {})
+    result = scaled_weights(dict(zip(MIXED, weights, strict=True)), "t", {})
 
     assert sum(result.values()) == 100
     assert all(abs(share - weight * 100 / sum(weights)) < 1 for share, weight in zip(result.values(), weights, strict=True))
@@ -269,7 +269,7 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def test_what_was_generated_for_a_table_runs_on_it(target: Target, sampled: bool) -> None:
     description = await people(target, 1_000)
     pools = await sample_pools(target, description, 4) if sampled else ValuePools()
-    result = generate("people", Subject(table=description, pools=pools, words=words_of(target.traits.name)), MIXED)
+    result = generate("people", Subject(table=description, pools=pools, words=dialect_of(target.traits.name)), MIXED)
 
     await target.check(result.load)
     driven = await drive(target, result.load, operations=400)
@@ -294,7 +294,7 @@ async def test_postgresqls_own_types_are_looked_up_inserted_and_changed(postgres
         )
         description = declared(replace(await target.describe('"Odd"'), name="Odd"), code="character(3)")
         pools = await sample_pools(target, description, 4)
-        result = generate("odd", Subject(table=description, pools=pools, words=words_of("postgresql")), MIXED)
+        result = generate("odd", Subject(table=description, pools=pools, words=dialect_of("postgresql")), MIXED)
         await target.check(result.load)
         driven = await drive(target, result.load, operations=200)
 

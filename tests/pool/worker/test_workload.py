@@ -15,7 +15,7 @@ from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.options import ExecutorKind, Mode
 from drumbeat.pool.worker.workload import IDLE
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import ClaimRequest
 from pool.working import ME, POOL, Shop, me, seconds, settle
 
 
@@ -994,7 +994,7 @@ async def suspects(shop: Shop, count: int) -> list[str]:
     """Jobs that ran together on a worker that died, and must run alone now."""
     ids = await shop.desk.push_many([*range(count)], max_crashes=1)
     dead = Holder(pool_id=POOL, worker_id=WorkerId("dead"), instance="dead")
-    await shop.store.queue.claim(Claiming(pool_id=POOL, holder=dead, lease=seconds(600), limit=count))
+    await shop.store.queue.claim(ClaimRequest(pool_id=POOL, holder=dead, lease=seconds(600), limit=count))
     assert [job.suspicions for job in await shop.store.queue.release(dead, "killed")] == [1] * count
     return [*ids]
 
@@ -1110,7 +1110,7 @@ async def test_a_job_claimed_ahead_that_was_taken_away_is_not_begun(shop: Shop) 
         taken = [job for job in await shop.store.queue.release(me(), "somebody thought it lost") if job.job_id == second]
         assert [job.attempts for job in taken] == [0]
         other = await shop.store.queue.claim(
-            Claiming(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("other")), lease=seconds(600), limit=2)
+            ClaimRequest(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("other")), lease=seconds(600), limit=2)
         )
         gate.open.set()
         await shop.passes(1)

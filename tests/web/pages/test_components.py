@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import DrumbeatError, NotFound, StoreUnavailable
-from drumbeat.core.job import counted
+from drumbeat.core.job import format_count
 from drumbeat.web.pages.auto_refresh import Outage, refresh
 from drumbeat.web.pages.paging import LAST_PAGE, page_number
 from drumbeat.web.pages.run_live.panels import knee_words
@@ -24,7 +24,7 @@ from drumbeat.web.pages.sorting import sort_key
         (timedelta(minutes=3), True, 180.0),
         (datetime(2026, 1, 1, tzinfo=UTC), False, datetime(2026, 1, 1, tzinfo=UTC).timestamp()),
         ("1,200 ms", True, 1200.0),
-        (counted(10_000), True, 10_000.0),
+        (format_count(10_000), True, 10_000.0),
         ("3.50 of 40.00", True, 3.5),
         ("-1.2 %", True, -1.2),
         ("2.5e-05", True, 2.5e-05),

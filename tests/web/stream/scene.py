@@ -18,7 +18,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool as pool_of
 from drumbeat.core.run import Result, Run, RunId, RunStatus
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.store.interface import Heartbeat, Joining, RunChange, Store
+from drumbeat.store.interface import Heartbeat, JoinRequest, RunChange, Store
 
 SECOND = timedelta(seconds=1)
 RUN, POOL = RunId("run-1"), PoolId("run-1")
@@ -75,7 +75,7 @@ class Scene:
     async def joined(self, *names: str) -> None:
         """Workers that are at work."""
         for name in names:
-            who = Joining(
+            who = JoinRequest(
                 pool_id=self.pool_id, worker_id=WorkerId(name), slot=len(self.workers), instance=name, host="h", pid=1
             )
             worker = await self.store.membership.join(who)

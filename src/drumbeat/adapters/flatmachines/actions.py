@@ -9,7 +9,7 @@ from drumbeat.adapters.flatmachines.expressions import evaluate
 from drumbeat.adapters.flatmachines.reaping import as_stale, find_stale, reap
 from drumbeat.adapters.flatmachines.registration import DEFAULT_POOL
 from drumbeat.adapters.flatmachines.session import Origin, PoolClaims
-from drumbeat.adapters.flatmachines.spawning import QueueStanding, RequestedWorkers, launch, spawn_workers, standing
+from drumbeat.adapters.flatmachines.spawning import QueueCounts, RequestedWorkers, count_jobs_and_workers, launch, spawn_workers
 from drumbeat.core.errors import InvalidInput
 
 Context = dict[str, Any]
@@ -45,12 +45,12 @@ class ActionCall:
 
 
 async def get_pool_state(call: ActionCall) -> Context:
-    now = await standing(call.backends, call.pool_id)
+    now = await count_jobs_and_workers(call.backends, call.pool_id)
     return {"queue_depth": now.pending, "active_workers": now.capacity, "busy_workers": now.busy}
 
 
 async def calculate_spawn(call: ActionCall) -> Context:
-    now = QueueStanding(
+    now = QueueCounts(
         pending=call.number("queue_depth", 0),
         capacity=call.number("active_workers", 0),
         busy=call.number("busy_workers", 0),

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
+class StaleWorker:
     """A stale worker, with its last heartbeat when it was found."""
 
     worker_id: str
@@ -31,7 +31,7 @@ class Stale:
         return asdict(self)
 
 
-async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
+async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[StaleWorker]:
     """Return the stale workers of a pool.
 
     These are live workers without a heartbeat for longer than ``threshold`` (default: twice the pool's heartbeat interval),
@@ -53,7 +53,7 @@ async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | 
     return [*silent, *_holders(pool_id, rows, claimed, now)]
 
 
-async def reap(backends: PoolClaims, worker: Stale) -> int | None:
+async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
     """Mark a worker lost and return its jobs, of every pool, to the queue. Returns how many.
 
     If the worker has sent a heartbeat since it was found, changes nothing and returns None. Of a worker without a row, only
@@ -77,14 +77,14 @@ async def reap(backends: PoolClaims, worker: Stale) -> int | None:
     return released
 
 
-async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> Stale:
+async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorker:
     """Build a Stale from an entry of ``find_stale``, or from a worker's id and its current row. Raises ValueError."""
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
         raise ValueError(f"expected a worker's id, or an entry of list_stale_workers, got {given!r}")
     pool = str(fields.get("pool_id") or pool_id)
     row = await _find(await backends.registration.place.store(), PoolId(pool), WorkerId(fields["worker_id"]))
-    return Stale(
+    return StaleWorker(
         worker_id=fields["worker_id"],
         pool_id=pool,
         last_heartbeat=fields.get("last_heartbeat") or (_last_heartbeat(row) if row else None),
@@ -101,8 +101,8 @@ def _is_silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: dat
     return row.is_live and silence(row, now) > limit
 
 
-def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job], now: datetime) -> list[Stale]:
-    found: dict[WorkerId, Stale] = {}
+def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job], now: datetime) -> list[StaleWorker]:
+    found: dict[WorkerId, StaleWorker] = {}
     for job in claimed:
         owner = _owner(job, rows)
         row = rows.get(owner) if owner else None
@@ -111,7 +111,7 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
         if row is not None:
             found[owner] = _stale(row, pool_id, f"it ended as {row.status} but still holds a job")
         elif job.lease_until is not None and job.lease_until < now:
-            found[owner] = Stale(
+            found[owner] = StaleWorker(
                 worker_id=owner,
                 pool_id=pool_id,
                 last_heartbeat=None,
@@ -141,8 +141,10 @@ async def _find(store: Store, pool_id: PoolId, worker_id: WorkerId) -> Worker | 
         return None
 
 
-def _stale(row: Worker, pool_id: str, reason: str) -> Stale:
-    return Stale(worker_id=row.worker_id, pool_id=pool_id, last_heartbeat=_last_heartbeat(row), host=row.host, reason=reason)
+def _stale(row: Worker, pool_id: str, reason: str) -> StaleWorker:
+    return StaleWorker(
+        worker_id=row.worker_id, pool_id=pool_id, last_heartbeat=_last_heartbeat(row), host=row.host, reason=reason
+    )
 
 
 def _last_heartbeat(row: Worker) -> str | None:

@@ -18,7 +18,7 @@ from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, Thresholds
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus, silence
-from drumbeat.store.interface import Heartbeat, Joining, Store, WorkerChange
+from drumbeat.store.interface import Heartbeat, JoinRequest, Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
@@ -158,12 +158,12 @@ class DrumbeatRegistrationBackend:
     async def __aexit__(self, *ended: Any) -> None:
         await self.close()
 
-    async def _joining(self, store: Store, pool_id: PoolId, worker: WorkerRegistration) -> Joining:
+    async def _joining(self, store: Store, pool_id: PoolId, worker: WorkerRegistration) -> JoinRequest:
         rows = await store.workers.list(pool_id, live=True)
         existing = next((row for row in rows if row.worker_id == worker.worker_id), None)
         taken = {row.slot for row in rows}
         free = next(slot for slot in range(len(taken) + 1) if slot not in taken)
-        return Joining(
+        return JoinRequest(
             pool_id=pool_id,
             worker_id=WorkerId(worker.worker_id),
             slot=existing.slot if existing else free,

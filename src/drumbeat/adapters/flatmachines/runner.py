@@ -22,11 +22,11 @@ from flatmachines.actions import MachineInvoker
 from drumbeat.adapters.flatmachines.hooks import registry_of
 from drumbeat.adapters.flatmachines.machine_files import find_inside, find_machine, load_machine
 from drumbeat.adapters.flatmachines.session import MachineSession, Origin, open_session
-from drumbeat.adapters.flatmachines.spawning import RequestedWorkers, launch, spawn_workers, standing
+from drumbeat.adapters.flatmachines.spawning import RequestedWorkers, count_jobs_and_workers, launch, spawn_workers
 from drumbeat.adapters.flatmachines.translate import Setting, translate
 from drumbeat.composition.plane import logging_to_stderr, on_stop_signals
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
-from drumbeat.core.plain import read_json, shown
+from drumbeat.core.plain import read_json, short_repr
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.settings import Settings, load_settings
@@ -79,7 +79,7 @@ async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Se
     async with open_session(settings=settings, origin=origin) as session:
         backends = session.backends()
         machine = request.machine or str(origin.config)
-        before = await standing(backends, pool_id)
+        before = await count_jobs_and_workers(backends, pool_id)
         workers = RequestedWorkers(pool_id=pool_id, cap=cap, machine=machine, given=request.given, successors=True)
         started = await spawn_workers(backends, origin, workers)
         return {"started": started, "pending": before.pending, "workers": before.capacity}
@@ -248,7 +248,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartWorkersOption:
     """The arguments of ``--start-workers``: start workers of this pool instead of running the machine."""
 
     pool_id: str
@@ -256,19 +256,19 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class RunnerOptions:
     """The options of the command line that are not about the machine itself."""
 
     verbose: bool = False
-    start: Start | None = None
+    start: StartWorkersOption | None = None
 
 
-def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, Manner]:
+def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, RunnerOptions]:
     """Parse the command line. Raises InvalidInput with the name of the wrong option."""
     given = parser().parse_args(arguments)
     content = read_json(given.input, "--input")
     if not isinstance(content, dict):
-        raise InvalidInput(f"expected --input to be a JSON object, got {shown(content)}")
+        raise InvalidInput(f"expected --input to be a JSON object, got {short_repr(content)}")
     request = Launch(
         config=given.config,
         machine=given.machine,
@@ -280,8 +280,8 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, M
         hooks=_pairs("--hooks", given.hooks),
         successors=given.successors,
     )
-    start = None if given.start_workers is None else Start(pool_id=given.start_workers, cap=given.max_workers)
-    return request, load_settings(os.environ, store=given.store), Manner(verbose=given.verbose, start=start)
+    start = None if given.start_workers is None else StartWorkersOption(pool_id=given.start_workers, cap=given.max_workers)
+    return request, load_settings(os.environ, store=given.store), RunnerOptions(verbose=given.verbose, start=start)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -326,7 +326,7 @@ def _nothing_logged_to_stdout() -> Iterator[None]:
             handler.setStream(sys.stdout)
 
 
-async def _run_until_sigterm(request: Launch, settings: Settings, start: Start | None) -> dict[str, Any]:
+async def _run_until_sigterm(request: Launch, settings: Settings, start: StartWorkersOption | None) -> dict[str, Any]:
     task = asyncio.current_task()
     assert task is not None
     with on_stop_signals(task.cancel, signal.SIGTERM):

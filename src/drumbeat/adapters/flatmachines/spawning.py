@@ -26,7 +26,7 @@ _POLL = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStanding:
+class QueueCounts:
     """How many jobs of a pool can be claimed now, and how many workers it has."""
 
     pending: int
@@ -52,14 +52,14 @@ class RequestedWorkers:
     leaving: str | None = None  #: the worker that makes this request at its end; it does not count as running
 
 
-async def standing(backends: PoolClaims, pool_id: str) -> QueueStanding:
+async def count_jobs_and_workers(backends: PoolClaims, pool_id: str) -> QueueCounts:
     """Count the pending jobs and the workers of a pool now."""
     pool = await backends.work.place.pool(pool_id)
     await backends.registration.place.pool(pool_id)
     live = {row.worker_id for row in await (await backends.registration.place.store()).workers.list(pool, live=True)}
     claimed = await (await backends.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
     busy = live & {job.lease_owner for job in claimed if job.lease_pool == pool}
-    return QueueStanding(pending=await backends.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
+    return QueueCounts(pending=await backends.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
 
 
 async def spawn_workers(backends: PoolClaims, origin: Origin, workers: RequestedWorkers) -> list[str]:
@@ -98,7 +98,7 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
     """Add rows for the workers to start. Another process counts these rows too, so both together never exceed the cap."""
     pool_id = await backends.registration.place.pool(workers.pool_id)
     async with _locked(backends, plane, pool_id) as lease:
-        count = (await standing(backends, workers.pool_id)).missing_workers(workers.cap)
+        count = (await count_jobs_and_workers(backends, workers.pool_id)).missing_workers(workers.cap)
         room = await _room(plane, spawner, pool_id, workers)
         count = min(count, room, count if workers.asked is None else workers.asked)
         if count and not plane.store.traits.shared:

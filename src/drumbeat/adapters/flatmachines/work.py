@@ -13,7 +13,7 @@ from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming, Store
+from drumbeat.store.interface import ClaimRequest, Store
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class DrumbeatWorkPool:
         """Claim the next item for this worker. None if no item is ready, or the worker may not claim."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
-        claiming = Claiming(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
+        claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
         claimed = await store.queue.claim(claiming)
         return self._item(claimed[0]) if claimed else None
 

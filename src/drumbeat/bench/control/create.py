@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drumbeat.bench.control.inspect import Inspection, assume, inspect, made_load
+from drumbeat.bench.control.inspect import Inspection, build_load, inspect, inspect_offline
 from drumbeat.bench.control.preflight import Preflight, preflight
-from drumbeat.bench.control.prices import with_usual
+from drumbeat.bench.control.prices import with_default_prices
 from drumbeat.bench.model import Load, Prices
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.connections import ConnectionService
@@ -17,7 +17,7 @@ _GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedRun:
     """A checked run: the configuration to store in its row, and a summary of what it would start."""
 
     config: dict[str, Any]
@@ -29,17 +29,19 @@ def capacity(cores: float, memory: int) -> HostCapacity:
     return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
 
 
-async def look_ahead(
+async def preview_run(
     document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
 ) -> Preflight:
     """Return what a run of the template would start, with errors and warnings. Nothing is started."""
     resolved = await with_connection(document, connections)
-    plan = with_usual(plan_of(resolved, host), usual)
-    inspection = await _inspect(resolved, connections) if resolved.target.url else assume(resolved)
+    plan = with_default_prices(plan_of(resolved, host), usual)
+    inspection = await _inspect(resolved, connections) if resolved.target.url else inspect_offline(resolved)
     return preflight(resolved, plan, inspection)
 
 
-async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices) -> Prepared:
+async def prepare_run(
+    document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
+) -> PreparedRun:
     """Return the configuration of a run of the template. Raises InvalidInput with every error found in the template.
 
     The configuration contains no password: it is looked up when the database is opened. Prices that the template does not set
@@ -47,20 +49,20 @@ async def prepared(document: TemplateDocument, host: HostCapacity, connections: 
     """
     resolved = await with_connection(document, connections)
     check_complete(resolved)
-    plan = with_usual(plan_of(resolved, host), usual)
+    plan = with_default_prices(plan_of(resolved, host), usual)
     inspection = await _inspect(resolved, connections)
     checked = preflight(resolved, plan, inspection)
     if not checked.can_proceed:
         raise InvalidInput("; ".join(checked.errors))
-    return Prepared(config={**run_config(inspection.document, plan), **_origin(document, inspection)}, preflight=checked)
+    return PreparedRun(config={**run_config(inspection.document, plan), **_origin(document, inspection)}, preflight=checked)
 
 
-async def statements(document: TemplateDocument, connections: ConnectionService) -> Load:
+async def preview_operations(document: TemplateDocument, connections: ConnectionService) -> Load:
     """Return the operations that a run of the template would send, with their SQL. Raises InvalidInput for a wrong template."""
     resolved = await with_connection(document, connections)
     check_complete(resolved)
     async with connections.open(resolved.target.model_dump()) as target:
-        return (await made_load(resolved, target))[1]
+        return (await build_load(resolved, target))[1]
 
 
 async def with_connection(document: TemplateDocument, connections: ConnectionService) -> TemplateDocument:

@@ -11,7 +11,7 @@ from typing import Any
 from drumbeat.bench.control import losses
 from drumbeat.bench.control.guardrails import guard, soft_guardrails
 from drumbeat.bench.control.modes import concurrency, find_max, qps
-from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of, with_assigned_targets
+from drumbeat.bench.control.staffing import Staffing, reconcile_workers, staffing_of, with_assigned_targets
 from drumbeat.bench.model import (
     Action,
     AskWorkersToDrain,
@@ -24,6 +24,7 @@ from drumbeat.bench.model import (
     GuardrailDecision,
     GuardState,
     GuardView,
+    LoadDecision,
     LoadMode,
     ModeView,
     NoteFact,
@@ -32,7 +33,6 @@ from drumbeat.bench.model import (
     RunEnding,
     RunView,
     SaveStep,
-    Steer,
     StopLoad,
 )
 from drumbeat.core.decision import Decision
@@ -75,7 +75,7 @@ def _starting(view: RunView, recovered: Recovered) -> list[Action]:
     staffing = staffing_of(view, recovered, steer, view.state, {})
     if ending := losses.while_starting(view, recovered) or _start_overdue(view, recovered, staffing):
         return _stop(view, staffing.state, ending)
-    actions: list[Action] = [*bring_in_line(view, recovered, staffing)]
+    actions: list[Action] = [*reconcile_workers(view, recovered, staffing)]
     state = with_assigned_targets(staffing.state, actions)
     ready = [worker for worker in recovered.staying if worker.status in _READY]
     if len(ready) >= staffing.state.workers and not staffing.spawns:
@@ -111,7 +111,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
         state = _snapshot(staffing.state, LAST, view)
         shown = _remember(view, state) if guarded.failure is not None else []
         return [*facts, *steps, *shown, *_stop(view, state, ending)]
-    actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
+    actions = [*facts, *steps, *reconcile_workers(view, recovered, staffing)]
     state = with_assigned_targets(staffing.state, actions)
     if _warmup_is_in_totals(view):
         state = _snapshot(state, "after_warmup", view)
@@ -132,7 +132,7 @@ def _warmup_is_in_totals(view: RunView) -> bool:
     )
 
 
-def _why_end(view: RunView, recovered: Recovered, guarded: GuardrailDecision, steer: Steer) -> RunEnding | None:
+def _why_end(view: RunView, recovered: Recovered, guarded: GuardrailDecision, steer: LoadDecision) -> RunEnding | None:
     if lost := losses.while_running(view, recovered):
         return lost
     if guarded.failure is not None:
@@ -153,7 +153,7 @@ def _why_end(view: RunView, recovered: Recovered, guarded: GuardrailDecision, st
     return None
 
 
-def _why_measure(view: RunView, steer: Steer) -> str | None:
+def _why_measure(view: RunView, steer: LoadDecision) -> str | None:
     """Return the reason to begin the measurement now, or None to stay in the warm-up."""
     since, plan = view.warmup_started_at, view.plan
     if view.phase != Phase.WARMUP or since is None or view.now - since < plan.warmup:
@@ -235,7 +235,7 @@ def _why_ending(view: RunView) -> str:
     return view.state.ending.reason if view.state.ending else "stopped by the user"
 
 
-def _steer(view: RunView, recovered: Recovered) -> Steer:
+def _steer(view: RunView, recovered: Recovered) -> LoadDecision:
     mode_view = _mode_view(view, recovered)
     match view.plan.load_mode:
         case LoadMode.CONCURRENCY:

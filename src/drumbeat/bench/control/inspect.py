@@ -59,7 +59,7 @@ async def inspect(document: TemplateDocument, target: Target) -> Inspection:
     )
 
 
-def assume(document: TemplateDocument) -> Inspection:
+def inspect_offline(document: TemplateDocument) -> Inspection:
     """Return an inspection made without opening a database, for a template that does not name one yet."""
     product, load, problem = _scheme(document), None, None
     if document.workload.standard or document.workload.operations:
@@ -70,7 +70,7 @@ def assume(document: TemplateDocument) -> Inspection:
     return Inspection(product=product, document=document, load=load, problem=problem, one_process=product in _ONE_PROCESS)
 
 
-async def made_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
+async def build_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
     """Return the template with its SQL filled in, and the load (the operations to send). Raises InvalidInput."""
     made = await resolved(document, target)
     return made, load_of(made.workload.model_dump(mode="json", exclude_none=True))
@@ -92,7 +92,7 @@ async def free_connections(target: Target) -> int | None:
 
 async def _checked_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
     """Return the template with its SQL, and the load. Raises InvalidInput if the database rejects a statement."""
-    made, load = await made_load(document, target)
+    made, load = await build_load(document, target)
     if document.table:
         await target.describe(document.table)
     await target.check(load)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from drumbeat.bench.model import ControllerState, Figures, RunPlan, RunView, ServerProbe, Window
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
-from drumbeat.bench.results.merge import Gathering
+from drumbeat.bench.results.merge import WindowMerger
 from drumbeat.bench.run_state import stored_plan, stored_state
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
@@ -70,7 +70,7 @@ class Observer:
         )
 
     async def _recent(self, now: datetime) -> Figures:
-        gathering = Gathering(now - RECENT, now, by_kind=False)
+        gathering = WindowMerger(now - RECENT, now, by_kind=False)
         gathering.add(await self._store.samples.list(self._pool_id, since=now - RECENT, limit=_MOST_SAMPLES))
         return gathering.figures()
 
@@ -78,7 +78,7 @@ class Observer:
         """Return the figures measured in a time window; None until it is over and its last samples should have arrived."""
         if window is None or now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
-        gathering = Gathering(window.since, window.until)
+        gathering = WindowMerger(window.since, window.until)
         since, last = window.since, window.until + SAMPLES_ARRIVE_WITHIN * 2
         while since < last:
             until = min(since + _SLICE, last)

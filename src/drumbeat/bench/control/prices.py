@@ -14,13 +14,13 @@ _MAX_PRICE = 1e9
 _MAX_CURRENCY_LENGTH = 10
 
 
-async def read_usual(notes: Notes) -> Prices:
+async def read_default_prices(notes: Notes) -> Prices:
     """Read the default prices per hour from the store; empty prices if none were set."""
     note = await notes.find(_NOTE)
     return Prices() if note is None else msgspec.convert(note.value, Prices)
 
 
-async def set_usual(notes: Notes, prices: Prices) -> Prices:
+async def set_default_prices(notes: Notes, prices: Prices) -> Prices:
     """Replace the default prices. Existing runs keep their own prices. Raises InvalidInput."""
     checked = _checked(prices)
     if checked == Prices():
@@ -30,7 +30,7 @@ async def set_usual(notes: Notes, prices: Prices) -> Prices:
     return checked
 
 
-def with_usual(plan: RunPlan, usual: Prices) -> RunPlan:
+def with_default_prices(plan: RunPlan, usual: Prices) -> RunPlan:
     """Return the plan with the default prices if its template sets none. A plan never mixes both, as currencies may differ."""
     own = plan.prices
     return plan if own.worker_hour is not None or own.target_hour is not None else replace(plan, prices=usual)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from drumbeat.bench.control import losses
 from drumbeat.bench.control.modes.allocate import allocate
-from drumbeat.bench.model import Action, AssignedTarget, ControllerState, RunView, SetTargets, SpawnBenchWorker, Steer
+from drumbeat.bench.model import Action, AssignedTarget, ControllerState, LoadDecision, RunView, SetTargets, SpawnBenchWorker
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
 from drumbeat.core.worker import WorkerId
@@ -25,7 +25,7 @@ class Staffing:
 def staffing_of(
     view: RunView,
     recovered: Recovered,
-    steer: Steer,
+    steer: LoadDecision,
     state: ControllerState,
     ceilings: Mapping[int, int],
     extra: int = 0,
@@ -102,7 +102,7 @@ def _spawn(
     ]
 
 
-def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
+def reconcile_workers(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
     """Return the actions that start missing workers and send each worker its target if it has changed."""
     slots = {
         **{worker.worker_id: worker.slot for worker in recovered.staying},

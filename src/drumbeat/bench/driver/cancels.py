@@ -16,7 +16,7 @@ _EACH = timedelta(seconds=2)  #: timeout of one cancel request
 _LAST = 3.0  #: seconds that ``close`` waits for the remaining requests
 
 
-class Cancels:
+class CancelRequests:
     """Cancels and closes sessions in the background. Any thread may call ``end``, which never blocks."""
 
     def __init__(self, address: PostgresAddress) -> None:

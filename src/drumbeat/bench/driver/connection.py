@@ -19,7 +19,7 @@ Turn = tuple[int, Values, int, int, int]  #: a running operation: kind, values, 
 
 
 @dataclass(slots=True)
-class Shared:
+class EngineState:
     """What the connections of an engine share: pacing, operations, think time, and the number of the current phase."""
 
     gate: PacingGate
@@ -38,7 +38,7 @@ class ConnectionSlot:
 
     __slots__ = ("busy", "expired", "number", "recorder", "running", "served", "shared", "stopped", "timeout", "wanted")
 
-    def __init__(self, number: int, shared: Shared, recorder: Recorder) -> None:
+    def __init__(self, number: int, shared: EngineState, recorder: Recorder) -> None:
         self.number = number
         self.shared = shared
         self.recorder = recorder
@@ -109,7 +109,7 @@ class ConnectionSlot:
 
     async def rest(self, seconds: float) -> None:
         """Sleep, but wake up early when the connection is stopped."""
-        await rest(self.stopped, seconds)
+        await sleep_unless_set(self.stopped, seconds)
 
     @asynccontextmanager
     async def within(self, seconds: float | None) -> AsyncIterator[None]:
@@ -167,7 +167,7 @@ class DriverConnection(Protocol):
         ...
 
 
-async def rest(until: asyncio.Event, seconds: float) -> None:
+async def sleep_unless_set(until: asyncio.Event, seconds: float) -> None:
     """Sleep, but wake up early when the event is set."""
     try:
         async with asyncio.timeout(seconds):

@@ -6,7 +6,7 @@ import threading
 from queue import SimpleQueue
 
 from drumbeat.bench.driver.connection import ConnectionSlot
-from drumbeat.bench.driver.driver_thread import Lane
+from drumbeat.bench.driver.driver_thread import CallThread
 from drumbeat.bench.driver.pacing import AT_ONCE, STOP
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSession, AsyncSessions, BlockingSession, BlockingSessions, OperationFailure
@@ -92,7 +92,7 @@ class ThreadConnection:
         self.slot = slot
         self._sessions = sessions
         self._session: BlockingSession | None = None
-        self._lane: Lane | None = None
+        self._lane: CallThread | None = None
         self._stopped = threading.Event()
         self._turns: SimpleQueue[int] = SimpleQueue()
 
@@ -101,7 +101,7 @@ class ThreadConnection:
         return self._session is None
 
     async def connect(self) -> None:
-        self._lane = Lane(f"drumbeat-connection-{self.slot.number}")
+        self._lane = CallThread(f"drumbeat-connection-{self.slot.number}")
         await self._lane.run(self._connect)
 
     def _connect(self) -> None:

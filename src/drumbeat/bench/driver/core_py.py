@@ -250,7 +250,7 @@ class PyCore:
             if connection.state in (ConnectionState.DEAD, ConnectionState.RETIRED):
                 return
 
-    def _note_error(self, connection: _Connection, error: pgwire.ServerSaid) -> None:
+    def _note_error(self, connection: _Connection, error: pgwire.PostgresError) -> None:
         connection.sqlstate = connection.sqlstate or error.sqlstate.encode()
         self._error_messages.setdefault(error.sqlstate, error.message)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Lane:
+class CallThread:
     """A daemon thread with a queue of calls. Unlike an executor's thread, it lets the process exit if a driver hangs."""
 
     def __init__(self, name: str) -> None:

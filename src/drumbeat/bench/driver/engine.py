@@ -19,19 +19,19 @@ from ssl import SSLSocket
 import numpy as np
 
 from drumbeat.bench.driver.blocks import BlockMaker
-from drumbeat.bench.driver.cancels import Cancels
+from drumbeat.bench.driver.cancels import CancelRequests
 from drumbeat.bench.driver.connection_slots import ConnectionSlots
 from drumbeat.bench.driver.core import ConnectionState, Core
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
-from drumbeat.bench.driver.pgwire import ServerSaid
+from drumbeat.bench.driver.pgwire import PostgresError
 from drumbeat.bench.driver.postgres_terms import classify, in_transactions
 from drumbeat.bench.driver.prefetch import Feeder
 from drumbeat.bench.driver.records import RECORD, TIMED_OUT, Records
 from drumbeat.bench.driver.samples import RecordSamples
 from drumbeat.bench.driver.session import PostgresAddress, PostgresSession, open_session, statements_of
-from drumbeat.bench.driver.switching import quick_switching
+from drumbeat.bench.driver.switching import short_switch_interval
 from drumbeat.bench.model import Load
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
@@ -61,7 +61,7 @@ class PostgresEngine:
         self._threads: list[threading.Thread] = []
         self._while_driving = ExitStack()
         self._connects: ThreadPoolExecutor | None = None
-        self._cancels = Cancels(address)
+        self._cancels = CancelRequests(address)
         self._samples = RecordSamples(self._load, statements_of(load), classify)
         self._accepting = False
         self._completed = 0  #: how many operations have ended so far
@@ -78,7 +78,7 @@ class PostgresEngine:
         self._slots.open[0] = first
         self._slots.wanted = 1
         self._connects = ThreadPoolExecutor(self._settings.parallel_connects, thread_name_prefix="connect")
-        self._while_driving.enter_context(quick_switching())
+        self._while_driving.enter_context(short_switch_interval())
         for work, name in ((self._feeder.run, "bench-maker"), (self._drive, "bench-driver")):
             thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
@@ -87,7 +87,7 @@ class PostgresEngine:
     def _first_session(self) -> PostgresSession:
         try:
             return open_session(self._address, self._load, self._settings.connect_limit)
-        except (OSError, ServerSaid) as exc:
+        except (OSError, PostgresError) as exc:
             raise InvalidSettings(f"cannot connect to {self._address.location}: {exc}; is it running?") from exc
 
     def _core_for(self, session: PostgresSession) -> Core:
@@ -307,7 +307,7 @@ class PostgresEngine:
             return
         try:
             session = open_session(self._address, self._load, self._settings.connect_limit)
-        except (OSError, ServerSaid, DrumbeatError) as exc:
+        except (OSError, PostgresError, DrumbeatError) as exc:
             self._note_failed_connect(slot, exc)
             return
         with self._lock:

@@ -37,7 +37,7 @@ class ClosedFile:
 
 
 @dataclass(slots=True)
-class Loss:
+class LostRows:
     """Counts the rows that could not be written, by reason."""
 
     rows: int = 0
@@ -72,7 +72,7 @@ class ExecutionWriter:
         self._waiting: queue.Queue[tuple[Records, bool] | None] = queue.Queue(_MOST_WAITING)
         self._open: _OpenFile | None = None
         self._count = 0
-        self.loss = Loss()
+        self.loss = LostRows()
         self.files: list[ClosedFile] = []
         self._thread = threading.Thread(target=self._work, name="executions", daemon=True)
         self._thread.start()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from drumbeat.bench.driver.connection import ConnectionSlot, DriverConnection, Shared, rest
+from drumbeat.bench.driver.connection import ConnectionSlot, DriverConnection, EngineState, sleep_unless_set
 from drumbeat.bench.driver.connection_kinds import AsyncConnection, ThreadConnection
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.operation_source import OperationSource, Timestamp
@@ -41,7 +41,7 @@ class GenericEngine:
         self._recorders = RecorderSet()
         self._samples = ErrorSamples(load, classify)
         source = OperationSource(load, draw, timestamp)
-        self._shared = Shared(self._gate, source, load.think.total_seconds(), self._samples.add)
+        self._shared = EngineState(self._gate, source, load.think.total_seconds(), self._samples.add)
         limit = int(settings.limit.total_seconds() * 1e9)
         self._interrupt_after = limit + (_DATABASE_GRACE if sessions.keeps_limit else 0)
         self._connecting = asyncio.Semaphore(settings.parallel_connects)
@@ -77,7 +77,7 @@ class GenericEngine:
         try:
             async with asyncio.timeout(within.total_seconds()):
                 while self.in_flight:
-                    await rest(self._closing, _POLL_SECONDS)
+                    await sleep_unless_set(self._closing, _POLL_SECONDS)
         except TimeoutError:
             return self._give_up("still running at the end of the drain timeout")
         return 0
@@ -262,7 +262,7 @@ class GenericEngine:
             now = time.monotonic_ns()
             for connection in list(self._connections.values()):
                 self._check(connection, now)
-            await rest(self._closing, pause)
+            await sleep_unless_set(self._closing, pause)
 
     def _check(self, connection: DriverConnection, now: int) -> None:
         slot = connection.slot

@@ -18,7 +18,7 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 _MOST_ITERATIONS = 1_000_000
 
 
-class ServerSaid(Exception):
+class PostgresError(Exception):
     """An error that the PostgreSQL server sent: its SQLSTATE and its message."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -85,9 +85,9 @@ def split(buffer: bytearray) -> Iterator[Message]:
         del buffer[:length]
 
 
-def error_of(body: bytes) -> ServerSaid:
+def error_of(body: bytes) -> PostgresError:
     fields = {part[:1].decode(errors="replace"): part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
-    return ServerSaid(fields)
+    return PostgresError(fields)
 
 
 def md5_password(user: str, password: str, salt: bytes) -> bytes:

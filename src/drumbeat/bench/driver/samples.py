@@ -34,7 +34,7 @@ class ErrorSamples:
         """Add a failed operation, without the values of its parameters."""
         operation = self._operations[kind]
         sql = operation.statements[failure.statement].sql
-        self._keep(operation.kind, failure, without_values(str(failure), values), sql)
+        self._keep(operation.kind, failure, mask_values(str(failure), values), sql)
 
     def add_connect(self, failure: OperationFailure) -> None:
         """Add a failed attempt to connect."""
@@ -67,7 +67,7 @@ class RecordSamples:
         """Add the failed operations among these records; ``message_of`` returns the server's message for an SQLSTATE."""
         for record in records[records["outcome"] != OK][:_EACH]:
             sqlstate = bytes(record["sqlstate"]).decode()
-            self._keep(int(record["kind"]), int(record["outcome"]), sqlstate, unquoted(sqlstate, message_of(sqlstate)))
+            self._keep(int(record["kind"]), int(record["outcome"]), sqlstate, mask_quoted(sqlstate, message_of(sqlstate)))
 
     def _keep(self, kind: int, outcome: int, sqlstate: str, message: str) -> None:
         error_class = self._classify(outcome, sqlstate) or ErrorClass.FATAL
@@ -83,12 +83,12 @@ class RecordSamples:
             samples.append(sample)
 
 
-def unquoted(sqlstate: str, message: str) -> str:
+def mask_quoted(sqlstate: str, message: str) -> str:
     """Replace quoted text by ? if the error is about data or from PL/pgSQL, because there it may be a parameter value."""
     return _QUOTED.sub("?", message) if sqlstate.startswith(_ABOUT_VALUES) else message
 
 
-def without_values(message: str, values: Values) -> str:
+def mask_values(message: str, values: Values) -> str:
     """Replace parameter values in a database's error message by ? so that no sample contains data."""
     given = {str(value) for statement in values for value in statement} - {""}
     for text in sorted(given, key=len, reverse=True):

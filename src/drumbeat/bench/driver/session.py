@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.driver.blocks import OIDS, statement_name
-from drumbeat.bench.driver.pgwire import Message, Scram, ServerSaid
+from drumbeat.bench.driver.pgwire import Message, PostgresError, Scram
 from drumbeat.bench.model import Load
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
@@ -135,7 +135,7 @@ class _MessageSocket:
 
     def until_ready(self) -> Iterator[Message]:
         """Yield messages until the server is ready for queries. If one is an error, raises ServerSaid at the end."""
-        error: ServerSaid | None = None
+        error: PostgresError | None = None
         while (message := self.receive()).type != b"Z":
             if message.type == b"E":
                 error = error or pgwire.error_of(message.body)
@@ -206,7 +206,7 @@ def _log_in(messages: _MessageSocket, address: PostgresAddress, session: Postgre
                 _authenticate(messages, message.body, address, scram)
             elif message.type == b"K":
                 session.server_pid, session.server_key = struct.unpack("!ii", message.body[:8])
-    except ServerSaid as exc:
+    except PostgresError as exc:
         if exc.sqlstate[:2] in _REFUSED_LOGIN:
             raise InvalidSettings(f"{address.location} refused user {address.user!r}: {exc}") from exc
         raise
@@ -242,7 +242,7 @@ def _prepare_all(messages: _MessageSocket, load: Load) -> None:
             try:
                 for _ in messages.until_ready():
                     pass
-            except ServerSaid as exc:
+            except PostgresError as exc:
                 raise InvalidInput(f"operation {operation.kind}: {exc} in the SQL: {one_line(statement.sql)}") from exc
 
 

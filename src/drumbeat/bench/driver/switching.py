@@ -12,7 +12,7 @@ _originals: list[float] = []  #: the original interval, repeated for each runnin
 
 
 @contextmanager
-def quick_switching() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Shorten the thread switch interval of this process. When the last engine leaves the block, the old one is restored."""
     with _lock:
         _originals.append(_originals[0] if _originals else sys.getswitchinterval())

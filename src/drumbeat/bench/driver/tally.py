@@ -120,7 +120,7 @@ class LoadTally:
         return dict(zip(self.names, self.kinds, strict=True))
 
 
-def figures(histogram: Histogram, percents: Sequence[float] = (50, 90, 95, 99, 99.9)) -> dict[str, Any]:
+def latency_figures(histogram: Histogram, percents: Sequence[float] = (50, 90, 95, 99, 99.9)) -> dict[str, Any]:
     """Return a histogram's percentiles, mean, minimum and maximum, in milliseconds."""
     named = {f"p{percent:g}_ms": value for percent, value in zip(percents, histogram.percentiles_ns(percents), strict=True)}
     count = histogram.count

@@ -69,7 +69,7 @@ from drumbeat.bench.model.plan import (
     ScalingMode as ScalingMode,
 )
 from drumbeat.bench.model.record import (
-    Decided as Decided,
+    DecisionRecord as DecisionRecord,
     FailureExample as FailureExample,
     Latency as Latency,
     Measured as Measured,
@@ -85,9 +85,9 @@ from drumbeat.bench.model.steering import (
     FindMaxState as FindMaxState,
     FindMaxStatus as FindMaxStatus,
     Finish as Finish,
+    LoadDecision as LoadDecision,
     ModeView as ModeView,
     QpsState as QpsState,
-    Steer as Steer,
     StepFigures as StepFigures,
     Window as Window,
 )
@@ -95,7 +95,7 @@ from drumbeat.bench.model.verdict import (
     ExitStatus as ExitStatus,
     RunJudgement as RunJudgement,
     RunVerdict as RunVerdict,
-    kept_judgement as kept_judgement,
+    stored_judgement as stored_judgement,
 )
 from drumbeat.bench.model.view import (
     Action as Action,
@@ -117,12 +117,12 @@ from drumbeat.bench.model.view import (
 )
 from drumbeat.bench.model.watching import (
     Curves as Curves,
+    LiveRun as LiveRun,
     ObjectiveStatus as ObjectiveStatus,
     Point as Point,
     RunSeries as RunSeries,
     ServerSnapshot as ServerSnapshot,
     Stretch as Stretch,
-    Watched as Watched,
     WorkerSnapshot as WorkerSnapshot,
 )
-from drumbeat.bench.model.words import ms as ms, number as number, told_apart as told_apart
+from drumbeat.bench.model.words import ms as ms, number as number, texts_that_differ as texts_that_differ

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from drumbeat.bench.model.words import told_apart
+from drumbeat.bench.model.words import texts_that_differ
 
 _MOST_OFF = 0.02  #: a deviation of up to 2 % is tolerated
 
 
-def off_because(little: Mapping[str, float] | None) -> str | None:
+def explain_deviation(little: Mapping[str, float] | None) -> str | None:
     """Explain why throughput × latency differs from the number of connections; None if it differs by at most 2 %."""
     if little is None or max(little["off_by"], little["unexplained"]) <= _MOST_OFF:
         return None
@@ -22,8 +22,8 @@ def _difference(little: Mapping[str, float]) -> str:
     """Compare in words throughput × latency, or its sum with the client's pauses, with the number of connections."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
-        one, other = told_apart(found, held)
+        one, other = texts_that_differ(found, held)
         return f"throughput × latency is {one}, not the {other} connections held ({found / held - 1:+.1%})"
     both = found + little["client_share"] * held
-    one, other = told_apart(both, held)
+    one, other = texts_that_differ(both, held)
     return f"throughput × latency and the pauses between operations make {one}, not the {other} connections held"

@@ -141,7 +141,7 @@ class WorkerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecisionRecord:
     """A decision of the orchestrator, or an event: when, what and why."""
 
     at: datetime
@@ -152,13 +152,13 @@ class Decided:
     times: int = 1  #: how often it was repeated in a row; ``at`` is the first time
 
 
-def without_repeats(decisions: Iterable[Decided]) -> tuple[Decided, ...]:
+def without_repeats(decisions: Iterable[DecisionRecord]) -> tuple[DecisionRecord, ...]:
     """Merge equal consecutive decisions into one; its reason then says how often they were repeated."""
     merged = collapsed(decisions, lambda each: (each.what, each.reason, each.error), lambda each: each.at)
     return tuple(_counted(each) for each in merged)
 
 
-def _counted(found: Repeated[Decided]) -> Decided:
+def _counted(found: Repeated[DecisionRecord]) -> DecisionRecord:
     if found.times == 1:
         return found.first
     seconds = (found.last_at - found.first.at).total_seconds()
@@ -230,7 +230,7 @@ class RunRecord:
     steps: tuple[Step, ...] = ()
     timeline: tuple[Second, ...] = ()
     workers: tuple[WorkerRecord, ...] = ()
-    decisions: tuple[Decided, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
     server: tuple[ServerSecond, ...] = ()
     phases: tuple[PhaseRecord, ...] = ()
     failures: tuple[FailureExample, ...] = ()

@@ -26,7 +26,7 @@ class RunningTotals:
         """Add a reading, and return its totals as if they had never been reset; empty if the server reported none."""
         if not found:
             return {}
-        reset = [name for name in found if not is_mark(name) and was_begun_again(name, self._last, found)]
+        reset = [name for name in found if not is_mark(name) and was_reset(name, self._last, found)]
         self._resets += bool(reset)
         for name in reset:
             self._before_resets[name] = self._before_resets.get(name, 0.0) + self._last[name]
@@ -43,7 +43,7 @@ def rise(before: Totals, after: Totals) -> dict[str, float]:
 
 
 def _increase(name: str, before: Totals, after: Totals) -> float:
-    return after[name] if was_begun_again(name, before, after) else max(after[name] - before[name], 0.0)
+    return after[name] if was_reset(name, before, after) else max(after[name] - before[name], 0.0)
 
 
 def is_mark(name: str) -> bool:
@@ -51,7 +51,7 @@ def is_mark(name: str) -> bool:
     return name.rpartition(".")[2] == SINCE
 
 
-def was_begun_again(name: str, before: Totals, after: Totals) -> bool:
+def was_reset(name: str, before: Totals, after: Totals) -> bool:
     """Whether a total was reset: the uptime fell, the reset time changed, or it fell below half (small drops are normal)."""
     if name not in before:
         return False

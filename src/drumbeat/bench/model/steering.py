@@ -117,7 +117,7 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steer:
+class LoadDecision:
     """The decision of a load mode: connections, workers and rate. ``qps`` is the rate of all workers; None: no limit."""
 
     connections: int

@@ -91,7 +91,7 @@ def judgement_document(judgement: RunJudgement) -> dict[str, Any]:
     return {"verdict": judgement.verdict, "reason": judgement.reason, "exit_code": int(judgement.gate)}
 
 
-def kept_judgement(run: Run) -> RunJudgement | None:
+def stored_judgement(run: Run) -> RunJudgement | None:
     """Return the judgement stored in a run's row; None if a completed run has none, so that its results must be read."""
     unfinished = judgement_by_status(run)
     if unfinished is not None and run.status not in RUN_ENDED:

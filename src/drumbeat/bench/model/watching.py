@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.plan import RunPlan
-from drumbeat.bench.model.record import Decided, FailureExample
+from drumbeat.bench.model.record import DecisionRecord, FailureExample
 from drumbeat.bench.model.verdict import RunJudgement
 from drumbeat.core.downsample import Point as Point
 from drumbeat.core.log import Log
@@ -68,7 +68,7 @@ class ServerSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class LiveRun:
     """A snapshot of a run for the live view. ``logs`` holds only entries since the previous snapshot."""
 
     run: Run
@@ -83,7 +83,7 @@ class Watched:
     objectives: tuple[ObjectiveStatus, ...] = ()
     judgement: RunJudgement = field(default_factory=RunJudgement)
     results: tuple[Result, ...] = ()  #: only once the run has ended
-    decisions: tuple[Decided, ...] = ()  #: in order of time
+    decisions: tuple[DecisionRecord, ...] = ()  #: in order of time
     logs: tuple[Log, ...] = ()
 
 
@@ -93,6 +93,6 @@ class RunSeries:
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSnapshot = field(default_factory=ServerSnapshot)
-    decisions: tuple[Decided, ...] = ()  #: in order of time
+    decisions: tuple[DecisionRecord, ...] = ()  #: in order of time
     failures: tuple[FailureExample, ...] = ()
     complete: bool = False  #: whether everything up to now is loaded

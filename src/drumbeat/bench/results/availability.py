@@ -218,7 +218,7 @@ def _latency(found: _Weighted) -> Latency:
     )  # fmt: skip
 
 
-def counted_connects(totals: Mapping[str, Measured], failed: int) -> Mapping[str, Measured]:
+def with_failed_connects(totals: Mapping[str, Measured], failed: int) -> Mapping[str, Measured]:
     """Return the totals with failed connection attempts added to the errors of all kinds together."""
     whole = totals.get(ALL_KINDS)
     return {**totals, ALL_KINDS: replace(whole, failed_connects=failed)} if whole and failed else totals

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from drumbeat.bench.model.littles_law import off_because
+from drumbeat.bench.model.littles_law import explain_deviation
 from drumbeat.bench.model.record import RunRecord, WorkerRecord
 from drumbeat.bench.results.availability import availability_of
 from drumbeat.core.worker import WorkerStatus
@@ -43,12 +43,12 @@ def _from_samples(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 
 
 def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:
-    off = [(worker, little) for worker in workers if off_because(little := _block(worker, "little") or None)]
+    off = [(worker, little) for worker in workers if explain_deviation(little := _block(worker, "little") or None)]
     if not off:
         return
     worst, little = max(off, key=lambda each: float((each[1] or {}).get("unexplained", 0)))
     others = f" (the same for {len(off) - 1} other workers)" if len(off) > 1 else ""
-    yield f"{worst.worker_id}: {off_because(little)}{others}"
+    yield f"{worst.worker_id}: {explain_deviation(little)}{others}"
 
 
 def _executions(workers: Sequence[WorkerRecord]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord
-from drumbeat.bench.model.server_totals import RESETS, rise, was_begun_again
+from drumbeat.bench.model.server_totals import RESETS, rise, was_reset
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import caveats
 from drumbeat.bench.results.cost import Method, cost_of
@@ -126,7 +126,7 @@ def _time(longest: float, span: float | None) -> float:
     return span if longest and span is not None and span - longest > _PHASE_CHANGE_SECONDS else longest
 
 
-def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
+def with_metrics(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
     """Return the whole run's rows with connections, search result, caveats, verdicts and cost added to the first row."""
     whole, *kinds = rows
     status, error, server = enrichment(state)
@@ -228,6 +228,6 @@ def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]
     if before is not None and warm is not None:
         parts["warmup"] = rise(before, warm)
     first = before or begin
-    if after.get(RESETS, 0) > first.get(RESETS, 0) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
+    if after.get(RESETS, 0) > first.get(RESETS, 0) or any(was_reset(name, begin, after) for name in parts["measurement"]):
         parts["note"] = "the server's totals were reset during the run (restart or reset): what it counted just before is lost"
     return COMPLETED, None, parts

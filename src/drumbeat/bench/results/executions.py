@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadReport:
     """How many files and rows were copied, and which files could not be read."""
 
     files: int
@@ -31,7 +31,7 @@ class Loaded:
     elsewhere: tuple[str, ...]  #: files that are on other hosts or deleted
 
 
-async def load_executions(store: Store, run_id: RunId) -> Loaded:
+async def load_executions(store: Store, run_id: RunId) -> LoadReport:
     """Copy the recorded operations of all files on this host. Safe to repeat: rows already in the store are skipped."""
     run = await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
@@ -40,7 +40,7 @@ async def load_executions(store: Store, run_id: RunId) -> Loaded:
     rows = 0
     for file, first in numbered(here):
         rows += await store.executions.load(_executions(run_id, file, first, texts, classify))
-    return Loaded(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
+    return LoadReport(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
 
 
 def is_here(file: ExecutionFile) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from math import floor
 from typing import Any
 
-from drumbeat.bench.model.record import Decided, FailureExample, Second, ServerSecond, without_repeats
+from drumbeat.bench.model.record import DecisionRecord, FailureExample, Second, ServerSecond, without_repeats
 from drumbeat.bench.model.watching import Curves, Point, RunSeries, ServerSnapshot
 from drumbeat.bench.results.curves import MOST_POINTS, curves_of
 from drumbeat.bench.results.record import decisions_of, signals_of
@@ -33,7 +33,7 @@ class LiveSeries:
         self._failures = failures
         self._server: list[ServerSecond] = []
         self._waits: Counter[str] = Counter()
-        self._decisions: list[Decided] = []
+        self._decisions: list[DecisionRecord] = []
         self._drawn: Curves | None = curves
         self._drawn_of = (0, False)  #: seconds known when the curves were computed, and whether the run had ended
         self.reads = 0
@@ -44,7 +44,7 @@ class LiveSeries:
         return self._stored_curves is None
 
     @property
-    def decisions(self) -> tuple[Decided, ...]:
+    def decisions(self) -> tuple[DecisionRecord, ...]:
         """The newest decisions, in order of time."""
         return without_repeats(self._decisions)
 
@@ -52,7 +52,7 @@ class LiveSeries:
         """Add new samples. Each sample must be added only once."""
         touched: set[int] = set()
         for sample in samples:
-            self._timeline.add(light(sample))
+            self._timeline.add(without_kind_histograms(sample))
             self.reads += sample.reads
             self.writes += sample.writes
             ended = (sample.at - self.origin).total_seconds()
@@ -111,7 +111,7 @@ class LiveSeries:
         return tuple(downsample(points, MOST_POINTS))
 
 
-def light(sample: StoredSample) -> StoredSample:
+def without_kind_histograms(sample: StoredSample) -> StoredSample:
     """Return a sample without the histograms of each kind of operation, as curves show all kinds together."""
     kinds = sample.extra.get("kinds")
     if not isinstance(kinds, Mapping):

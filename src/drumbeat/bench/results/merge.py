@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.bench.model import Figures, KindFigures
-from drumbeat.bench.results.timeline import held, histogram_of, kinds_of, merge_into, was_the_limit
+from drumbeat.bench.results.timeline import histogram_of, kinds_of, merge_into, open_connections, was_the_limit
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
@@ -52,12 +52,12 @@ class _Share:
         self.seconds += seconds
         self.operations += sample.operations
         self.errors += sample.errors
-        self.held += held(sample) * seconds
+        self.held += open_connections(sample) * seconds
         self.limited += seconds if was_the_limit(sample) else 0.0
         merge_into(self.latency, sample.latency)
 
 
-class Gathering:
+class WindowMerger:
     """Collects the samples of one time window and computes their figures."""
 
     def __init__(self, since: datetime, until: datetime, *, by_kind: bool = True) -> None:

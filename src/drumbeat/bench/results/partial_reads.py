@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.bench.model import ALL_KINDS, FailureExample, Measured, RunErrors, Second
-from drumbeat.bench.results.live_series import light
+from drumbeat.bench.results.live_series import without_kind_histograms
 from drumbeat.bench.results.record import began, last_sample_at, samples_between, totals_of
 from drumbeat.bench.results.timeline import Timeline, error_classes_of, kinds_of, note_failures, overlaps
-from drumbeat.bench.results.yielding import in_turns
+from drumbeat.bench.results.yielding import iterate_yielding
 from drumbeat.bench.run_state import stored_failures, whole_row
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Result, Run, RunId
@@ -30,9 +30,9 @@ async def read_seconds(
     if until is not None:
         last = min(last, origin + timedelta(seconds=until) + _LONGEST)
     async for _, rows in samples_between(store, PoolId(run_id), origin + timedelta(seconds=since), last):
-        async for sample in in_turns(rows):
-            timeline.add(light(sample))
-    return origin, tuple([second async for second in in_turns(timeline.each_second(since, until))])
+        async for sample in iterate_yielding(rows):
+            timeline.add(without_kind_histograms(sample))
+    return origin, tuple([second async for second in iterate_yielding(timeline.each_second(since, until))])
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
@@ -43,7 +43,7 @@ async def read_errors(store: Store, run_id: RunId) -> RunErrors:
     counted, origin = _Errors(), began(run)
     if origin is not None:
         async for _, rows in samples_between(store, PoolId(run_id), origin, last_sample_at(run, now), failed=True):
-            async for sample in in_turns(rows):
+            async for sample in iterate_yielding(rows):
                 counted.add(sample, origin)
     return counted.found(_measured(run, results), stored_failures(whole_row(results)))
 

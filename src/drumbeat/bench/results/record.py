@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
 from drumbeat.bench.model.record import (
-    Decided,
+    DecisionRecord,
     Measured,
     PhaseRecord,
     RunRecord,
@@ -16,13 +16,13 @@ from drumbeat.bench.model.record import (
     WorkerRecord,
     without_repeats,
 )
-from drumbeat.bench.model.verdict import RunJudgement, kept_judgement
+from drumbeat.bench.model.verdict import RunJudgement, stored_judgement
 from drumbeat.bench.model.view import RunEnding
-from drumbeat.bench.results.availability import availability_of, counted_connects
+from drumbeat.bench.results.availability import availability_of, with_failed_connects
 from drumbeat.bench.results.compare.baseline import Candidate
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.timeline import Counting, Timeline
-from drumbeat.bench.results.yielding import in_turns
+from drumbeat.bench.results.yielding import iterate_yielding
 from drumbeat.bench.run_state import plan_or_default
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
@@ -54,12 +54,12 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
     timeline = Timeline(origin or now)
     if origin is not None:
         async for _, rows in samples_between(store, pool_id, origin, last_sample_at(run, now)):
-            async for sample in in_turns(rows):
+            async for sample in iterate_yielding(rows):
                 timeline.add(sample)
     plan, notes = plan_or_default(run)
     results, phases = await store.results.list(run_id), timeline.phases()
-    seconds = tuple([second async for second in in_turns(timeline.each_second())])
-    totals = counted_connects(totals_of(results, phases), _failed_connects(seconds))
+    seconds = tuple([second async for second in iterate_yielding(timeline.each_second())])
+    totals = with_failed_connects(totals_of(results, phases), _failed_connects(seconds))
     decisions, server = await read_decisions(store, run)
     workers = _workers(await store.workers.list(pool_id), results, timeline)
     return RunRecord(
@@ -71,10 +71,10 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         totals=totals,
         steps=tuple(await store.steps.list(run_id)),
         timeline=seconds,
-        workers=tuple([worker async for worker in in_turns(workers)]),
+        workers=tuple([worker async for worker in iterate_yielding(workers)]),
         decisions=decisions,
         server=server,
-        phases=tuple(agreeing(phase, totals) for phase in phases),
+        phases=tuple(with_exact_totals(phase, totals) for phase in phases),
         failures=tuple(timeline.failures),
         notes=tuple(notes),
     )
@@ -94,7 +94,7 @@ def last_sample_at(run: Run, now: datetime) -> datetime:
     return run.ended_at + AFTERWARDS if run.ended_at else now
 
 
-async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], tuple[ServerSecond, ...]]:
+async def read_decisions(store: Store, run: Run) -> tuple[tuple[DecisionRecord, ...], tuple[ServerSecond, ...]]:
     """Read the decisions and events of a run, in order, and the statistics of the database. Reads only beats and events."""
     pool_id, origin = PoolId(run.run_id), began(run)
     decisions, server = await _beats(store, pool_id, origin)
@@ -118,7 +118,7 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
     """Return the verdict on an ended run: read from its row, or else computed from its results."""
-    return kept_judgement(run) or judge_run(await read_short_record(store, run))
+    return stored_judgement(run) or judge_run(await read_short_record(store, run))
 
 
 async def read_short_record(store: Store, run: Run) -> RunRecord:
@@ -131,13 +131,13 @@ def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps:
     """Make a run's record from its results and steps only."""
     short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
     found = availability_of(short)
-    return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
+    return replace(short, totals=with_failed_connects(short.totals, found.failed_connects)) if found else short
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
     """Return a run's record as it will be after its final status and its result rows ``whole`` are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
-    totals = counted_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
+    totals = with_failed_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
     return replace(record, run=run, results=(*whole, *record.results), totals=totals)
 
 
@@ -163,29 +163,29 @@ async def samples_between(
         since = end
 
 
-async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tuple[list[Decided], list[ServerSecond]]:
-    decisions: list[Decided] = []
+async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tuple[list[DecisionRecord], list[ServerSecond]]:
+    decisions: list[DecisionRecord] = []
     server: list[ServerSecond] = []
     after = 0
     while page := await store.beats.list(pool_id, after=after, limit=_PAGE):
-        async for beat in in_turns(page):
+        async for beat in iterate_yielding(page):
             decisions += decisions_of(beat, origin)
             server += signals_of(beat, origin)
         after = page[-1].n
     return decisions, server
 
 
-def decisions_of(beat: Beat, origin: datetime | None) -> list[Decided]:
+def decisions_of(beat: Beat, origin: datetime | None) -> list[DecisionRecord]:
     """Return the actions of a beat as decisions, without actions that occur in every beat."""
     return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _HIDDEN_ACTIONS]
 
 
-def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | None) -> Decided:
+def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | None) -> DecisionRecord:
     fact = action.get("event")
     named = fact if isinstance(fact, Mapping) else action
     subject = named.get("worker_id") or named.get("phase")
     what = str(named.get("type", "?"))
-    return Decided(
+    return DecisionRecord(
         at=beat.at,
         offset=_offset(beat.at, origin),
         what=f"{what} {subject}" if isinstance(subject, str) else what,
@@ -220,11 +220,11 @@ def _is_shown(event: Event) -> bool:
     return event.type in _SHOWN_EVENTS or (event.type == EventType.WORKER_MOVED and event.payload.get("to") in _BAD_ENDS)
 
 
-def _event_decision(event: Event, origin: datetime | None) -> Decided:
+def _event_decision(event: Event, origin: datetime | None) -> DecisionRecord:
     payload = event.payload
     subject = payload.get("phase") or event.worker_id or payload.get("worker_id")
     moved = f" → {payload.get('to')}" if event.type == EventType.WORKER_MOVED else ""
-    return Decided(
+    return DecisionRecord(
         at=event.created_at,
         offset=_offset(event.created_at, origin),
         what=(f"{event.type} {subject}" if subject else str(event.type)) + moved,
@@ -253,7 +253,7 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
     return {ALL_KINDS: sampled.whole, **sampled.kinds} if less else totals
 
 
-def agreeing(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
+def with_exact_totals(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
     """Return the phase; for MEASUREMENT with the figures of ``totals``, as samples also count operations that began before it
     or ended after it."""
     if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:

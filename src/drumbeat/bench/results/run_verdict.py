@@ -8,8 +8,8 @@ from dataclasses import replace
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import ExitStatus, RunJudgement, RunVerdict, judgement_by_status
-from drumbeat.bench.model.words import number, told_apart
-from drumbeat.bench.results.verdicts import Measure, SloVerdict, came_to_nothing, verdicts_of
+from drumbeat.bench.model.words import number, texts_that_differ
+from drumbeat.bench.results.verdicts import Measure, SloVerdict, failure_despite_completion, verdicts_of
 
 _MEASURES = {
     Measure.P95: ("p95", "ms"),
@@ -26,7 +26,7 @@ def judge_run(record: RunRecord) -> RunJudgement:
     if unfinished is not None:
         failure = record.result.failure_reason if record.result else None
         return replace(unfinished, reason=failure) if failure else unfinished
-    if nothing := came_to_nothing(record):
+    if nothing := failure_despite_completion(record):
         verdict = RunVerdict.FAILED if record.whole.operations else RunVerdict.NOT_MEASURED
         return RunJudgement(verdict=verdict, reason=nothing, gate=ExitStatus.RUN_FAILED)
     return _judge_objectives(record)
@@ -68,7 +68,7 @@ def missed_target(record: RunRecord) -> str | None:
     if not at_bounds and reached >= plan.target_qps - plan.tolerance:
         return None
     bounds = ", and the bounds were reached" if at_bounds else ""
-    found, target = told_apart(reached, plan.target_qps, 4)
+    found, target = texts_that_differ(reached, plan.target_qps, 4)
     return f"throughput: {found} of {target} operations/s{bounds}"
 
 
@@ -82,5 +82,5 @@ def _describe(verdict: SloVerdict) -> str:
     name, unit = _MEASURES[verdict.measure]
     if verdict.found is None:
         return f"{name} of {verdict.subject}: not measured, limit {number(verdict.limit, 4)} {unit}"
-    found, limit = told_apart(verdict.found, verdict.limit, 4)
+    found, limit = texts_that_differ(verdict.found, verdict.limit, 4)
     return f"{name} of {verdict.subject}: {found} {unit}, limit {limit} {unit}"

@@ -35,7 +35,7 @@ class _Share:
 
     def add(self, sample: StoredSample, seconds: float) -> None:
         self.known += seconds
-        self.held += seconds * held(sample)
+        self.held += seconds * open_connections(sample)
         self.target += seconds * sample.target
         if sample.cpu_percent is not None:
             self.cpu += seconds * sample.cpu_percent
@@ -208,7 +208,7 @@ class Timeline:
                 offset=ended,
                 qps=sample.qps,
                 p95_ms=None if p95 is None else p95 / 1e6,
-                held=held(sample),
+                held=open_connections(sample),
                 target=sample.target,
                 cpu_percent=sample.cpu_percent,
                 memory_percent=sample.memory_percent,
@@ -248,7 +248,7 @@ def merge_into(whole: Histogram, part: Histogram) -> None:
     whole.add((), part.total, part.least, part.greatest)
 
 
-def held(sample: StoredSample) -> int:
+def open_connections(sample: StoredSample) -> int:
     """Return how many connections a worker had open; its target if the sample does not contain that number."""
     return int(sample.extra.get("held", sample.target))
 

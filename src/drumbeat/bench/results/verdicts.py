@@ -105,7 +105,7 @@ def judged_at(record: RunRecord) -> str | None:
     return f"judged at the level found: {best.connections:g} connections" if best else "not judged: no level was found"
 
 
-def came_to_nothing(record: RunRecord) -> str | None:
+def failure_despite_completion(record: RunRecord) -> str | None:
     """Return why a completed run still counts as failed (for example, every operation failed), or None."""
     if record.run.status is not RunStatus.COMPLETED:
         return None

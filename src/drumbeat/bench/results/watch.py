@@ -9,25 +9,25 @@ from drumbeat.bench.model import (
     Figures,
     KindFigures,
     Latency,
+    LiveRun,
     Measured,
     ObjectiveStatus,
     RunJudgement,
     RunPlan,
     RunRecord,
     RunSeries,
-    Watched,
     WorkerSnapshot,
-    kept_judgement,
+    stored_judgement,
 )
 from drumbeat.bench.results import curves
 from drumbeat.bench.results.judgement import led_by, under_way
-from drumbeat.bench.results.live_series import LiveSeries, light
-from drumbeat.bench.results.merge import Gathering
+from drumbeat.bench.results.live_series import LiveSeries, without_kind_histograms
+from drumbeat.bench.results.merge import WindowMerger
 from drumbeat.bench.results.record import AFTERWARDS, last_sample_at, record_of_results, samples_between
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.timeline import Timeline, kinds_of
 from drumbeat.bench.results.verdicts import verdicts, verdicts_of
-from drumbeat.bench.results.yielding import in_turns
+from drumbeat.bench.results.yielding import iterate_yielding
 from drumbeat.bench.run_state import plan_or_default, stored_failures, whole_row
 from drumbeat.core.log import Log
 from drumbeat.core.pool import PoolId, PoolRow
@@ -65,7 +65,7 @@ class RunWatch:
         self._caught_up = False
         self._has_ended = False
 
-    async def look(self) -> Watched:
+    async def look(self) -> LiveRun:
         """Read what is new and return the current state of the run. Raises NotFound."""
         run = await self._store.runs.get(self._run_id)
         now = await self._store.now()
@@ -80,7 +80,7 @@ class RunWatch:
         workers = await self._store.workers.list(self._pool_id)
         steps = tuple(await self._store.steps.list(self._run_id))
         record = record_of_results(run, plan, results, steps)
-        return Watched(
+        return LiveRun(
             run=run,
             plan=plan,
             now=now,
@@ -99,7 +99,7 @@ class RunWatch:
 
     async def _judgement(self, record: RunRecord) -> RunJudgement:
         if self._has_ended:
-            return kept_judgement(record.run) or judge_run(record)
+            return stored_judgement(record.run) or judge_run(record)
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def catch_up(self) -> None:
@@ -187,7 +187,7 @@ class RunWatch:
         return await self._store.logs.list(self._pool_id, after=self._logs_to or 0, limit=MOST_LOGS)
 
     def _figures(self, now: datetime, plan: RunPlan) -> Figures:
-        gathering = Gathering(now - RECENT, now, by_kind=any(plan.objectives))
+        gathering = WindowMerger(now - RECENT, now, by_kind=any(plan.objectives))
         gathering.add(self._recent.values())
         return gathering.figures()
 
@@ -228,8 +228,8 @@ async def read_worker_curves(store: Store, run_id: RunId, worker_id: WorkerId) -
     origin, until = run.started_at or now, last_sample_at(run, now)
     timeline = Timeline(origin)
     async for _, rows in samples_between(store, PoolId(run_id), origin, until, worker_id):
-        async for sample in in_turns(rows):
-            timeline.add(light(sample))
+        async for sample in iterate_yielding(rows):
+            timeline.add(without_kind_histograms(sample))
     return curves.worker_curves(timeline.series.get(worker_id, ()))
 
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 FEW = 20  #: items between two yields to the event loop; they take a few milliseconds
 
 
-async def in_turns(items: Iterable[T], few: int = FEW) -> AsyncIterator[T]:
+async def iterate_yielding(items: Iterable[T], few: int = FEW) -> AsyncIterator[T]:
     """Yield the items. After every ``few`` of them, other tasks of the event loop get a turn."""
     for n, item in enumerate(items, 1):
         yield item

@@ -14,7 +14,7 @@ from drumbeat.bench.targets.interface import TableDescription, Target
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.targets.urls import holds_password, with_password
 from drumbeat.bench.targets.vault import Vault
-from drumbeat.core.connection import Sealed, StoredConnection
+from drumbeat.core.connection import EncryptedSecret, StoredConnection
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.store.interface import Store
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class ConnectionTest:
     """The result of a connection test: whether it succeeded, where it connected to, or why it failed."""
 
     ok: bool
@@ -77,17 +77,17 @@ class ConnectionService:
                 resealed.append(stored.name)
         return resealed
 
-    async def test(self, name: str) -> Tested:
+    async def test(self, name: str) -> ConnectionTest:
         """Test a connection: connect and list the tables. Raises NotFound; other errors are returned in the result."""
         stored = await self._store.connections.get(name)
         try:
             async with asyncio.timeout(TEST_TIMEOUT), open_target(self._opened(stored)) as target:
                 await tables_of(target)
-                return Tested(ok=True, location=target.location)
+                return ConnectionTest(ok=True, location=target.location)
         except TimeoutError:
-            return Tested(ok=False, detail=f"no answer within {TEST_TIMEOUT:g} s")
+            return ConnectionTest(ok=False, detail=f"no answer within {TEST_TIMEOUT:g} s")
         except (DrumbeatError, OSError) as exc:
-            return Tested(ok=False, detail=str(exc))
+            return ConnectionTest(ok=False, detail=str(exc))
 
     async def tables(self, name: str) -> Sequence[TableName]:
         """List the tables of a stored connection's database. Raises NotFound, InvalidInput."""
@@ -128,7 +128,7 @@ class ConnectionService:
             return stored.url
         return with_password(stored.url, self._vault.open(stored.secret, _bound_to(stored.name, stored.url)))
 
-    def _sealed(self, name: str, url: str, password: str | None) -> Sealed | None:
+    def _sealed(self, name: str, url: str, password: str | None) -> EncryptedSecret | None:
         return self._vault.seal(password, _bound_to(name, url)) if password else None
 
 

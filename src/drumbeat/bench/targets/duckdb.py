@@ -11,7 +11,7 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.embedded import OwnConnection, check_path
+from drumbeat.bench.targets.embedded import SetupConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, no_table, timestamp
@@ -84,7 +84,7 @@ class DuckdbTarget:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._own = OwnConnection(path, lambda: connect(path))
+        self._own = SetupConnection(path, lambda: connect(path))
 
     @property
     def location(self) -> str:
@@ -102,7 +102,7 @@ class DuckdbTarget:
 
     async def check(self, load: Load) -> None:
         made = scripts(load, numbered=True)
-        await self._own.run(lambda connection: compiled(connection, made))
+        await self._own.run(lambda connection: parse_statements(connection, made))
 
     async def describe(self, table: str) -> TableDescription:
         return await self._own.run(lambda connection: self._describe(connection, table))
@@ -192,7 +192,7 @@ class DuckdbSession:
         self._scripts = made
         self._errors = driver().Error
         try:
-            self._statements = compiled(connection, made)
+            self._statements = parse_statements(connection, made)
         except BaseException:
             connection.close()
             raise
@@ -266,7 +266,7 @@ def connect(path: Path) -> "DuckDBPyConnection":
     return connection
 
 
-def compiled(connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> list[list["Statement"]]:
+def parse_statements(connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> list[list["Statement"]]:
     """Parse and plan every statement, without running any. Raises InvalidInput, which names the invalid operation."""
     return [[_compiled(connection, script.kind, step) for step in script.steps] for script in made]
 

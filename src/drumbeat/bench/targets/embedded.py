@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from drumbeat.bench.driver.driver_thread import Lane
+from drumbeat.bench.driver.driver_thread import CallThread
 from drumbeat.core.errors import InvalidSettings
 
 T = TypeVar("T")
@@ -17,17 +17,17 @@ class _Closable(Protocol):
 C = TypeVar("C", bound=_Closable)
 
 
-class OwnConnection(Generic[C]):
+class SetupConnection(Generic[C]):
     """A connection for setup and checks, apart from those of the load. Opened on first use; creates a file only if asked."""
 
     def __init__(self, path: Path, connect: Callable[[], C]) -> None:
         self._path = path
         self._connect = connect
-        self._lane: Lane | None = None
+        self._lane: CallThread | None = None
         self._connection: C | None = None
 
     def open(self) -> None:
-        self._lane = Lane("drumbeat-target")
+        self._lane = CallThread("drumbeat-target")
 
     async def close(self) -> None:
         lane, self._lane = self._lane, None

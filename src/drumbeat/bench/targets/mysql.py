@@ -23,7 +23,7 @@ from drumbeat.bench.targets.mysql_session import (
     driver,
     failure_of,
     open_session,
-    prepared,
+    prepare_statements,
 )
 from drumbeat.bench.targets.placeholders import OperationScript, insert_sql, positional, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, no_table, timestamp
@@ -153,7 +153,7 @@ class MysqlTarget:
         return low, high
 
     async def define(self, statements: Sequence[str]) -> None:
-        for original, statement in zip(statements, in_mysql(statements), strict=True):
+        for original, statement in zip(statements, mysql_ddl(statements), strict=True):
             await self._checked(f"{original!r}", partial(_query, sql=statement))
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
@@ -227,7 +227,7 @@ _INDEXED = re.compile(r"\b(?:PRIMARY\s+KEY|UNIQUE|INDEX\s+\S+\s+ON\s+\S+)\s*\(([
 _TEXT_COLUMN = re.compile(r"(?P<name>[\w`]+)\s+TEXT\b(?P<key>(?:\s+NOT\s+NULL)?\s+(?:PRIMARY\s+KEY|UNIQUE))?", re.IGNORECASE)
 
 
-def in_mysql(statements: Sequence[str]) -> list[str]:
+def mysql_ddl(statements: Sequence[str]) -> list[str]:
     """Rewrite portable DDL for MySQL: TIMESTAMP becomes DATETIME(6), and an indexed TEXT becomes VARCHAR(255)."""
     indexed = {
         name.strip().strip("`").lower()
@@ -252,7 +252,7 @@ def _column(name: str, base: str, native: str, nullable: int) -> Column:
 
 
 async def _check(connection: Any, made: Sequence[OperationScript]) -> None:
-    for statement in itertools.chain.from_iterable(await prepared(connection, made)):
+    for statement in itertools.chain.from_iterable(await prepare_statements(connection, made)):
         await statement.close()
 
 

@@ -184,7 +184,7 @@ async def open_session(
         await _set_limit(connection, limit)
         if not cached_results:
             await _bypass_cache(connection)
-        return MysqlSession(connection, scripts, await prepared(connection, scripts))
+        return MysqlSession(connection, scripts, await prepare_statements(connection, scripts))
     except BaseException:
         connection.close()
         raise
@@ -197,7 +197,7 @@ def _shrink(connection: Any) -> None:
         protocol.buffer, protocol.pos, protocol.length = bytearray(_FIRST_BUFFER), 0, 0
 
 
-async def prepared(connection: Any, scripts: Sequence[OperationScript]) -> list[list[Any]]:
+async def prepare_statements(connection: Any, scripts: Sequence[OperationScript]) -> list[list[Any]]:
     """Prepare every statement on the server. Raises InvalidInput, which names the invalid operation."""
     return [[await _prepared(connection, script.kind, step) for step in script.steps] for script in scripts]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from drumbeat.bench.driver.engine import PostgresEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
-from drumbeat.bench.driver.pgwire import ServerSaid
+from drumbeat.bench.driver.pgwire import PostgresError
 from drumbeat.bench.driver.postgres_terms import classify
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE, PostgresAddress, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
@@ -147,7 +147,7 @@ class PostgresTarget:
     async def check(self, load: Load) -> None:
         try:
             session = await asyncio.to_thread(open_session, self._address, load, _CONNECT_LIMIT)
-        except (OSError, ServerSaid) as exc:
+        except (OSError, PostgresError) as exc:
             raise InvalidSettings(f"cannot connect to {self.location}: {exc}") from exc
         session.close()
 

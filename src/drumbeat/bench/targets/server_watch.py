@@ -81,7 +81,7 @@ async def _within(reading: Awaitable[ServerProbe]) -> ServerProbe:
 
 
 @asynccontextmanager
-async def watching(
+async def watch_statistics(
     open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS
 ) -> AsyncIterator[Callable[[], ServerProbe | None]]:
     """Read statistics while the ``async with`` block runs. Yields a function that returns the latest statistics."""

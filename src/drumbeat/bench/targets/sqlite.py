@@ -14,7 +14,7 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.embedded import OwnConnection, check_path
+from drumbeat.bench.targets.embedded import SetupConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, insert_sql, positional, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
@@ -49,7 +49,7 @@ class SqliteTarget:
             raise InvalidSettings(f"expected the option synchronous to be one of {', '.join(SYNCHRONOUS)}, got {synchronous!r}")
         self._path = path
         self._synchronous = synchronous
-        self._own = OwnConnection(path, lambda: connect(path, synchronous, timedelta(seconds=30)))
+        self._own = SetupConnection(path, lambda: connect(path, synchronous, timedelta(seconds=30)))
 
     @property
     def location(self) -> str:
@@ -65,7 +65,7 @@ class SqliteTarget:
         await self._own.close()
 
     async def check(self, load: Load) -> None:
-        await self._own.run(lambda connection: explain(connection, scripts(load)))
+        await self._own.run(lambda connection: check_statements(connection, scripts(load)))
 
     async def describe(self, table: str) -> TableDescription:
         return await self._own.run(lambda connection: self._describe(connection, table))
@@ -97,7 +97,7 @@ class SqliteTarget:
         connection.execute("PRAGMA journal_mode = WAL")
         for statement in statements:
             try:
-                connection.execute(in_sqlite(statement))
+                connection.execute(sqlite_ddl(statement))
             except sqlite3.Error as exc:
                 raise InvalidInput(f"{self.location} refused {statement!r}: {message_of(exc)}") from exc
 
@@ -107,7 +107,7 @@ class SqliteTarget:
     def _load(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            added = connection.executemany(insert_sql(table, columns), (plain(row) for row in rows)).rowcount
+            added = connection.executemany(insert_sql(table, columns), (sqlite_values(row) for row in rows)).rowcount
             connection.execute("COMMIT")
         except BaseException as exc:
             connection.rollback()
@@ -118,7 +118,7 @@ class SqliteTarget:
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         text, order = positional(sql)
-        arguments = plain([values[index] for index in order])
+        arguments = sqlite_values([values[index] for index in order])
         return await self._own.run(lambda connection: self._fetch(connection, text, arguments))
 
     def _fetch(self, connection: sqlite3.Connection, sql: str, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -154,7 +154,7 @@ class SqliteSession:
         self._connection = connection
         self._scripts = made
         try:
-            explain(connection, made)
+            check_statements(connection, made)
         except BaseException:
             connection.close()
             raise
@@ -226,7 +226,7 @@ def _confine(action: int, first: str | None, second: str | None, database: str |
     return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
 
 
-def explain(connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
+def check_statements(connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
     """Compile every statement, without running any. Raises InvalidInput, which names the invalid operation."""
     for script in made:
         for step in script.steps:
@@ -259,7 +259,7 @@ def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
     return CLASSES[outcome]
 
 
-def in_sqlite(statement: str) -> str:
+def sqlite_ddl(statement: str) -> str:
     """Rewrite portable DDL for SQLite: BIGINT becomes INTEGER, as only an INTEGER key needs no separate index."""
     return re.sub(r"\bBIGINT\b", "INTEGER", statement, flags=re.IGNORECASE)
 
@@ -272,7 +272,7 @@ def text_of(moment: datetime) -> str:
     return moment.isoformat(" ")
 
 
-def plain(row: Sequence[Any]) -> list[Any]:
+def sqlite_values(row: Sequence[Any]) -> list[Any]:
     """Convert values to types that SQLite stores: dates and times to text, decimals to floats."""
     return [_plain(value) for value in row]
 

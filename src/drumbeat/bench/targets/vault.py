@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from drumbeat.core.connection import Sealed
+from drumbeat.core.connection import EncryptedSecret
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class Vault:
         """Whether the vault has a key, that is, whether it can encrypt."""
         return bool(self._keys)
 
-    def seal(self, text: str, bound_to: str) -> Sealed:
+    def seal(self, text: str, bound_to: str) -> EncryptedSecret:
         """Encrypt a text. It can be decrypted only with the same ``bound_to``. Raises InvalidSettings if there is no key."""
         key = self._first()
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = _cipher(key).encrypt(nonce, text.encode(), bound_to.encode())
-        return Sealed(key_id=key.key_id, text=base64.b64encode(nonce + ciphertext).decode())
+        return EncryptedSecret(key_id=key.key_id, text=base64.b64encode(nonce + ciphertext).decode())
 
-    def open(self, sealed: Sealed, bound_to: str) -> str:
+    def open(self, sealed: EncryptedSecret, bound_to: str) -> str:
         """Decrypt a sealed text. Raises InvalidSettings if its key is missing, InvalidInput if text or ``bound_to`` changed."""
         key = next((each for each in self._keys if each.key_id == sealed.key_id), None)
         if key is None:
@@ -68,7 +68,7 @@ class Vault:
                 "cannot decrypt a connection's password: it was changed in the store or moved to another URL; set it again"
             ) from None
 
-    def is_current(self, sealed: Sealed) -> bool:
+    def is_current(self, sealed: EncryptedSecret) -> bool:
         """Whether a text is encrypted with the first key, so that it need not be encrypted again."""
         return bool(self._keys) and sealed.key_id == self._keys[0].key_id
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from drumbeat.bench.model import READS, Kind, Load, Operation, PoolValue, SameAs, Statement, Value, ValueType
 from drumbeat.bench.targets.interface import Column
 from drumbeat.bench.templates.blocks import WorkloadBlock
-from drumbeat.bench.workloads.columns import generated, generated_key, named
+from drumbeat.bench.workloads.columns import generated, generated_key, quoted_name
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, point_lookup
 from drumbeat.core.errors import InvalidInput
 
@@ -55,7 +55,7 @@ def _statement(kind: Kind, sql: str, subject: Subject) -> Statement:
 
 def with_table(sql: str, subject: Subject) -> str:
     """Replace {table} in SQL by the quoted name of the table, with its schema."""
-    return sql.replace("{table}", named(subject.table.name, subject.words))
+    return sql.replace("{table}", quoted_name(subject.table.name, subject.words))
 
 
 def numbered(sql: str) -> tuple[str, int]:

@@ -31,7 +31,7 @@ def seconds(value: Any) -> Any:
     return sum(float(number) * _UNITS[unit] for number, unit in _PARTS.findall(value))
 
 
-def absent(value: Any) -> Any:
+def none_if_unlimited(value: Any) -> Any:
     """Convert -1 to None, because both mean "no limit"."""
     return None if not isinstance(value, bool) and value == _NO_LIMIT else value
 
@@ -85,14 +85,14 @@ def _up_to(most: int) -> WithJsonSchema:
     return _either({"type": "integer", "minimum": 1, "maximum": most}, _OFF, _NULL)
 
 
-ConnectionLimit = Annotated[Connections | None, BeforeValidator(absent), _up_to(MOST_IN_ALL)]
-HeldLimit = Annotated[_Held | None, BeforeValidator(absent), _up_to(MOST_HELD)]
-WorkerLimit = Annotated[_Workers | None, BeforeValidator(absent), _up_to(MOST_WORKERS)]
+ConnectionLimit = Annotated[Connections | None, BeforeValidator(none_if_unlimited), _up_to(MOST_IN_ALL)]
+HeldLimit = Annotated[_Held | None, BeforeValidator(none_if_unlimited), _up_to(MOST_HELD)]
+WorkerLimit = Annotated[_Workers | None, BeforeValidator(none_if_unlimited), _up_to(MOST_WORKERS)]
 Milliseconds = Annotated[
-    _Positive | None, BeforeValidator(absent), _either({"type": "number", "exclusiveMinimum": 0}, _OFF, _NULL)
+    _Positive | None, BeforeValidator(none_if_unlimited), _either({"type": "number", "exclusiveMinimum": 0}, _OFF, _NULL)
 ]
 ErrorShare = Annotated[
-    Percent | None, BeforeValidator(absent), _either({"type": "number", "minimum": 0, "maximum": 100}, _OFF, _NULL)
+    Percent | None, BeforeValidator(none_if_unlimited), _either({"type": "number", "minimum": 0, "maximum": 100}, _OFF, _NULL)
 ]
 
 

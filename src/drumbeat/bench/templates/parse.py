@@ -11,7 +11,7 @@ from drumbeat.bench.templates.document import TemplateDocument
 from drumbeat.bench.templates.problems import problems_of
 from drumbeat.bench.templates.spellings import SPELLINGS, Path, canonical, canonical_path
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import check_size, read_json, shown
+from drumbeat.core.plain import check_size, read_json, short_repr
 from drumbeat.yaml_text import read_yaml
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a string or a // comment; an unclosed string ends with its line
@@ -102,7 +102,7 @@ def _assign(tree: dict[str, Any], path: Path, value: Any, name: str) -> None:
     for step, following in pairwise(path):
         node = node[_index(node, step, name)] if isinstance(node, list) else node.setdefault(step, {})
         if not isinstance(node, dict | list):
-            raise InvalidInput(f"{name}: {step} is {shown(node)} and has no field {following!r}")
+            raise InvalidInput(f"{name}: {step} is {short_repr(node)} and has no field {following!r}")
     if isinstance(node, list):
         node[_index(node, path[-1], name)] = value
     else:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from drumbeat.bench.templates.document import TemplateDocument
 from drumbeat.bench.templates.spellings import SPELLINGS
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 
 _NAMED = re.compile(r"[a-z_]+(\[\d+\])?( \(.*?\))?[\w.\[\]]*: ")
 _SECRET = ("url", "password")  #: fields that errors never show
@@ -70,7 +70,7 @@ def _check_message(path: str, message: str, given: Any) -> str:
 def _got(path: str, given: Any) -> str:
     if isinstance(given, Mapping | BaseModel) or path.rpartition(".")[2] in _SECRET:
         return ""
-    return f", got {shown(given)}"
+    return f", got {short_repr(given)}"
 
 
 def unknown(path: tuple[str, ...]) -> str:

@@ -8,9 +8,9 @@ from drumbeat.bench.targets.interface import TableDescription, Target
 from drumbeat.bench.templates.custom import custom_load, with_table
 from drumbeat.bench.templates.document import TemplateDocument
 from drumbeat.bench.templates.written import can_be_written, written
-from drumbeat.bench.workloads.columns import words_of
+from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.config import load_of
-from drumbeat.bench.workloads.new_keys import above_what_is_there
+from drumbeat.bench.workloads.new_keys import with_keys_above_existing
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
 from drumbeat.bench.workloads.standard import standard
 from drumbeat.bench.workloads.value_pools import sample_pools
@@ -26,7 +26,7 @@ async def resolved(document: TemplateDocument, target: Target) -> TemplateDocume
     A standard workload that the database's content does not change is stored by its name only. Raises InvalidInput.
     """
     load = await _load(document, target)
-    final = replace(await above_what_is_there(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
+    final = replace(await with_keys_above_existing(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
     if document.workload.standard and (final == load or not can_be_written(final)):
         return document
     return document.model_copy(update={"workload": written(final)})
@@ -60,7 +60,7 @@ async def _operations(document: TemplateDocument, target: Target) -> Load:
         await target.describe(table)
     if not any("{table}" in statement.sql for each in load.operations for statement in each.statements):
         return load
-    subject = Subject(table=await target.describe(_table(document)), words=words_of(target.traits.name))
+    subject = Subject(table=await target.describe(_table(document)), words=dialect_of(target.traits.name))
     return replace(load, operations=tuple(_named(each, subject) for each in load.operations))
 
 
@@ -79,7 +79,7 @@ async def _subject(document: TemplateDocument, target: Target) -> Subject:
     pools = await sample_pools(target, described, _SAMPLED_FOR, document.seed or 0)
     if _is_dense(described):
         pools = replace(pools, keys=(), rows={name: values for name, values in pools.rows.items() if name != described.key})
-    return Subject(table=described, pools=pools, words=words_of(target.traits.name))
+    return Subject(table=described, pools=pools, words=dialect_of(target.traits.name))
 
 
 def _is_dense(table: TableDescription) -> bool:

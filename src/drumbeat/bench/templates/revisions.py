@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 _SAVED_WITHIN = timedelta(seconds=10)
 
 
-def whole(template: Template) -> dict[str, Any]:
+def as_document(template: Template) -> dict[str, Any]:
     """Return a stored template as one document: its settings together with name, description and tags."""
     about = {"name": template.name, "description": template.description, "tags": list(template.tags)}
     return {**template.config, **{name: value for name, value in about.items() if value}}
@@ -32,7 +32,7 @@ def row_of(template_id: str, name: str, document: TemplateDocument) -> Template:
 
 def revision(template: Template) -> str:
     """Return a hash of the template's content; it stays the same when the template is only used."""
-    return hashlib.sha256(json.dumps(whole(template), sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(as_document(template), sort_keys=True).encode()).hexdigest()[:32]
 
 
 async def save_if(store: Store, owner: str, template: Template, seen: str) -> Template:

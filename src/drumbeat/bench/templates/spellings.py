@@ -6,7 +6,7 @@ from typing import Any
 
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.bench.templates.blocks import CUSTOM, FindMaxBlock, ObjectiveBlock
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 
 Path = tuple[str, ...]
 
@@ -85,7 +85,7 @@ def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
         return []
     if node.setdefault(new[-1], value) != value:
         return [
-            f"{'.'.join(old)}: means {'.'.join(new)}, which is {shown(node[new[-1]])}, not {shown(value)}; remove one of them"
+            f"{'.'.join(old)}: means {'.'.join(new)}, which is {short_repr(node[new[-1]])}, not {short_repr(value)}; remove one of them"
         ]
     return []
 
@@ -95,7 +95,7 @@ def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
     if adaptive is None:
         return []
     if not isinstance(adaptive, bool):
-        return [f"autoscale_enabled: expected true or false, got {shown(adaptive)}"]
+        return [f"autoscale_enabled: expected true or false, got {short_repr(adaptive)}"]
     scaling, guardrails = tree.setdefault("scaling", {}), tree.setdefault("guardrails", {})
     if not isinstance(scaling, dict) or not isinstance(guardrails, dict):
         return []

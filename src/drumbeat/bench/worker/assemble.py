@@ -21,7 +21,7 @@ from drumbeat.bench.model import LoadMode
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.values.draw import Draw
-from drumbeat.bench.worker.workload import BenchWorkload, Final
+from drumbeat.bench.worker.workload import BenchWorkload, FinalFigures
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.bench.workloads.new_keys import above
 from drumbeat.bench.workloads.sharding import sharded, sharding_of
@@ -40,7 +40,7 @@ def bench_workload(
     store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock, vault: Vault | None = None
 ) -> BenchWorkload:
     """Make the workload of one worker of a run. If the run names a stored connection, the vault decrypts its password."""
-    keeper = StoreKeeper(store, run_id, worker_id)
+    keeper = StoredResults(store, run_id, worker_id)
     connections = ConnectionService(store, vault or Vault())
     build = partial(
         _build, store=store, run_id=run_id, worker_id=worker_id, slot=slot, folder=folder, clock=clock, connections=connections
@@ -116,7 +116,7 @@ def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return block
 
 
-class StoreKeeper:
+class StoredResults:
     """Writes a worker's results and the list of its Parquet files to the store."""
 
     def __init__(self, store: Store, run_id: RunId, worker_id: WorkerId) -> None:
@@ -142,7 +142,7 @@ class StoreKeeper:
                 )
             )
 
-    async def finished(self, final: Final) -> None:
+    async def finished(self, final: FinalFigures) -> None:
         stored = {row.kind: row for row in await self._store.results.list(self._run_id) if row.worker_id == self._worker_id}
         now = await self._store.now()
         whole = Result(
@@ -163,7 +163,7 @@ class StoreKeeper:
         kinds = [self._of_kind(name, kind, final) for name, kind in final.tally.by_kind().items()]
         await self._store.results.save([whole, *kinds])
 
-    def _of_kind(self, name: str, kind: KindTally, final: Final) -> Result:
+    def _of_kind(self, name: str, kind: KindTally, final: FinalFigures) -> Result:
         return Result(
             run_id=self._run_id,
             worker_id=self._worker_id,

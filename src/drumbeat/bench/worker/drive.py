@@ -16,16 +16,16 @@ import numpy as np
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import MEASUREMENT, DriverInterval, LoadRunner
-from drumbeat.bench.driver.tally import KindTally, LoadTally, figures
+from drumbeat.bench.driver.tally import KindTally, LoadTally, latency_figures
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
-from drumbeat.bench.model.littles_law import off_because
+from drumbeat.bench.model.littles_law import explain_deviation
 from drumbeat.bench.model.server_totals import rise
 from drumbeat.bench.results.caveats import never_sent
 from drumbeat.bench.results.top_errors import TopError, most_frequent_state
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values.draw import Draw
-from drumbeat.bench.workloads.new_keys import above_what_is_there
+from drumbeat.bench.workloads.new_keys import with_keys_above_existing
 from drumbeat.bench.workloads.prepare import prepare
 from drumbeat.bench.workloads.scale_check import size_warnings
 from drumbeat.bench.workloads.standard import standard
@@ -88,8 +88,8 @@ class DriveResult:
             "held": self.held,
             "skipped": self.skipped,
             "response": response,
-            "service": figures(self.tally.service),
-            "send_lag": figures(self.tally.lag),
+            "service": latency_figures(self.tally.service),
+            "send_lag": latency_figures(self.tally.lag),
             "kinds": {
                 name: {"operations": kind.operations, "errors": kind.errors, "rows": kind.rows, **_response(kind)}
                 for name, kind in self.tally.by_kind().items()
@@ -108,7 +108,7 @@ class DriveResult:
 
 def _response(tally: LoadTally | KindTally) -> dict[str, Any]:
     """Return response time figures. The minimum is None if no operation succeeded: unsent ones have no true minimum."""
-    found = figures(tally.response)
+    found = latency_figures(tally.response)
     return found if tally.service.count else found | {"min_ms": None}
 
 
@@ -156,7 +156,7 @@ async def prepare_url(
 
 
 def _progress(interval: DriverInterval) -> DriveProgress:
-    now = figures(interval.tally.response)
+    now = latency_figures(interval.tally.response)
     return DriveProgress(
         phase=interval.phase,
         operations_per_second=interval.tally.operations / interval.seconds if interval.seconds else 0.0,
@@ -183,7 +183,7 @@ async def drive(
     """Warm up, measure and drain. If load or settings are wrong, raises InvalidInput or InvalidSettings at the start."""
     check_recording(settings.executions)
     await target.check(load)
-    runner = _runner(target, await above_what_is_there(target, load), settings, clock)
+    runner = _runner(target, await with_keys_above_existing(target, load), settings, clock)
     try:
         await runner.open()
         result, before = await _drive(runner, target, settings, clock, watcher or Watcher())
@@ -234,7 +234,7 @@ async def _drive(
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
         runner.set_target(settings.connections, timedelta())
-        too_few = await opened(runner, settings.connections, clock, watcher)
+        too_few = await wait_for_connections(runner, settings.connections, clock, watcher)
         runner.set_rate(settings.rate)
         runner.start("WARMUP", settings.connections)
         await watch.during(settings.warmup, clock)
@@ -253,7 +253,7 @@ async def _drive(
     return replace(result, warnings=tuple(filter(None, notes)), most_frequent_error=error), before
 
 
-async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
+async def wait_for_connections(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
     """Wait for the connections. Returns why there are too few, or None. Raises InvalidInput if none could be opened."""
     most, since = 0, clock.elapsed()
     while (held := runner.engine.held) < connections and not watcher.stop.is_set():
@@ -335,7 +335,7 @@ def held_on_average(intervals: Sequence[DriverInterval]) -> int:
 
 def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int, skipped: int) -> list[str]:
     found = []
-    if (why := off_because(little)) is not None:
+    if (why := explain_deviation(little)) is not None:
         found.append(why)
     if limited:
         found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to generate more load")

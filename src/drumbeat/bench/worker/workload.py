@@ -14,7 +14,7 @@ from drumbeat.bench.driver.executions import ClosedFile
 from drumbeat.bench.driver.interface import ErrorSample
 from drumbeat.bench.driver.runner import DriverInterval, LoadRunner
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.driver.tally import LoadTally, figures
+from drumbeat.bench.driver.tally import LoadTally, latency_figures
 from drumbeat.bench.model import ErrorClass
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, StoreUnavailable
@@ -30,7 +30,7 @@ _POLLED_EVERY = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Final:
+class FinalFigures:
     """The final figures of a worker, reported when its load has ended."""
 
     tally: LoadTally
@@ -39,7 +39,7 @@ class Final:
     extra: Mapping[str, Any]
 
 
-class Keeper(Protocol):
+class ResultStore(Protocol):
     """Stores a worker's results and the list of its Parquet files."""
 
     async def started(self, connections: int) -> None:
@@ -50,7 +50,7 @@ class Keeper(Protocol):
         """Store the names of these finished Parquet files."""
         ...
 
-    async def finished(self, final: Final) -> None:
+    async def finished(self, final: FinalFigures) -> None:
         """Store the final figures, because the load has ended."""
         ...
 
@@ -64,7 +64,7 @@ class BenchWorkload:
     def __init__(
         self,
         build: Callable[[AsyncExitStack], Awaitable[tuple[LoadRunner, Classify]]],
-        keeper: Keeper,
+        keeper: ResultStore,
         clock: Clock,
         first_target: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
@@ -222,11 +222,11 @@ class BenchWorkload:
         finally:
             await self._stack.aclose()
 
-    def _final(self, runner: LoadRunner) -> Final:
+    def _final(self, runner: LoadRunner) -> FinalFigures:
         little = runner.little()
         extra: dict[str, Any] = {
-            "service": figures(runner.measured.service),
-            "send_lag": figures(runner.measured.lag),
+            "service": latency_figures(runner.measured.service),
+            "send_lag": latency_figures(runner.measured.lag),
             "little": dict(little) if little else None,
             "client_cpu_us_per_op": runner.cpu_us_per_operation(),
             "drained": {"operations": runner.drained.operations, "errors": runner.drained.errors},
@@ -235,7 +235,7 @@ class BenchWorkload:
             "executions": dict(runner.kept()),
             **self._error_classes(runner.measured),
         }
-        return Final(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
+        return FinalFigures(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
 
 
 def _too_few(runner: LoadRunner, target: int) -> str:

@@ -25,7 +25,7 @@ _DECIMALS = frozenset({"numeric", "decimal", "dec", "number"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class SqlDialect:
     """A database's SQL dialect: how names are quoted and arguments are cast."""
 
     quote: str = '"'
@@ -40,21 +40,21 @@ _POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
     ValueType.TIMESTAMP: frozenset({"timestamp", "timestamp without time zone"}),
 }
 
-WORDS: Mapping[str, Words] = {"postgresql": Words(casts=_POSTGRESQL), "mysql": Words(quote="`")}
+WORDS: Mapping[str, SqlDialect] = {"postgresql": SqlDialect(casts=_POSTGRESQL), "mysql": SqlDialect(quote="`")}
 
 
-def words_of(target: str) -> Words:
+def dialect_of(target: str) -> SqlDialect:
     """Return the SQL dialect of a target (a database product) by its name; standard SQL for an unknown one."""
-    return WORDS.get(target, Words())
+    return WORDS.get(target, SqlDialect())
 
 
-def named(name: str, words: Words) -> str:
+def quoted_name(name: str, words: SqlDialect) -> str:
     """Quote the name of a column or table; a schema and its table are quoted separately."""
     quote = words.quote
     return ".".join(quote + part.replace(quote, quote * 2) + quote for part in name.split("."))
 
 
-def argument(column: Column, number: int, words: Words) -> str:
+def argument(column: Column, number: int, words: SqlDialect) -> str:
     """Return a placeholder, cast to the column's type if needed: without the cast, the database might not use the index."""
     if words.casts is None or _base(column) in words.casts[column.type]:
         return f"${number}"

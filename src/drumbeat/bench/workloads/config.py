@@ -9,7 +9,7 @@ from drumbeat.bench.model import READS, Load, Operation, Statement
 from drumbeat.bench.workloads.standard import standard
 from drumbeat.bench.workloads.value_sources import check_names, value_of
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 
 _STATEMENT = ("sql", "values")
 _OPERATION = ("kind", "weight", *_STATEMENT, "statements", "reads")
@@ -36,7 +36,7 @@ def load_of(config: Mapping[str, Any]) -> Load:
 def _operation(number: int, fields: Any) -> Operation:
     where = f"workload.operations[{number}]"
     if not isinstance(fields, Mapping) or "kind" not in fields or "weight" not in fields:
-        raise InvalidInput(f"{where}: expected an object with 'kind', 'weight' and 'sql', got {shown(fields)}")
+        raise InvalidInput(f"{where}: expected an object with 'kind', 'weight' and 'sql', got {short_repr(fields)}")
     kind = str(fields["kind"])
     check_names(f"{where} ({kind})", fields, _OPERATION)
     statements = _statements(f"{where} ({kind})", fields)
@@ -60,7 +60,7 @@ def _statements(where: str, fields: Mapping[str, Any]) -> tuple[Statement, ...]:
 
 def _statement(where: str, fields: Any, known: tuple[str, ...]) -> Statement:
     if not isinstance(fields, Mapping) or not isinstance(fields.get("sql"), str):
-        raise InvalidInput(f"{where}: expected 'sql' as text, got {shown(fields)}")
+        raise InvalidInput(f"{where}: expected 'sql' as text, got {short_repr(fields)}")
     check_names(where, fields, known)
     values = tuple(value_of(f"{where}.values[{n}]", each) for n, each in enumerate(fields.get("values") or ()))
     return Statement(sql=fields["sql"], values=values)
@@ -68,5 +68,5 @@ def _statement(where: str, fields: Any, known: tuple[str, ...]) -> Statement:
 
 def _whole(where: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{where}: expected a whole number, got {shown(value)}")
+        raise InvalidInput(f"{where}: expected a whole number, got {short_repr(value)}")
     return value

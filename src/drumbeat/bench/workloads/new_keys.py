@@ -6,13 +6,13 @@ from dataclasses import replace
 from drumbeat.bench.model import LARGEST, Either, KeyValue, Load, NewKey, Operation, Pick, Statement, Value, parts
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
-from drumbeat.bench.workloads.columns import named, words_of
+from drumbeat.bench.workloads.columns import dialect_of, quoted_name
 from drumbeat.core.errors import InvalidInput
 
 _HIGHEST = "SELECT MAX({column}) FROM {table}"
 
 
-async def above_what_is_there(target: Target, load: Load) -> Load:
+async def with_keys_above_existing(target: Target, load: Load) -> Load:
     """Return the load with its new keys above the highest key that each table has now.
 
     Call it once when a run starts and give every worker the result: a worker that read the highest key later would use keys
@@ -45,8 +45,8 @@ def _name(key: NewKey) -> str:
 
 
 async def _highest(target: Target, key: NewKey) -> int | None:
-    words = words_of(target.traits.name)
-    sql = _HIGHEST.replace("{column}", named(key.column, words)).replace("{table}", named(key.table, words))
+    words = dialect_of(target.traits.name)
+    sql = _HIGHEST.replace("{column}", quoted_name(key.column, words)).replace("{table}", quoted_name(key.table, words))
     highest = (await target.fetch(sql))[0][0]
     return None if highest is None else int(highest)
 

@@ -22,7 +22,7 @@ from drumbeat.bench.model import (
     ValueType,
 )
 from drumbeat.bench.targets.interface import Column, TableDescription
-from drumbeat.bench.workloads.columns import Words, argument, generated, generated_key, named
+from drumbeat.bench.workloads.columns import SqlDialect, argument, generated, generated_key, quoted_name
 from drumbeat.bench.workloads.value_pools import ValuePools
 from drumbeat.core.errors import InvalidInput
 
@@ -54,7 +54,7 @@ class Subject:
 
     table: TableDescription
     pools: ValuePools = field(default_factory=ValuePools)
-    words: Words = field(default_factory=Words)
+    words: SqlDialect = field(default_factory=SqlDialect)
 
     @property
     def key(self) -> Column | None:
@@ -66,12 +66,12 @@ class Subject:
 
     def written(self, sql: str, **names: str) -> str:
         """Replace {table}, and each {name} in ``names``, in SQL."""
-        for name, text in {"table": named(self.table.name, self.words), **names}.items():
+        for name, text in {"table": quoted_name(self.table.name, self.words), **names}.items():
             sql = sql.replace("{" + name + "}", text)
         return sql
 
     def name(self, column: Column) -> str:
-        return named(column.name, self.words)
+        return quoted_name(column.name, self.words)
 
     def all_names(self) -> str:
         return ", ".join(self.name(column) for column in self.table.columns)
@@ -85,7 +85,7 @@ def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Genera
     made = {kind: make(subject) for kind, make in _MAKERS.items()}
     left_out = {kind: reason for kind, reason in made.items() if isinstance(reason, str)}
     statements = {kind: statement for kind, statement in made.items() if isinstance(statement, Statement)}
-    shares = shared_out({kind: weights.get(kind, 0) for kind in statements}, subject.table.name, left_out)
+    shares = scaled_weights({kind: weights.get(kind, 0) for kind in statements}, subject.table.name, left_out)
     operations = tuple(
         Operation(kind=kind, weight=shares[kind], statements=(statement,), reads=kind in READS)
         for kind, statement in statements.items()
@@ -93,7 +93,7 @@ def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Genera
     return Generated(load=Load(name=name, operations=operations), left_out=left_out)
 
 
-def shared_out(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, str]) -> dict[Kind, int]:
+def scaled_weights(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, str]) -> dict[Kind, int]:
     """Scale the weights in proportion, so that they total 100."""
     total = sum(weights.values())
     if not total:

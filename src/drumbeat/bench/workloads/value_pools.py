@@ -12,7 +12,7 @@ import numpy as np
 from drumbeat.bench.model import ValueType
 from drumbeat.bench.targets.interface import Column, TableDescription, Target
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
-from drumbeat.bench.workloads.columns import generated, named, words_of
+from drumbeat.bench.workloads.columns import dialect_of, generated, quoted_name
 
 MOST = 1_000_000
 _POSITIONS = 100  #: positions in the key range at which a sample is read
@@ -65,7 +65,7 @@ class _Sampler:
         self._target = target
         self._table = table
         self._chance = chance
-        self._words = words_of(target.traits.name)
+        self._words = dialect_of(target.traits.name)
 
     async def values(self, column: Column | None, size: int) -> tuple[object, ...]:
         return (await self.rows([column], size))[column.name] if column else ()
@@ -95,9 +95,9 @@ class _Sampler:
         return [(int(start), -(-count // _POSITIONS)) for start in starts]
 
     def _sql(self, sql: str, names: Sequence[str]) -> str:
-        columns = ", ".join(named(name, self._words) for name in names)
-        written = sql.replace("{columns}", columns).replace("{key}", named(self._table.key or "", self._words))
-        return written.replace("{table}", named(self._table.name, self._words))
+        columns = ", ".join(quoted_name(name, self._words) for name in names)
+        written = sql.replace("{columns}", columns).replace("{key}", quoted_name(self._table.key or "", self._words))
+        return written.replace("{table}", quoted_name(self._table.name, self._words))
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.bench.model import KeyValue, NewKey, Now, PoolValue, RandomNumber, RandomText, RandomUuid, SameAs, Value
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 
 _TYPE = "the SQL type of the value: int, bigint, float, text or timestamp"
 _SYNONYMS = {"min": "low", "minimum": "low", "from": "low", "max": "high", "maximum": "high", "to": "high", "start": "first"}
@@ -96,12 +96,12 @@ SOURCES: Mapping[str, ValueSource] = {
 def value_of(where: str, given: Any) -> Value:
     """Create a value source from plain data such as ``{"key": {"high": 1000}}``. Raises InvalidInput."""
     if not isinstance(given, Mapping) or len(given) != 1:
-        raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)} with its settings, got {shown(given)}")
+        raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)} with its settings, got {short_repr(given)}")
     ((name, settings),) = given.items()
     if name not in SOURCES:
         meant = _nearest(str(name), SOURCES)
         hint = f"; did you mean {meant}?" if meant else ""
-        raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)}, got {shown(name)}{hint}")
+        raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)}, got {short_repr(name)}{hint}")
     fields_given = {} if settings is None else settings
     _check_known(f"{where}.{name}", SOURCES[name].of, fields_given)
     try:
@@ -118,13 +118,13 @@ def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] |
             continue
         meant = _nearest(str(name), known)
         hint = f"did you mean {meant}?" if meant else f"expected one of {', '.join(known)}"
-        raise InvalidInput(f"{where}: there is no field {shown(name)}; {hint}")
+        raise InvalidInput(f"{where}: there is no field {short_repr(name)}; {hint}")
 
 
 def _check_known(where: str, of: type[Any], given: Any) -> None:
     """Raise InvalidInput for an unknown field of a value source or of a source nested in it."""
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"{where}: expected an object with its settings, got {shown(given)}")
+        raise InvalidInput(f"{where}: expected an object with its settings, got {short_repr(given)}")
     inner = {each.name: _within(each.type) for each in fields(of)}
     check_names(where, given, inner)
     for name, block in inner.items():

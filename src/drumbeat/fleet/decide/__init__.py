@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from drumbeat.core.decision import Decision
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.decide.classify import Classified, classify, note_instances
-from drumbeat.fleet.decide.learned import remember
+from drumbeat.fleet.decide.learned import update_state
 from drumbeat.fleet.decide.limits import BoundedDecision, apply_limits
 from drumbeat.fleet.decide.policy_input import policy_input
 from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn
@@ -29,7 +29,7 @@ from drumbeat.fleet.model import (
 )
 from drumbeat.fleet.policies import POLICIES
 
-__all__ = ["DecisionStep", "decide", "step", "verdict"]
+__all__ = ["DecisionStep", "decide", "decide_step", "verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class DecisionStep:
 
 def decide(view: FleetView) -> Decision[Action]:
     """Recover ended and failed workers, then bring the number of workers to what the policy wants, within all limits."""
-    decided = step(view)
+    decided = decide_step(view)
     return Decision(
         actions=decided.actions,
         why_not=None if decided.actions else why_nothing(view, decided.classified, decided.verdict),
@@ -52,7 +52,7 @@ def decide(view: FleetView) -> Decision[Action]:
     )
 
 
-def step(view: FleetView) -> DecisionStep:
+def decide_step(view: FleetView) -> DecisionStep:
     """Decide like ``decide``, but without the summary and the explanation, which a simulation does not need."""
     classified, bounded = _weigh(view)
     leaving = drain(view, classified, bounded)
@@ -90,7 +90,7 @@ def verdict(view: FleetView) -> ScalingVerdict:
 
 def _weigh(view: FleetView) -> tuple[Classified, BoundedDecision]:
     classified = classify(view)
-    state = remember(view, classified)
+    state = update_state(view, classified)
     opinion = POLICIES[view.policy.policy](policy_input(view, classified, state))
     return classified, apply_limits(view, classified, opinion, state)
 

@@ -5,7 +5,7 @@ Alarms about failed actions are added after the actions were tried: see outcome.
 
 from collections.abc import Iterator
 
-from drumbeat.fleet.breaker import why_left_alone, why_open
+from drumbeat.fleet.breaker import describe_backoff, describe_open_breaker
 from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import BreakerState, FleetState, FleetView, ScalingVerdict
 from drumbeat.fleet.model.policy import least_silence
@@ -36,13 +36,13 @@ def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Itera
         return
     rests = view.now < breaker.opened_at + view.policy.breaker_rest
     if rests or breaker.trial is not None or is_short:
-        yield why_open(breaker)
+        yield describe_open_breaker(breaker)
 
 
 def _backoff(view: FleetView, state: FleetState) -> Iterator[str]:
     until = state.backoff.until
     if state.backoff.faults and until is not None and view.now < until:
-        yield f"{why_left_alone(state.backoff)}; next try at {until:%H:%M:%S}"
+        yield f"{describe_backoff(state.backoff)}; next try at {until:%H:%M:%S}"
 
 
 def _queue_spike(view: FleetView) -> Iterator[str]:

@@ -16,7 +16,7 @@ from drumbeat.core.recovery import (
     stays,
 )
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus, silence
-from drumbeat.fleet.decide.health import Illness, JobsByWorker, find_ill
+from drumbeat.fleet.decide.health import HealthFindings, JobsByWorker, check_health
 from drumbeat.fleet.model import (
     Action,
     ExpireJobs,
@@ -60,7 +60,7 @@ def classify(view: FleetView) -> Classified:
     closing = [*_closings(view, jobs_by_worker, recovered), *_vanished(view, recovered)]
     closed = {action.worker.worker_id for action in closing}
     unclosed = [worker for worker in recovered.living if worker.worker_id not in closed] if closed else recovered.living
-    ill = find_ill(view, unclosed, jobs_by_worker)
+    ill = check_health(view, unclosed, jobs_by_worker)
     gone = closed | {action.worker.worker_id for action in ill.failed}
     living, here = _still_here(view, gone, recovered)
     exempt = [worker for worker in here if worker.meta and is_exempt(worker)]
@@ -157,7 +157,7 @@ def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
         if worker.worker_id in view.state.missing
         and worker.worker_id not in listed
         and worker.status is not WorkerStatus.SPAWNING
-        and not is_elsewhere(view, worker)
+        and not is_at_other_provider(view, worker)
         and min(silence(worker, view.now), view.now - view.looking_since) > stale
     ]
 
@@ -177,10 +177,10 @@ def _may_drain(view: FleetView, missing: frozenset[WorkerId]) -> bool:
 
 
 def _in_order(
-    view: FleetView, closing: Sequence[Closing], ill: Illness, jobs_by_worker: JobsByWorker, recovered: Recovered
+    view: FleetView, closing: Sequence[Closing], ill: HealthFindings, jobs_by_worker: JobsByWorker, recovered: Recovered
 ) -> tuple[Action, ...]:
     """Order the recovery actions: close rows first, then release their jobs, and only then terminate their instances."""
-    elsewhere = {worker.worker_id: worker for worker in recovered.ended if is_elsewhere(view, worker)}
+    elsewhere = {worker.worker_id: worker for worker in recovered.ended if is_at_other_provider(view, worker)}
     reaping = [action for action in recovered.actions if isinstance(action, Reap | EndStray)]
     return (
         *closing,
@@ -194,7 +194,7 @@ def _in_order(
     )
 
 
-def is_elsewhere(view: FleetView, worker: Worker) -> bool:
+def is_at_other_provider(view: FleetView, worker: Worker) -> bool:
     """Whether a worker's instance belongs to another provider, so this provider cannot list or terminate it."""
     return bool(worker.provider and view.provider.name) and worker.provider != view.provider.name
 
@@ -253,7 +253,7 @@ def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
     """
     if view.instances_partial:
         return []
-    rows = [row for row in never_started(view.snapshot, classified.starting) if not is_elsewhere(view, row)]
+    rows = [row for row in never_started(view.snapshot, classified.starting) if not is_at_other_provider(view, row)]
     if view.provider.unique_names:
         return rows
     return [worker for worker in rows if view.state and worker.worker_id in view.state.missing and _was_due(view, worker)]

@@ -18,23 +18,25 @@ _STUCK_FACTOR = 3  #: a job without a timeout may take this many times as long a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Illness:
+class HealthFindings:
     """Result of the health checks: workers that have failed, and warnings."""
 
     failed: tuple[Fail, ...] = ()
     warned: tuple[Warn, ...] = ()
 
 
-def find_ill(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> Illness:
+def check_health(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> HealthFindings:
     """Check each worker with the health rules until one finds a fault. A fixed fleet is not checked, since it has no jobs."""
     if view.policy.policy is PolicyName.FIXED:
-        return Illness()
+        return HealthFindings()
     longest = {each.type: each.longest for each in view.state.services} if view.state else {}
     claims = _work_is_left(view, living, jobs_by_worker)
     suspects = living if claims or view.policy.needs_gpu else _suspects(view, living)
     found = [failing for worker in suspects if (failing := _find_illness(view, worker, jobs_by_worker, longest, claims=claims))]
     found += _failing(view, living, {each.worker.worker_id for each in found})
-    return Illness(failed=tuple(found), warned=tuple(_gpu_warnings(view, living, {each.worker.worker_id for each in found})))
+    return HealthFindings(
+        failed=tuple(found), warned=tuple(_gpu_warnings(view, living, {each.worker.worker_id for each in found}))
+    )
 
 
 def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:

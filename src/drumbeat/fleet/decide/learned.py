@@ -23,7 +23,7 @@ _MIN_HELD = 1.0  #: seconds a job must be held before its age is used as an esti
 _LAG_SAMPLES = 9  #: number of newest workers from which the spawn lag is measured
 
 
-def remember(view: FleetView, classified: Classified) -> FleetState:
+def update_state(view: FleetView, classified: Classified) -> FleetState:
     """Return the last beat's state updated with this beat's observations, before anything is decided."""
     before = view.state or FleetState()
     if not has_queue(view):

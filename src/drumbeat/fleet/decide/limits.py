@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 
-from drumbeat.fleet.breaker import UNLIMITED, backoff_leave, breaker_leave, next_backoff, next_breaker
+from drumbeat.fleet.breaker import UNLIMITED, backoff_allowance, breaker_allowance, next_backoff, next_breaker
 from drumbeat.fleet.decide.classify import Classified, has_queue
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Limit, ScalingVerdict, Schedule, Wish, WishedSize
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Limit, RuleWish, ScalingVerdict, Schedule, WishedSize
 from drumbeat.fleet.money import affordable
-from drumbeat.fleet.policies import Opinion
+from drumbeat.fleet.policies import PolicyResult
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class BoundedDecision:
     room: int  #: how many more instances may run; negative: more run than allowed
 
 
-def apply_limits(view: FleetView, classified: Classified, opinion: Opinion, state: FleetState) -> BoundedDecision:
+def apply_limits(view: FleetView, classified: Classified, opinion: PolicyResult, state: FleetState) -> BoundedDecision:
     """Apply every limit to what the policy wants. Each limit that changes the number is recorded with its reason."""
     state = replace(state, breaker=next_breaker(view), backoff=next_backoff(view), failed_spawns=_failed_spawns(view, state))
     here, wish = len(classified.staying), _LimitedCount(opinion.desired)
@@ -70,14 +70,14 @@ def _failed_spawns(view: FleetView, state: FleetState) -> int:
     return state.failed_spawns + sum(call.cause is not None for call in (view.last.spawns if view.last else ()))
 
 
-def _slo(view: FleetView, classified: Classified) -> Iterator[Wish]:
+def _slo(view: FleetView, classified: Classified) -> Iterator[RuleWish]:
     """Ask for enough workers to run all ready jobs at once, if the oldest has waited longer than ``wait_slo``."""
     queue, slo = view.queue, view.policy.wait_slo
     if slo is None or queue is None or queue.oldest_ready is None or view.now - queue.oldest_ready <= slo:
         return
     waited = (view.now - queue.oldest_ready).total_seconds()
     workers = len(classified.busy) + ceil(queue.ready / view.policy.concurrency)
-    yield Wish(
+    yield RuleWish(
         rule="wait", workers=workers, reason=f"the oldest job has waited {waited:.0f} s, limit {slo.total_seconds():g} s"
     )
 
@@ -182,7 +182,7 @@ def _room(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
 def _spawning(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount) -> int:
     """Apply limits on new workers: a pause, the breaker, a failing provider. Returns how many workers may be requested."""
     here = len(classified.staying)
-    breaker, provider = breaker_leave(view, state.breaker), backoff_leave(view, state.backoff)
+    breaker, provider = breaker_allowance(view, state.breaker), backoff_allowance(view, state.backoff)
     if view.is_paused:
         wish.at_most(
             "pause", max(here, 0) if wish.workers > here else wish.workers, f"paused until {view.paused_until:%H:%M:%S}"

@@ -19,11 +19,11 @@ from drumbeat.fleet.model.action import (
     Limit as Limit,
     NoteInstance as NoteInstance,
     ReleaseJobs as ReleaseJobs,
+    RuleWish as RuleWish,
     ScalingVerdict as ScalingVerdict,
     SetTarget as SetTarget,
     Spawn as Spawn,
     Warn as Warn,
-    Wish as Wish,
 )
 from drumbeat.fleet.model.policy import FleetPolicy as FleetPolicy, PolicyName as PolicyName
 from drumbeat.fleet.model.schedule import Schedule as Schedule

@@ -8,7 +8,7 @@ from drumbeat.core.worker import Worker, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RuleWish:
     """How many workers one rule wants, and why."""
 
     rule: str
@@ -31,7 +31,7 @@ class ScalingVerdict:
     """How many workers are wanted, what each rule wants, and which limits changed the number."""
 
     desired: int
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[RuleWish, ...] = ()
     limits: tuple[Limit, ...] = ()
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.core.plain import shown
+from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import Thresholds
 from drumbeat.fleet.model.bounds import check_bounds, check_provider_name, number, text, yes_or_no
 from drumbeat.fleet.model.schedule import Schedule, read_schedule
@@ -206,7 +206,7 @@ def _read(each: Field[Any], value: Any) -> Any:
         return _READERS[each.name](value) if each.name in _READERS else _figure(each, value)
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as exc:
         raise InvalidSettings(
-            f"expected numbers (times in seconds) in a fleet's policy, got {each.name} {shown(value)}: {exc}"
+            f"expected numbers (times in seconds) in a fleet's policy, got {each.name} {short_repr(value)}: {exc}"
         ) from exc
 
 
@@ -218,7 +218,7 @@ def _figure(each: Field[Any], value: Any) -> Any:
 
 def _policy_name(value: Any) -> PolicyName:
     if value not in {each.value for each in PolicyName}:
-        raise InvalidSettings(f"expected policy to be one of {', '.join(PolicyName)}; got {shown(value)}")
+        raise InvalidSettings(f"expected policy to be one of {', '.join(PolicyName)}; got {short_repr(value)}")
     return PolicyName(value)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from drumbeat.fleet.model import FleetPolicy, QueueView, Wish
+from drumbeat.fleet.model import FleetPolicy, QueueView, RuleWish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +47,16 @@ class PolicyInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
+class PolicyResult:
     """How many workers a policy wants before limits are applied, and what each of its rules wants."""
 
     desired: int
-    wishes: tuple[Wish, ...]
+    wishes: tuple[RuleWish, ...]
 
 
-Policy = Callable[[PolicyInput], Opinion]
+Policy = Callable[[PolicyInput], PolicyResult]
 
 
-def highest(*wishes: Wish) -> Opinion:
+def highest(*wishes: RuleWish) -> PolicyResult:
     """Combine the wishes of several rules: the largest number of workers counts."""
-    return Opinion(desired=max(wish.workers for wish in wishes), wishes=wishes)
+    return PolicyResult(desired=max(wish.workers for wish in wishes), wishes=wishes)

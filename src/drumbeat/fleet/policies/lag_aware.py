@@ -7,8 +7,8 @@ than losing it, and at least as long as a restart takes.
 
 from math import ceil, exp, floor, sqrt
 
-from drumbeat.fleet.model import Wish
-from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
+from drumbeat.fleet.model import RuleWish
+from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
 LATE_SHARE = 0.05  #: share of jobs that may wait longer than ``acceptable_wait``
@@ -19,7 +19,7 @@ MAX_PROBES = 4  #: maximum number of workers while the service time is unknown
 _EPSILON = 1e-9
 
 
-def lag_aware(inputs: PolicyInput) -> Opinion:
+def lag_aware(inputs: PolicyInput) -> PolicyResult:
     """Ask for as many workers as the most demanding of the rules below wants."""
     return highest(
         uncovered(inputs), flow(inputs), pressure(inputs), in_use(inputs), worth_keeping(inputs), warm_buffer(inputs)
@@ -32,7 +32,7 @@ def acceptable_wait(inputs: PolicyInput) -> float:
     return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
 
 
-def uncovered(inputs: PolicyInput) -> Wish:
+def uncovered(inputs: PolicyInput) -> RuleWish:
     """Ask for new workers for jobs that the current workers cannot begin in time, if each new one finds enough work."""
     if inputs.service is None:
         return probe(inputs)
@@ -43,19 +43,19 @@ def uncovered(inputs: PolicyInput) -> Wish:
     begun = inputs.free * starts(inputs, horizon)
     begun += sum([starts(inputs, horizon - free) for free in inputs.free_in if free <= horizon])
     missing = ceil((waiting - begun) / (starts(inputs, min_work) * inputs.policy.concurrency) - _EPSILON)
-    return Wish(
+    return RuleWish(
         rule="lag",
         workers=inputs.capacity + missing if missing > 0 else 0,
         reason=f"{ready} jobs ready, {inputs.coming + arriving:.0f} expected; current workers begin {begun} in {horizon:.0f} s",
     )
 
 
-def probe(inputs: PolicyInput) -> Wish:
+def probe(inputs: PolicyInput) -> RuleWish:
     """Ask for only a few workers, to learn how long jobs take, even if many jobs are ready."""
     known = inputs.queue.ready + inputs.coming
     slots = min(max(known, FIRST_PROBES), MAX_PROBES * inputs.policy.concurrency) if known else 0
     reason = f"{known} jobs are ready or due; until it is known how long they take, at most {MAX_PROBES} workers are started"
-    return Wish(rule="lag", workers=max(ceil(slots / inputs.policy.concurrency), min(slots, FIRST_PROBES)), reason=reason)
+    return RuleWish(rule="lag", workers=max(ceil(slots / inputs.policy.concurrency), min(slots, FIRST_PROBES)), reason=reason)
 
 
 def starts(inputs: PolicyInput, span: float) -> int:
@@ -63,7 +63,7 @@ def starts(inputs: PolicyInput, span: float) -> int:
     return 1 + floor(span / inputs.service) if inputs.service else inputs.policy.tasks_per_worker
 
 
-def flow(inputs: PolicyInput) -> Wish:
+def flow(inputs: PolicyInput) -> RuleWish:
     """Ask for the fewest workers with which 95 % of jobs begin within the acceptable wait at the recent arrival rate.
 
     If workers start faster than a job takes, less spare capacity is needed. If one job slot is enough, ``worth_keeping``
@@ -74,7 +74,7 @@ def flow(inputs: PolicyInput) -> Wish:
     spare = (slots - load) * min(inputs.lag / service, 1.0) if slots > 1 else 0.0
     workers = ceil((load + spare) / inputs.policy.concurrency - _EPSILON) if spare else 0
     reason = f"{inputs.rate * 3600:.0f} jobs per hour keep {load:.1f} job slots busy; 95 % should begin within "
-    return Wish(rule="flow", workers=workers, reason=f"{reason}{acceptable_wait(inputs):.0f} s")
+    return RuleWish(rule="flow", workers=workers, reason=f"{reason}{acceptable_wait(inputs):.0f} s")
 
 
 def slots_for(inputs: PolicyInput, wait: float) -> int:
@@ -90,25 +90,25 @@ def slots_for(inputs: PolicyInput, wait: float) -> int:
     return slots
 
 
-def pressure(inputs: PolicyInput) -> Wish:
+def pressure(inputs: PolicyInput) -> RuleWish:
     """Ask for enough workers to begin all ready jobs within the acceptable wait or a restart; at most twice those ready now."""
     ready, here = inputs.queue.ready, inputs.busy + inputs.idle
     span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
     slots = ready * (inputs.service or 0.0) / span
     workers = min(ceil(slots / inputs.policy.concurrency), 2 * here)
-    return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready and should begin within {span:.0f} s")
+    return RuleWish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready and should begin within {span:.0f} s")
 
 
-def in_use(inputs: PolicyInput) -> Wish:
+def in_use(inputs: PolicyInput) -> RuleWish:
     """Ask for the busy workers, and for the idle or starting ones that the ready jobs will occupy."""
     per_slot = starts(inputs, inputs.policy.every.total_seconds())  # until the next beat
     waiting = ceil(inputs.queue.ready / (per_slot * inputs.policy.concurrency))
     workers = inputs.busy + min(waiting, inputs.idle + inputs.starting)
-    return Wish(rule="use", workers=workers, reason=f"{inputs.busy} workers are busy, {inputs.queue.ready} jobs are ready")
+    return RuleWish(rule="use", workers=workers, reason=f"{inputs.busy} workers are busy, {inputs.queue.ready} jobs are ready")
 
 
-def worth_keeping(inputs: PolicyInput) -> Wish:
+def worth_keeping(inputs: PolicyInput) -> RuleWish:
     """Ask for the workers in use, and for surplus ones that are cheaper to keep than to restart when they are needed again."""
     surplus = next((n for n in range(len(inputs.levels), 0, -1) if inputs.levels[n - 1].idle < inputs.levels[n - 1].keep), 0)
     reason = f"{inputs.needed} workers are in use, {surplus} more are worth keeping for now"
-    return Wish(rule="keep", workers=inputs.needed + surplus, reason=reason)
+    return RuleWish(rule="keep", workers=inputs.needed + surplus, reason=reason)

@@ -2,12 +2,12 @@
 
 from math import ceil
 
-from drumbeat.fleet.model import Wish
-from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
+from drumbeat.fleet.model import RuleWish
+from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
 
-def queue_cover(inputs: PolicyInput) -> Opinion:
+def queue_cover(inputs: PolicyInput) -> PolicyResult:
     """Ask for the busy workers plus a job slot for each ready job, or for the warm buffer if that is more."""
     policy, ready = inputs.policy, inputs.queue.ready
     free = inputs.busy * policy.concurrency - min(inputs.queue.claimed, inputs.busy * policy.concurrency)
@@ -15,7 +15,7 @@ def queue_cover(inputs: PolicyInput) -> Opinion:
     workers = inputs.busy + ceil(uncovered / policy.concurrency)
     covered = inputs.idle + inputs.starting
     return highest(
-        Wish(
+        RuleWish(
             rule="queue",
             workers=workers,
             reason=f"{ready} ready jobs, {inputs.busy} busy workers, {covered} idle or starting",

@@ -2,22 +2,22 @@
 
 from math import ceil
 
-from drumbeat.fleet.model import Wish
-from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
+from drumbeat.fleet.model import RuleWish
+from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 
 
-def queue_ratio(inputs: PolicyInput) -> Opinion:
+def queue_ratio(inputs: PolicyInput) -> PolicyResult:
     """Ask for one worker per ``tasks_per_worker`` ready jobs, rounded up, or for the warm buffer if that is more."""
     policy, ready = inputs.policy, inputs.queue.ready
     worth = max(ceil(ready * policy.headroom / policy.tasks_per_worker), 1 if ready else 0)
     return highest(
-        Wish(rule="queue", workers=worth, reason=f"{ready} ready jobs, {policy.tasks_per_worker} per worker"),
+        RuleWish(rule="queue", workers=worth, reason=f"{ready} ready jobs, {policy.tasks_per_worker} per worker"),
         warm_buffer(inputs),
     )
 
 
-def warm_buffer(inputs: PolicyInput) -> Wish:
+def warm_buffer(inputs: PolicyInput) -> RuleWish:
     """Ask for the busy workers and ``keep_idle`` idle ones; for none if ``keep_idle`` is 0."""
     keep = inputs.policy.keep_idle
     reason = f"{inputs.busy} workers are busy, keep_idle is {keep}"
-    return Wish(rule="warm", workers=inputs.busy + keep if keep else 0, reason=reason)
+    return RuleWish(rule="warm", workers=inputs.busy + keep if keep else 0, reason=reason)

@@ -4,7 +4,7 @@ Jobs are served first come, first served. A worker is paid for from its request 
 workers never fail: only the number of workers is simulated.
 """
 
-from drumbeat.fleet.simulate.deciding import Deciding as Deciding
+from drumbeat.fleet.simulate.deciding import SimulatedController as SimulatedController
 from drumbeat.fleet.simulate.engine import simulate as simulate
 from drumbeat.fleet.simulate.oracle import oracle_seconds as oracle_seconds
 from drumbeat.fleet.simulate.values import (

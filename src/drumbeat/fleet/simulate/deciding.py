@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.decide import step
+from drumbeat.fleet.decide import decide_step
 from drumbeat.fleet.model import (
     Arrivals,
     AskToDrain,
@@ -38,17 +38,17 @@ def moment(seconds: float) -> datetime:
     return EPOCH + timedelta(seconds=seconds)
 
 
-def never_ill(policy: FleetPolicy) -> FleetPolicy:
+def without_health_timeouts(policy: FleetPolicy) -> FleetPolicy:
     """Return the policy without health timeouts, since simulated workers never fail."""
     limits = dict.fromkeys(("heartbeat_timeout", "spawning_timeout", "stuck_timeout", "ready_not_claiming_timeout"), _NEVER)
     return replace(policy, **limits)  # type: ignore[arg-type]
 
 
-class Deciding:
+class SimulatedController:
     """Runs a simulation's beats with the fleet's real decision and state. Rows are rebuilt only when they change."""
 
     def __init__(self, policy: FleetPolicy) -> None:
-        self._policy = never_ill(policy)
+        self._policy = without_health_timeouts(policy)
         self._state: FleetState | None = None
         self._last: datetime | None = None
         self._began: datetime | None = None
@@ -59,7 +59,7 @@ class Deciding:
     def __call__(self, world: World) -> SimulatedOrders:
         """Run one beat: return which simulated workers to start and to drain."""
         view = self._view(world)
-        decision = step(view)
+        decision = decide_step(view)
         self._state, self._last = decision.state, view.now
         spawned = [each for each in decision.actions if isinstance(each, Spawn)]
         self._last_number += len(spawned)

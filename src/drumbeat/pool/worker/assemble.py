@@ -10,7 +10,7 @@ from drumbeat.core.worker import Holder
 from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
-from drumbeat.pool.worker.handlers import Handlers, check_portable, load_all
+from drumbeat.pool.worker.handlers import Handlers, check_importable, load_all
 from drumbeat.pool.worker.options import ExecutorKind, WorkPlan
 from drumbeat.pool.worker.workload import JobWorkload
 from drumbeat.store.interface import Store
@@ -31,7 +31,7 @@ def job_workload(
     """Build the workload of one worker of a pool. If given, ``handlers`` are used instead of the plan's handlers. Raises
     InvalidInput for a handler that cannot run in the plan's executor."""
     if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
-        check_portable(handlers)
+        check_importable(handlers)
     claims = Claims(
         queue=store.queue,
         jobs=store.jobs,

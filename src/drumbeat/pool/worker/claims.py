@@ -10,7 +10,7 @@ from drumbeat.core.job import Job, JobOutcome, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Jobs, Leases, Queue, Renewed, Settled, Workers
+from drumbeat.store.interface import ClaimRequest, Jobs, Leases, Queue, RenewResult, SettleResult, Workers
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +32,15 @@ class Claims:
     types: tuple[str, ...] = ()
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
-    async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> Settled:
+    async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
         """Write outcomes and claim up to ``limit`` more jobs, in one transaction. ``alone``: the worker holds no other job."""
         claiming = self._claiming(limit, alone=alone) if limit > 0 else None
         if claiming is not None and not verdicts:
-            return Settled(stale=(), claimed=tuple(await self.queue.claim(claiming)))
+            return SettleResult(stale=(), claimed=tuple(await self.queue.claim(claiming)))
         return await self.queue.settle(self.holder, verdicts, claiming)
 
-    def _claiming(self, limit: int, *, alone: bool) -> Claiming:
-        return Claiming(
+    def _claiming(self, limit: int, *, alone: bool) -> ClaimRequest:
+        return ClaimRequest(
             pool_id=self.pool_id,
             holder=self.holder,
             lease=self.lease,
@@ -51,7 +51,7 @@ class Claims:
             types=self.types,
         )
 
-    async def renew(self, tokens: Sequence[Token]) -> Renewed:
+    async def renew(self, tokens: Sequence[Token]) -> RenewResult:
         return await self.queue.renew(self.holder, tokens, self.lease)
 
     async def begin(self, token: Token) -> bool:

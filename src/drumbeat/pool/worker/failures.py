@@ -11,7 +11,7 @@ from typing import Any
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.job import LONGEST_WAIT
 from drumbeat.pool.worker.context import JobFailure
-from drumbeat.runtime.timeouts import cut
+from drumbeat.runtime.timeouts import truncate
 
 LONGEST = 4000
 _OURS = str(Path(__file__).parent)
@@ -26,7 +26,7 @@ class HandlerFailure:
     retry_in: timedelta | None = None  #: how long until the retry; None: the job's backoff decides
 
 
-class FailedElsewhere(Exception):
+class ChildProcessFailure(Exception):
     """Raised in the worker for a handler that failed in a child process; holds the failure that the process reported."""
 
     def __init__(self, failure: HandlerFailure) -> None:
@@ -36,7 +36,7 @@ class FailedElsewhere(Exception):
 
 def failure(exc: BaseException) -> HandlerFailure:
     """Convert an exception to a failure. An invalid payload or result (InvalidInput) is fatal, because a retry cannot help."""
-    if isinstance(exc, FailedElsewhere):
+    if isinstance(exc, ChildProcessFailure):
         return exc.failure
     if isinstance(exc, JobFailure):
         return _from_job_failure(exc)
@@ -76,7 +76,7 @@ def shortened(text: str) -> str:
     """Cut the middle out of a long text, and remove characters that databases refuse."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 4]}\n…\n{text[-LONGEST * 3 // 4 :]}"
-    return cut(text, LONGEST * 2)
+    return truncate(text, LONGEST * 2)
 
 
 def _trace(exc: BaseException) -> str:

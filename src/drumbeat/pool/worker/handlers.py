@@ -62,7 +62,7 @@ def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
     return {kind: load(spec) for kind, spec in specs.items()}
 
 
-def check_portable(handlers: Handlers) -> None:
+def check_importable(handlers: Handlers) -> None:
     """Raise InvalidInput if a child process cannot import one of the handlers by its name."""
     for handler in handlers.values():
         if not handler.portable:

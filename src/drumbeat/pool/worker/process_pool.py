@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.pool.worker.context import JobContext
-from drumbeat.pool.worker.failures import FailedElsewhere, HandlerFailure
+from drumbeat.pool.worker.failures import ChildProcessFailure, HandlerFailure
 
 _LENGTH = struct.Struct(">I")
 _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
@@ -27,7 +27,7 @@ class ProcessPool:
         process = self._idle.pop() if self._idle else await _start()
         try:
             result = await _exchange(process, handler, context)
-        except FailedElsewhere:
+        except ChildProcessFailure:
             await self._keep(process)
             raise
         except BaseException:
@@ -59,12 +59,12 @@ async def _exchange(process: Process, handler: str, context: JobContext) -> Any:
             context.progress(message["progress"], message["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
         code = await process.wait()
-        raise FailedElsewhere(
+        raise ChildProcessFailure(
             HandlerFailure(error=f"the handler's process ended with exit code {code} before its job did")
         ) from None
     if (failed := message.get("failure")) is not None:
         wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
-        raise FailedElsewhere(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
+        raise ChildProcessFailure(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
     return message["result"]
 
 

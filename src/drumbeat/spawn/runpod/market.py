@@ -14,7 +14,7 @@ from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
 log = logging.getLogger(__name__)
 
 
-class Market:
+class GpuCatalogue:
     """RunPod's GPU catalogue, which is read again when it is outdated."""
 
     def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:

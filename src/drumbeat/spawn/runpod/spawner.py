@@ -16,11 +16,11 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
 from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
-from drumbeat.spawn.runpod.market import Market
+from drumbeat.spawn.runpod.market import GpuCatalogue
 from drumbeat.spawn.runpod.placement import GpuPlace, Refusal, all_refused, remembered_backoff, remembered_refusals
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
 from drumbeat.spawn.runpod.settings import RunPodSettings, api_key, fingerprint
-from drumbeat.spawn.runpod.watch import Found, Watch
+from drumbeat.spawn.runpod.watch import PodFinder, WorkerPods
 from drumbeat.spawn.tagged import Name
 from drumbeat.spawn.volumes import check_seen
 
@@ -58,8 +58,8 @@ class RunPodSpawner:
         key = api_key(os.environ if variables is None else variables)
         self._asked_with = fingerprint(key, settings)
         self._client = RunPodClient(key, settings, self._clock, transport)
-        self._watch = Watch(self._client, settings, self._clock)
-        self._market = Market(self._client, settings, self._clock)
+        self._watch = PodFinder(self._client, settings, self._clock)
+        self._market = GpuCatalogue(self._client, settings, self._clock)
         self._refusals = remembered_refusals(settings, self._clock, state_dir, self._asked_with)
         self._backoff = remembered_backoff(settings, self._clock, state_dir, self._asked_with)
         self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer: until when their pods may appear
@@ -154,7 +154,7 @@ class RunPodSpawner:
     def _lock(self, name: Name) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def _instances(self, name: Name, found: Found | None, known: Pod | None) -> Sequence[Instance]:
+    def _instances(self, name: Name, found: WorkerPods | None, known: Pod | None) -> Sequence[Instance]:
         """Return the worker's instance, as listed or else as last known, and one instance for each surplus (second) pod."""
         pool_id, worker_id = name
         last = (found.last if found else None) or known
@@ -253,8 +253,8 @@ class RunPodSpawner:
             return SpawnAmbiguous(f"worker {name[1]}: {exc}; it may be running: list before trying again")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
 
-    async def _find(self, name: Name) -> Found:
-        return (await self._watch.find_pods(lambda each: each == name)).get(name, Found(None, ()))
+    async def _find(self, name: Name) -> WorkerPods:
+        return (await self._watch.find_pods(lambda each: each == name)).get(name, WorkerPods(None, ()))
 
     async def _end_surplus(self, pods: Sequence[Pod]) -> None:
         """End surplus pods (second pods of a worker). If one cannot be ended now, it stays listed and is ended later."""

@@ -21,7 +21,7 @@ _TERMINATED = "TERMINATED"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WorkerPods:
     """A worker's pods: the one in which it runs, and the others, which have ended or are surplus (second pods)."""
 
     current: Pod | None
@@ -44,7 +44,7 @@ class _Known:
     new_until: timedelta  #: until then, the new pod may be missing in RunPod's answers
 
 
-class Watch:
+class PodFinder:
     """Reads, and remembers, the pods with the settings' prefix in their names. Changes nothing at RunPod."""
 
     def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class Watch:
         self._clock = clock
         self._known: dict[Name, _Known] = {}
 
-    async def find_pods(self, matches: Callable[[Name], bool]) -> Mapping[Name, Found]:
+    async def find_pods(self, matches: Callable[[Name], bool]) -> Mapping[Name, WorkerPods]:
         """Return the pods of the matching workers: those in RunPod's list, and known ones that the list lacks."""
         listed = await self._listed(matches)
         if self._missing(listed, matches):
@@ -103,14 +103,14 @@ class Watch:
         is_new = self._clock.elapsed() < known.new_until
         return known.pod if is_new else msgspec.structs.replace(known.pod, status=_TERMINATED, cost=0.0)
 
-    async def _sorted(self, listed: Mapping[str, Pod]) -> Mapping[Name, Found]:
+    async def _sorted(self, listed: Mapping[str, Pod]) -> Mapping[Name, WorkerPods]:
         pods: dict[Name, list[Pod]] = defaultdict(list)
         for pod in listed.values():
             if (name := parse_name(self._settings.prefix, pod.name)) is not None:
                 pods[name].append(pod)
         return {name: await self._choose(name, group) for name, group in pods.items()}
 
-    async def _choose(self, name: Name, pods: Sequence[Pod]) -> Found:
+    async def _choose(self, name: Name, pods: Sequence[Pod]) -> WorkerPods:
         """Choose the worker's pod among several that run: the one remembered as the worker's, or else the most likely one."""
         alive = [pod for pod in pods if pod.is_alive]
         if len(alive) > 1:
@@ -121,4 +121,4 @@ class Watch:
         own = [pod for pod in alive if known is not None and pod.id == known.id]
         current = own[0] if own else min(alive, key=lambda pod: pod.seniority, default=None)
         over = [pod for pod in pods if not pod.is_alive]
-        return Found(current, [*over, *(pod for pod in alive if pod is not current)])
+        return WorkerPods(current, [*over, *(pod for pod in alive if pod is not current)])

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.connection import Sealed, StoredConnection
+from drumbeat.core.connection import EncryptedSecret, StoredConnection
 from drumbeat.core.errors import AlreadyExists, NotFound
 from drumbeat.store.contract.given import MINUTE, Elapse, Given, unique
 from drumbeat.store.interface import Store
 
-SEALED = Sealed(key_id="k1", text="c2VhbGVk")
+SEALED = EncryptedSecret(key_id="k1", text="c2VhbGVk")
 
 
 def connection(**changed: Any) -> StoredConnection:
@@ -25,7 +25,7 @@ async def created(store: Store, **changed: Any) -> StoredConnection:
 
 class ConnectionsContract(Given):
     @pytest.mark.parametrize("secret", [SEALED, None])
-    async def test_a_connection_comes_back_as_it_was_made(self, store: Store, secret: Sealed | None) -> None:
+    async def test_a_connection_comes_back_as_it_was_made(self, store: Store, secret: EncryptedSecret | None) -> None:
         given = connection(secret=secret, description="Grüße 🥁")
 
         made = await store.connections.create(given)

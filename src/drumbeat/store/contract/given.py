@@ -14,7 +14,7 @@ from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool as pool_of
 from drumbeat.core.run import Run, RunId
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.store.interface import Heartbeat, Joining, Store
+from drumbeat.store.interface import Heartbeat, JoinRequest, Store
 
 Elapse = Callable[[timedelta], Awaitable[None]]  #: type of the fixture ``elapse``, which simulates that time passes
 
@@ -87,9 +87,9 @@ async def added(store: Store, pool: PoolRow, *names: WorkerId) -> Worker:
     return await store.workers.get(pool.pool_id, names[0] if names else W1)
 
 
-def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **changed: Any) -> Joining:
+def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **changed: Any) -> JoinRequest:
     fields: dict[str, Any] = {"slot": 0, "host": "host-1", "pid": 4711} | changed
-    return Joining(pool_id=pool_id, worker_id=worker_id, instance=instance, **fields)
+    return JoinRequest(pool_id=pool_id, worker_id=worker_id, instance=instance, **fields)
 
 
 async def joined(store: Store, pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0) -> Worker:

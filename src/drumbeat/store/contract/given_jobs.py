@@ -11,7 +11,7 @@ from drumbeat.store.contract.given import (
     MINUTE,
     W1,
 )
-from drumbeat.store.interface import Claiming, Store
+from drumbeat.store.interface import ClaimRequest, Store
 
 EVERY = 100_000  #: a limit that no store reaches, although other tests add leases to the same store
 
@@ -20,10 +20,12 @@ def holder(pool: PoolRow, worker_id: WorkerId = W1, instance: str = "") -> Holde
     return Holder(pool_id=pool.pool_id, worker_id=worker_id, instance=instance)
 
 
-def claiming(pool: PoolRow, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **options: Any) -> Claiming:
+def claiming(
+    pool: PoolRow, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **options: Any
+) -> ClaimRequest:
     """Build a request to claim this pool's jobs; ``by`` is a worker of this pool, or a holder of any pool."""
     who = by if isinstance(by, Holder) else holder(pool, by)
-    return Claiming(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **options)
+    return ClaimRequest(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **options)
 
 
 async def pushed(store: Store, pool: PoolRow, *payloads: Any, **options: Any) -> list[JobId]:

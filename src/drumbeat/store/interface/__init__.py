@@ -21,7 +21,7 @@ from drumbeat.store.interface.control import (
     Events as Events,
     Heartbeat as Heartbeat,
     HeartbeatReply as HeartbeatReply,
-    Joining as Joining,
+    JoinRequest as JoinRequest,
     Leases as Leases,
     Membership as Membership,
     PoolChange as PoolChange,
@@ -30,12 +30,12 @@ from drumbeat.store.interface.control import (
     Workers as Workers,
 )
 from drumbeat.store.interface.jobs import (
-    Claiming as Claiming,
+    ClaimRequest as ClaimRequest,
     Due as Due,
     Jobs as Jobs,
     Queue as Queue,
-    Renewed as Renewed,
-    Settled as Settled,
+    RenewResult as RenewResult,
+    SettleResult as SettleResult,
 )
 from drumbeat.store.interface.record import Beats as Beats, Logs as Logs, Samples as Samples
 from drumbeat.store.interface.store import (

@@ -150,7 +150,7 @@ class Workers(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoinRequest:
     """The identity of a process that joins as a worker."""
 
     pool_id: PoolId
@@ -209,7 +209,7 @@ class HeartbeatReply:
 class Membership(Protocol):
     """The worker registry as workers use it. Only the process that joined may write its row, and only while it is live."""
 
-    async def join(self, joining: Joining) -> Worker:
+    async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create one. The same process may safely join again.
 
         Raises WorkerGone if the worker has ended or another process has joined under its id, or NotFound (the pool).

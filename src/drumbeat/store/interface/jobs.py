@@ -12,7 +12,7 @@ from drumbeat.core.worker import Holder, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claiming:
+class ClaimRequest:
     """A worker's request for jobs."""
 
     pool_id: PoolId  #: the pool that has the jobs
@@ -43,7 +43,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettleResult:
     """The result of ``settle``: which outcomes were refused, and the jobs claimed in the same transaction."""
 
     stale: tuple[Token, ...]  #: tokens of refused outcomes: the worker no longer holds the job, or the job has ended
@@ -51,7 +51,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class RenewResult:
     """The result of ``renew``: which claims are lost, and which jobs the worker must cancel."""
 
     stale: tuple[Token, ...]  #: claims that this worker no longer holds; its writes for them are refused
@@ -66,7 +66,7 @@ class Queue(Protocol):
         unfinished job the same unique key; then the other job's id is returned. Wakes workers that wait for jobs."""
         ...
 
-    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+    async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         """Claim ready jobs, highest priority first, then oldest; no two claims ever get the same job.
 
         Increases each job's epoch, and counts an attempt unless it is claimed ahead. Skips jobs that are not due yet, jobs of
@@ -83,7 +83,9 @@ class Queue(Protocol):
         worker no longer holds and must not run. Harmless to repeat."""
         ...
 
-    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
+    async def settle(
+        self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
+    ) -> SettleResult:
         """Record the outcomes of claimed jobs, and claim more jobs for the same holder, in one transaction.
 
         DONE stores the result. FAILED and TIMED_OUT count a failure: the job is retried after ``retry_in``, or poisoned if the
@@ -93,7 +95,7 @@ class Queue(Protocol):
         """
         ...
 
-    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
         """Extend claims to ``lease`` from now. Returns which claims are lost and which jobs the worker must cancel."""
         ...
 
@@ -188,14 +190,14 @@ class Jobs(Protocol):
         """Whether the pool has ready jobs that must run alone, that is, with no other job on their worker."""
         ...
 
-    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+    async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
         """Return the time until ``expire`` can take back a job that this worker could claim; zero: now.
 
         Considers claims that expired and were not renewed since; None if there is none.
         """
         ...
 
-    async def due(self, claiming: Claiming) -> Due:
+    async def due(self, claiming: ClaimRequest) -> Due:
         """Find out whether a job that this worker could claim is due, and when the next one is due. Ignores group limits."""
         ...
 

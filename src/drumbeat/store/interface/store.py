@@ -14,7 +14,7 @@ from drumbeat.store.interface.control import Events, Leases, Membership, Pools, 
 from drumbeat.store.interface.jobs import Jobs, Queue
 from drumbeat.store.interface.record import Beats, Logs, Samples
 
-Told = Callable[[int], object]  #: a progress callback, called with the number of rows deleted so far
+ProgressCallback = Callable[[int], object]  #: a progress callback, called with the number of rows deleted so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Upkeep(Protocol):
         (SQLite) does this; other stores reuse the space."""
         ...
 
-    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         """Delete samples, logs, beats, ended workers, events of ended runs, and expired one-time leases (names with a slash: a
         trigger fired, a webhook arrived) that are older than ``older_than``. Returns the number of rows by table. Works in
         many short steps with pauses; ``told`` is called after each step with the number of rows deleted so far.

@@ -19,10 +19,10 @@ class MemoryEvents(MemoryTable):
     @operation
     def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
         rows = self.state.pools.get(pool_id)
-        return following(rows, after, limit) if rows else []
+        return events_after(rows, after, limit) if rows else []
 
 
-def following(rows: PoolRows, after: int, limit: int) -> Sequence[Event]:
+def events_after(rows: PoolRows, after: int, limit: int) -> Sequence[Event]:
     """Return the pool's events with numbers above ``after``, at most ``limit``, oldest first."""
     first = bisect_right(rows.events, after, key=lambda event: event.sequence_id)
     return rows.events[first : first + limit]

@@ -11,7 +11,7 @@ from drumbeat.core.job import ENDED, UNFINISHED, Attempt, Job, JobCounts, JobId,
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming, Due
+from drumbeat.store.interface import ClaimRequest, Due
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import MemoryTable, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -129,7 +129,7 @@ class MemoryJobs(MemoryTable):
         return any(job.must_run_alone for job in self._ready(pool_id))
 
     @operation
-    def overdue_in(self, claiming: Claiming) -> timedelta | None:
+    def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
         now = self.state.now()
         ends = [
             job.lease_until
@@ -142,7 +142,7 @@ class MemoryJobs(MemoryTable):
         return max(min(ends) - now, timedelta()) if ends else None
 
     @operation
-    def due(self, claiming: Claiming) -> Due:
+    def due(self, claiming: ClaimRequest) -> Due:
         now = self.state.now()
         pending = [job for job in self._rows(claiming.pool_id).jobs.values() if job.status is JobStatus.PENDING]
         waits = [

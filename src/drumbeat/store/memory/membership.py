@@ -6,8 +6,8 @@ from datetime import datetime
 from drumbeat.core.errors import WorkerGone
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, Joining, WorkerChange
-from drumbeat.store.memory.events import following
+from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, JoinRequest, WorkerChange
+from drumbeat.store.memory.events import events_after
 from drumbeat.store.memory.moves import NOTHING_ELSE, keep, move, moved_event
 from drumbeat.store.memory.samples import keep_sample
 from drumbeat.store.memory.state import MemoryTable, another_holds, closed, operation, plain
@@ -15,7 +15,7 @@ from drumbeat.store.memory.state import MemoryTable, another_holds, closed, oper
 
 class MemoryMembership(MemoryTable):
     @operation
-    def join(self, joining: Joining) -> Worker:
+    def join(self, joining: JoinRequest) -> Worker:
         row = self.state.rows(joining.pool_id).workers.get(joining.worker_id)
         now = self.state.now()
         if row is None:
@@ -57,7 +57,9 @@ class MemoryMembership(MemoryTable):
     def _reply(self, worker: Worker, read_to: int) -> HeartbeatReply:
         rows = self.state.rows(worker.pool_id)
         controller = self.state.leases.get(worker.pool_id)
-        events = [event for event in following(rows, read_to, len(rows.events)) if event.is_for(worker.worker_id, worker.slot)]
+        events = [
+            event for event in events_after(rows, read_to, len(rows.events)) if event.is_for(worker.worker_id, worker.slot)
+        ]
         more = len(events) > BATCH
         return HeartbeatReply(
             now=self.state.now(),
@@ -74,11 +76,11 @@ class MemoryMembership(MemoryTable):
         )
 
 
-def _row_for(joining: Joining, now: datetime) -> Worker:
+def _row_for(joining: JoinRequest, now: datetime) -> Worker:
     return Worker(pool_id=joining.pool_id, worker_id=joining.worker_id, slot=joining.slot, created_at=now)
 
 
-def _joined(row: Worker, joining: Joining, now: datetime) -> Worker:
+def _joined(row: Worker, joining: JoinRequest, now: datetime) -> Worker:
     return replace(
         row,
         slot=joining.slot,

@@ -11,11 +11,11 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Renewed, Settled
-from drumbeat.store.job_ids import job_id_of, refuse_own_form
-from drumbeat.store.memory.ready import JobRows, Leased
+from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
+from drumbeat.store.job_ids import check_chosen_job_id, job_id_of
+from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
+from drumbeat.store.memory.ready import ClaimDetails, JobRows
 from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
-from drumbeat.store.verdicts import how_lost, lost, settled
 
 
 class MemoryQueue(MemoryTable):
@@ -30,19 +30,19 @@ class MemoryQueue(MemoryTable):
         return ids
 
     @operation
-    def claim(self, claiming: Claiming) -> Sequence[Job]:
+    def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         return self._claim(claiming)
 
     @operation
-    def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
+    def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None) -> SettleResult:
         if claiming:
             self.state.rows(claiming.pool_id)
         plain_verdicts = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
         stale = [verdict.token for verdict in plain_verdicts if not self._settle(holder, verdict)]
-        return Settled(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
+        return SettleResult(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
 
     @operation
-    def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
         until = self.state.now() + lease
         stale, cancelled = [], []
         for token in tokens:
@@ -52,10 +52,10 @@ class MemoryQueue(MemoryTable):
                 continue
             rows = self.state.rows(job.pool_id).jobs
             rows.put(replace(job, lease_until=until, lease_extended=False))
-            rows.leases[job.job_id] = Leased(lease=lease)
+            rows.leases[job.job_id] = ClaimDetails(lease=lease)
             if job.cancel_requested:
                 cancelled.append(token)
-        return Renewed(stale=tuple(stale), cancelled=tuple(cancelled))
+        return RenewResult(stale=tuple(stale), cancelled=tuple(cancelled))
 
     @operation
     def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
@@ -92,7 +92,7 @@ class MemoryQueue(MemoryTable):
         return await self.state.subscribers.wait(pool_id, self.state.clock, left, due=left < within)
 
     def _expect_pushable(self, pool_id: PoolId, job: NewJob) -> None:
-        refuse_own_form(job)
+        check_chosen_job_id(job)
         owner = self.state.job_pools.get(job.job_id) if job.job_id else None
         if owner not in (None, pool_id):
             raise AlreadyExists(f"job {job.job_id} already exists in pool {owner}; choose another id")
@@ -112,7 +112,7 @@ class MemoryQueue(MemoryTable):
         rows.jobs.keep(_new_job(rows.pool.pool_id, job_id, job, payload, self.state.now()), self.state.now())
         return job_id
 
-    def _claim(self, claiming: Claiming) -> list[Job]:
+    def _claim(self, claiming: ClaimRequest) -> list[Job]:
         rows = self.state.rows(claiming.pool_id)
         now = self.state.now()
         rows.jobs.promote(now)
@@ -126,7 +126,7 @@ class MemoryQueue(MemoryTable):
             self.state.subscribers.mark_checked(claiming.pool_id)
         return taken
 
-    def _take(self, rows: PoolRows, claiming: Claiming, now: datetime) -> list[Job]:
+    def _take(self, rows: PoolRows, claiming: ClaimRequest, now: datetime) -> list[Job]:
         taken: list[Job] = []
         skipped: list[Job] = []
         for job in rows.jobs.take():
@@ -140,7 +140,7 @@ class MemoryQueue(MemoryTable):
             rows.jobs.keep(job, now)
         return taken
 
-    def _may_claim(self, rows: PoolRows, claiming: Claiming) -> bool:
+    def _may_claim(self, rows: PoolRows, claiming: ClaimRequest) -> bool:
         holder_pool = self.state.pools.get(claiming.holder.pool_id)
         worker = holder_pool.workers.get(claiming.holder.worker_id) if holder_pool else None
         paused = rows.pool.paused_until is not None and rows.pool.paused_until > self.state.now()
@@ -152,7 +152,7 @@ class MemoryQueue(MemoryTable):
         job = self.state.held(holder, verdict.token)
         if job is None:
             return False
-        self._end_attempt(job, settled(job, verdict, self.state.now()), verdict.outcome, verdict.error)
+        self._end_attempt(job, apply_outcome(job, verdict, self.state.now()), verdict.outcome, verdict.error)
         return True
 
     def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
@@ -160,8 +160,8 @@ class MemoryQueue(MemoryTable):
         now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
         after = []
         for job in jobs:
-            outcome, error = how_lost(job, why(job), others[job.holder])
-            charged = lost(job, error, now, in_company=others[job.holder] > 0)
+            outcome, error = lost_attempt_outcome(job, why(job), others[job.holder])
+            charged = apply_worker_loss(job, error, now, in_company=others[job.holder] > 0)
             after.append(self._end_attempt(job, charged, outcome, error))
         return after
 
@@ -173,7 +173,7 @@ class MemoryQueue(MemoryTable):
             self.state.rows(job.pool_id).jobs.leases[job.job_id] = replace(self._leased(job), begun=many)
         return many
 
-    def _leased(self, job: Job) -> Leased:
+    def _leased(self, job: Job) -> ClaimDetails:
         return self.state.rows(job.pool_id).jobs.leases[job.job_id]
 
     def _end_attempt(self, job: Job, after: Job, outcome: AttemptOutcome, error: str | None) -> Job:
@@ -220,7 +220,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
     )
 
 
-def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
+def _fits(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> bool:
     """Whether this worker may claim this job (type, capability, alone) and the limits of its group allow one more."""
     if claiming.types and job.type not in claiming.types:
         return False
@@ -232,7 +232,7 @@ def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
     return rows.has_room(job, rows.running(job.group) if limited and job.group else 0, now)
 
 
-def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
+def _take(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> Job:
     taken = replace(
         job,
         status=JobStatus.CLAIMED,
@@ -249,7 +249,7 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
         progress_note=None,
     )
     rows.keep(taken, now)
-    rows.leases[job.job_id] = Leased(lease=claiming.lease)
+    rows.leases[job.job_id] = ClaimDetails(lease=claiming.lease)
     attempt = Attempt(
         job_id=job.job_id,
         n=taken.lease_epoch,

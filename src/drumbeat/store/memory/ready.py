@@ -9,7 +9,7 @@ from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leased:
+class ClaimDetails:
     """Data about a claim that the job's row has no field for."""
 
     lease: timedelta
@@ -24,7 +24,7 @@ class JobRows:
     by_status: dict[JobStatus, dict[JobId, None]] = field(default_factory=lambda: {status: {} for status in JobStatus})
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
-    leases: dict[JobId, Leased] = field(default_factory=dict)  #: the last claim of each job
+    leases: dict[JobId, ClaimDetails] = field(default_factory=dict)  #: the last claim of each job
     claims: dict[str, list[datetime]] = field(default_factory=dict)  #: by rate-limited group: the times of its claims
     keys: dict[str, JobId] = field(default_factory=dict)  #: by unique key: the last job that has it
     _ready: list[tuple[int, int, JobId]] = field(default_factory=list)

@@ -10,7 +10,7 @@ from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.core.run import RUN_ENDED
 from drumbeat.core.worker import Worker
 from drumbeat.store.interface import StoreReport
-from drumbeat.store.interface.store import Told
+from drumbeat.store.interface.store import ProgressCallback
 from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation
 from drumbeat.store.pruning import prune_all
 
@@ -36,7 +36,7 @@ class MemoryUpkeep(MemoryTable):
             problems=[],
         )
 
-    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         deleted = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
         return {**{str(what): rows for what, rows in deleted.items()}, "leases": await self._prune_leases(older_than)}
 

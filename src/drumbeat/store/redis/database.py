@@ -24,7 +24,7 @@ from drumbeat.core.errors import (
 )
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.redis.scripts import load_scripts
-from drumbeat.store.redis.wire import ServerSaidNo, Wire, Word
+from drumbeat.store.redis.wire import PipelinedConnection, RedisReplyError, Word
 
 Argument = Word | None
 
@@ -65,8 +65,8 @@ class RedisDatabase:
         self._connect_timeout = connect_timeout.total_seconds()
         self._open = False
         self._connecting = asyncio.Lock()
-        self._wire: Wire | None = None
-        self._waiting: list[Wire] = []  #: idle connections for blocking commands
+        self._wire: PipelinedConnection | None = None
+        self._waiting: list[PipelinedConnection] = []  #: idle connections for blocking commands
         self.scripts = load_scripts()
 
     @property
@@ -98,7 +98,7 @@ class RedisDatabase:
         words = [NOTHING if argument is None else argument for argument in arguments]
         try:
             answer = await self._ask([b"EVALSHA", script.digest, b"1", self._prefix, *words])
-        except ServerSaidNo as exc:
+        except RedisReplyError as exc:
             if not str(exc).startswith("NOSCRIPT"):
                 raise self._translated(exc) from exc
             answer = await self.command(b"EVAL", script.text, b"1", self._prefix, *words)
@@ -110,7 +110,7 @@ class RedisDatabase:
         """Run one Redis command and return the server's answer."""
         try:
             return await self._ask(words)
-        except ServerSaidNo as exc:
+        except RedisReplyError as exc:
             raise self._translated(exc) from exc
 
     async def wait_for_news(self, pool_id: str, after: bytes, seconds: float) -> bool:
@@ -148,7 +148,7 @@ class RedisDatabase:
             wire = await self._connected()
         return await self._answer(wire, words, self._command_timeout)
 
-    async def _answer(self, wire: Wire, words: Sequence[Word], seconds: float) -> Any:
+    async def _answer(self, wire: PipelinedConnection, words: Sequence[Word], seconds: float) -> Any:
         try:
             return await wire.ask(words, seconds)
         except TimeoutError as exc:
@@ -167,7 +167,7 @@ class RedisDatabase:
             answer = await self._answer(wire, words, seconds + self._command_timeout)
             done = True
             return answer
-        except ServerSaidNo as exc:
+        except RedisReplyError as exc:
             raise self._translated(exc) from exc
         finally:
             if done and self._open and wire.is_open:
@@ -175,7 +175,7 @@ class RedisDatabase:
             else:
                 wire.close()
 
-    async def _connected(self) -> Wire:
+    async def _connected(self) -> PipelinedConnection:
         self._expect_open()
         async with self._connecting:
             if self._wire is None or not self._wire.is_open:
@@ -186,7 +186,7 @@ class RedisDatabase:
         if not self._open:
             raise StoreUnavailable("this store is closed; open it before use")
 
-    async def _connect(self) -> Wire:
+    async def _connect(self) -> PipelinedConnection:
         """Open a connection with the Redis driver, which handles address, TLS, login and database number."""
         driver = _driver()
         password = {} if self._password is None else {"password": self._password}
@@ -208,7 +208,7 @@ class RedisDatabase:
             )
         if text.startswith("READONLY"):
             return StoreUnavailable(f"Redis at {self.location} is a read-only replica; point the store at the primary")
-        if isinstance(exc, ServerSaidNo):
+        if isinstance(exc, RedisReplyError):
             return StoreUnavailable(f"Redis at {self.location}: {text}")
         return self._unreachable(text)
 
@@ -216,10 +216,10 @@ class RedisDatabase:
         return StoreUnavailable(f"Redis at {self.location}: {text}; is it running, and is the store's URL right?")
 
 
-def _take_over(connection: Any) -> Wire:
+def _take_over(connection: Any) -> PipelinedConnection:
     """Turn the driver's connection into a Wire, and detach it from the driver so that the driver does not close it."""
     writer, connection._reader, connection._writer = connection._writer, None, None  # noqa: SLF001
-    return Wire(writer.transport, held=writer)
+    return PipelinedConnection(writer.transport, held=writer)
 
 
 def _escaped(pool_id: str) -> str:

@@ -13,8 +13,8 @@ from drumbeat.core.errors import InvalidInput, StoreCorrupt
 from drumbeat.core.job import AlikeJobs, Attempt, AttemptOutcome, Backoff, Job, JobId, JobOutcome, JobStatus, NewJob, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming
-from drumbeat.store.job_ids import job_id_of, refuse_own_form
+from drumbeat.store.interface import ClaimRequest
+from drumbeat.store.job_ids import check_chosen_job_id, job_id_of
 from drumbeat.store.redis.database import Argument
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
@@ -110,7 +110,7 @@ def push_words(jobs: Sequence[NewJob]) -> bytes:
 
 
 def _push_row(job: NewJob) -> tuple[Any, ...]:
-    refuse_own_form(job)
+    check_chosen_job_id(job)
     return (
         _document(job),
         _lane(job),
@@ -166,7 +166,7 @@ def _lane(job: NewJob) -> str:
     return _encode((job.capability, job.type, job.group, *limits)).decode()
 
 
-def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
+def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
     """Return the script arguments of a claim. ``ahead``: it prefetches; ``alone``: the worker has no other job."""
     return (
         claiming.pool_id,

@@ -10,7 +10,7 @@ from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming, Due
+from drumbeat.store.interface import ClaimRequest, Due
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
@@ -99,11 +99,11 @@ class RedisJobs:
     async def wait_alone(self, pool_id: PoolId) -> bool:
         return bool(await self._database.run("job_wait_alone", pool_id))
 
-    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+    async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
         left = await self._database.run("job_overdue", *claiming_words(claiming))
         return None if left is None else timedelta(microseconds=int(left))
 
-    async def due(self, claiming: Claiming) -> Due:
+    async def due(self, claiming: ClaimRequest) -> Due:
         is_ready, left = await self._database.run("job_due", *claiming_words(claiming))
         return Due(is_ready=bool(is_ready), next_in=None if left is None else timedelta(microseconds=int(left)))
 

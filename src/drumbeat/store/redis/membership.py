@@ -6,7 +6,7 @@ from drumbeat.core.errors import IllegalMove
 from drumbeat.core.event import FACTS
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, Joining, WorkerChange
+from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, JoinRequest, WorkerChange
 from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.rows import dump, event_of, instant, moment, sample_words, worker_of
@@ -19,7 +19,7 @@ class RedisMembership:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    async def join(self, joining: Joining) -> Worker:
+    async def join(self, joining: JoinRequest) -> Worker:
         row = await self._database.run(
             "member_join",
             joining.pool_id,

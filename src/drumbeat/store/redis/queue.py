@@ -10,7 +10,7 @@ from drumbeat.core.job import Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Renewed, Settled
+from drumbeat.store.interface import ClaimRequest, RenewResult, SettleResult
 from drumbeat.store.job_ids import job_ids_of
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.job_rows import (
@@ -46,18 +46,20 @@ class RedisQueue:
         ids = await self._database.run("queue_push", pool_id, push_words(jobs))
         return [JobId(job_id.decode()) for job_id in ids]
 
-    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+    async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         return self._claimed(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
 
-    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
+    async def settle(
+        self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
+    ) -> SettleResult:
         more = claiming_words(claiming) if claiming else (None,)
         stale, *claimed = await self._database.run("queue_settle", holder_word(holder), verdict_words(verdicts), *more)
         jobs = self._claimed(claiming.pool_id, *claimed) if claiming else []
-        return Settled(stale=tuple(verdicts[n].token for n in stale), claimed=tuple(jobs))
+        return SettleResult(stale=tuple(verdicts[n].token for n in stale), claimed=tuple(jobs))
 
-    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
         stale, cancelled = await self._database.run("queue_renew", holder_word(holder), token_words(tokens), to_us(lease))
-        return Renewed(stale=tuple(tokens[n] for n in stale), cancelled=tuple(tokens[n] for n in cancelled))
+        return RenewResult(stale=tuple(tokens[n] for n in stale), cancelled=tuple(tokens[n] for n in cancelled))
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
         return [tokens[n] for n in await self._database.run("queue_begin", holder_word(holder), token_words(tokens))]

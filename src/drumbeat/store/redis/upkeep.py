@@ -9,7 +9,7 @@ from drumbeat.core.errors import StoreTooNew
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
-from drumbeat.store.interface.store import Told
+from drumbeat.store.interface.store import ProgressCallback
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
@@ -43,7 +43,7 @@ class RedisUpkeep:
             problems=problems,
         )
 
-    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         """Delete old rows. Events stay: only those of ended benchmark runs are deleted, and Redis has no runs."""
         pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
         deleted = await prune_all(self, pools, RECORDS, older_than, told)

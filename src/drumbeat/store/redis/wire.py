@@ -12,7 +12,7 @@ from typing import Any
 Word = bytes | str | int | float
 
 
-class ServerSaidNo(Exception):
+class RedisReplyError(Exception):
     """Redis answered a command with an error."""
 
 
@@ -20,7 +20,7 @@ class _Incomplete(Exception):
     """A reply has arrived only in part."""
 
 
-class Wire(asyncio.Protocol):
+class PipelinedConnection(asyncio.Protocol):
     """A connection that is already logged in. ``held`` must live as long (it closes the connection when collected)."""
 
     def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
@@ -94,7 +94,7 @@ class Wire(asyncio.Protocol):
         reply = self._replies.popleft()
         if reply.done():
             return
-        if isinstance(value, ServerSaidNo):
+        if isinstance(value, RedisReplyError):
             reply.set_exception(value)
         else:
             reply.set_result(value)
@@ -121,7 +121,7 @@ def _read(text: bytes, at: int) -> tuple[Any, int]:
     if kind == 0x2A:  # *
         return _read_array(text, at, int(head))
     if kind == 0x2D:  # -
-        return ServerSaidNo(head.decode(errors="replace")), at
+        return RedisReplyError(head.decode(errors="replace")), at
     return head, at
 
 

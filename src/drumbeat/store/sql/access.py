@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.answer import RequestAnswer, StoredAnswer
-from drumbeat.core.connection import Sealed, StoredConnection
+from drumbeat.core.connection import EncryptedSecret, StoredConnection
 from drumbeat.core.errors import AlreadyExists, NotFound
 from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.rows import instant, moment, to_us
@@ -97,7 +97,7 @@ def _connection(row: Row) -> StoredConnection:
         name=row["name"],
         url=row["url"],
         description=row["description"],
-        secret=None if row["secret"] is None else Sealed(key_id=row["key_id"], text=row["secret"]),
+        secret=None if row["secret"] is None else EncryptedSecret(key_id=row["key_id"], text=row["secret"]),
         is_default=bool(row["is_default"]),
         created_at=moment(row["created_at"]),
         updated_at=moment(row["updated_at"]),

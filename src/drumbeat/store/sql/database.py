@@ -33,18 +33,18 @@ class Bulk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class MayConflict:
     """Values for a query that may violate a unique index. If it does, the query changes nothing and returns no row."""
 
     values: Values
 
 
 Rows = Sequence[Row]
-Step = tuple[str, Values | Bulk | Trial]
+Step = tuple[str, Values | Bulk | MayConflict]
 Script = Generator[Step, Rows, T]
 
 
-class RingingQueue(Queue, Protocol):
+class NotifyingQueue(Queue, Protocol):
     """A job queue with a ``notify`` method, which wakes the workers that wait for jobs of these pools."""
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None: ...
@@ -61,7 +61,7 @@ class Database(Protocol):
         """The address of the database, without secrets."""
         ...
 
-    def queue(self) -> RingingQueue:
+    def queue(self) -> NotifyingQueue:
         """Return the job queue as implemented for this kind of database."""
         ...
 
@@ -98,7 +98,7 @@ def check_fence(fence: Fence | None) -> Script[None]:
         raise Fenced(f"lease {fence.name} (epoch {fence.epoch}) was released or taken over; this controller must stop acting")
 
 
-async def driven(script: Script[T], perform: Callable[[str, Values | Bulk | Trial], Awaitable[Rows]]) -> T:
+async def run_script(script: Script[T], perform: Callable[[str, Values | Bulk | MayConflict], Awaitable[Rows]]) -> T:
     """Run a script to its end: await ``perform`` for each query that it yields. Returns the script's result."""
     try:
         name, values = next(script)

@@ -9,15 +9,15 @@ from drumbeat.core.job import ENDED, AttemptOutcome, Job, JobId, JobOutcome, Job
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
+from drumbeat.store.job_outcomes import apply_outcome, apply_worker_loss, lost_attempt_outcome
 from drumbeat.store.sql.database import Row, Rows, Script, check_fence
 from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_row, row_id, rows_json, tokens_json
 from drumbeat.store.sql.rows import at_us, instant
-from drumbeat.store.verdicts import how_lost, lost, settled
 
 Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after the end of an attempt, the outcome and the error
 
 
-def stale(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, ...]:
+def refused_tokens(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, ...]:
     """Return the tokens of refused outcomes. If two outcomes report on the same claim, the second one is refused."""
     left = set(accepted)
     refused: list[Token] = []
@@ -29,7 +29,7 @@ def stale(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, 
     return tuple(refused)
 
 
-def first_verdicts(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
+def one_outcome_per_job(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
     """Keep one reported outcome per job: the first one for the job's latest claim."""
     latest: dict[JobId, JobOutcome] = {}
     for verdict in verdicts:
@@ -91,13 +91,15 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
         yield "note_ended", {"pool_id": pool_id, "status": status, "jobs": jobs * change}
 
 
-def settle_others(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
+def settle_unsuccessful(
+    holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
+) -> Script[dict[Token, Job]]:
     """Record outcomes other than DONE: lock the jobs, apply the rules that all stores share, and save the jobs."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
     ended = [
-        (held[verdict.token], settled(held[verdict.token], verdict, now), verdict.outcome, verdict.error)
+        (held[verdict.token], apply_outcome(held[verdict.token], verdict, now), verdict.outcome, verdict.error)
         for verdict in verdicts
         if verdict.token in held
     ]
@@ -130,8 +132,8 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
         if job.holder is not None and job.holder not in begun:
             begun[job.holder] = yield from _count_begun(job.holder)
         others = begun.get(job.holder, 1) - 1
-        outcome, error = how_lost(job, why(job), others)
-        ended.append((job, lost(job, error, now, in_company=others > 0), outcome, error))
+        outcome, error = lost_attempt_outcome(job, why(job), others)
+        ended.append((job, apply_worker_loss(job, error, now, in_company=others > 0), outcome, error))
     yield from _save(ended, numbers)
     return [after for _, after, _, _ in ended]
 

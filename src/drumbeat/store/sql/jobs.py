@@ -11,10 +11,10 @@ from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming, Due
+from drumbeat.store.interface import ClaimRequest, Due
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.pruning import prune_all
-from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
+from drumbeat.store.sql.database import Database, MayConflict, NotifyingQueue, Row, Script
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
 from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.pruning import SqlPruning
@@ -28,7 +28,7 @@ _MOST_PARTS = 64  #: a count of ended jobs is the sum of several rows; above thi
 class SqlJobs:
     """Inspects, counts, cancels, requeues and prunes jobs."""
 
-    def __init__(self, database: Database, queue: RingingQueue) -> None:
+    def __init__(self, database: Database, queue: NotifyingQueue) -> None:
         self._database = database
         self._queue = queue
 
@@ -103,7 +103,7 @@ class SqlJobs:
             await self._database.transact(_promote(pool_id))
         if any(row["limited"] for row in rows):
             for group in await self._database.read("list_limited", values):
-                needed.update(with_room(group))
+                needed.update(claimable_capabilities(group))
         return {capability: min(count, most) for capability, count in needed.items() if count}
 
     async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
@@ -129,12 +129,12 @@ class SqlJobs:
     async def wait_alone(self, pool_id: PoolId) -> bool:
         return bool(await self._database.read("any_alone", {"pool_id": pool_id}))
 
-    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+    async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
         rows = await self._database.read("list_overdue", {"pool_id": claiming.pool_id})
         left = [row["lease_until"] - row["now"] for row in rows if claiming.could_have(row["type"], row["capability"])]
         return timedelta(microseconds=max(min(left), 0)) if left else None
 
-    async def due(self, claiming: Claiming) -> Due:
+    async def due(self, claiming: ClaimRequest) -> Due:
         needs = {"types": dump([*claiming.types]), "capabilities": dump([*claiming.capabilities])}
         [row] = await self._database.read("find_next_due", {"pool_id": claiming.pool_id, **needs})
         left = None if row["next_due"] is None else timedelta(microseconds=row["next_due"] - row["now"])
@@ -167,7 +167,7 @@ class SqlJobs:
         return rows[0]
 
 
-def with_room(group: Row) -> Iterator[str]:
+def claimable_capabilities(group: Row) -> Iterator[str]:
     """Yield the capability that each job of a group needs, for as many jobs as the group's limit and rate allow now."""
     for place, (capability, limit, rate) in enumerate(json.loads(group["firsts"]), 1):
         if (limit is None or group["running"] + place <= limit) and (rate is None or group["recent"] + place <= rate):
@@ -208,7 +208,7 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
     requeued: list[Row] = []
     for row in candidates:
         values = {"seq": row["seq"], "pool_id": pool_id, "status": row["status"]}
-        if (yield "requeue_job", values if row["unique_key"] is None else Trial(values=values)):
+        if (yield "requeue_job", values if row["unique_key"] is None else MayConflict(values=values)):
             requeued.append(row)
     yield from note_ended(((pool_id, JobStatus(row["status"])) for row in requeued), -1)
     return [row_id(row) for row in requeued]

@@ -6,7 +6,7 @@ from drumbeat.core.errors import WorkerGone
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, Joining, WorkerChange
+from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, JoinRequest, WorkerChange
 from drumbeat.store.sql.database import Database, Row, Script
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.pools import no_pool
@@ -20,7 +20,7 @@ class SqlMembership:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def join(self, joining: Joining) -> Worker:
+    async def join(self, joining: JoinRequest) -> Worker:
         return await self._database.transact(_join(joining))
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
@@ -41,7 +41,7 @@ class SqlMembership:
         return await self._database.transact(_move_self(pool_id, worker_id, instance, to, reason, change or NO_CHANGE))
 
 
-def _join(joining: Joining) -> Script[Worker]:
+def _join(joining: JoinRequest) -> Script[Worker]:
     existing = yield from locked(joining.pool_id, joining.worker_id)
     if existing is not None and existing.instance == joining.instance and existing.is_live:
         return existing
@@ -57,7 +57,7 @@ def _join(joining: Joining) -> Script[Worker]:
     raise (yield from _gone(joining.pool_id, joining.worker_id, joining.instance))
 
 
-def _joining_values(joining: Joining) -> dict[str, Any]:
+def _joining_values(joining: JoinRequest) -> dict[str, Any]:
     return {
         "pool_id": joining.pool_id,
         "worker_id": joining.worker_id,

@@ -18,7 +18,7 @@ from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, Inv
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import StoreTraits
-from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values, driven
+from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script
 from drumbeat.store.sql.postgres_connection_cache import Borrowed, ConnectionCache
 from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath, StatementConnection
@@ -98,7 +98,7 @@ class PostgresDatabase:
         self._cache: ConnectionCache | None = None
         self._pooled = False
         self.notifier = PostgresNotify(self, schema)
-        self.fastpath = PushFastpath(self, "push_one", failures)
+        self.fastpath = PushFastpath(self, "push_one", driver_errors)
 
     @property
     def location(self) -> str:
@@ -112,7 +112,7 @@ class PostgresDatabase:
             pool = await self._make_pool(pooled=self._pooled)
             closed, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
             self._cache = ConnectionCache(pool, self._command_timeout, closed, outdated, prepares=not self._pooled)
-        except failures() as exc:
+        except driver_errors() as exc:
             if _is_being_cancelled():  # the driver may report a cancellation as a lost connection
                 raise asyncio.CancelledError from exc
             raise self.translated(exc) from exc
@@ -164,7 +164,7 @@ class PostgresDatabase:
             made: asyncpg.Connection[asyncpg.Record] = await _driver().connect(
                 self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_PLANS
             )
-        except failures() as exc:
+        except driver_errors() as exc:
             raise self.translated(exc) from exc
         return made
 
@@ -176,7 +176,7 @@ class PostgresDatabase:
             return None
         try:
             prepared = await connection.prepare(statement.text)
-        except failures() as exc:
+        except driver_errors() as exc:
             connection.terminate()
             raise self.translated(exc) from exc
         return StatementConnection(
@@ -193,25 +193,25 @@ class PostgresDatabase:
         try:
             statement = found.statements[0]
             return await self._opened().run(statement.text, tuple(map(values.__getitem__, statement.parameters)))
-        except failures() as exc:
+        except driver_errors() as exc:
             raise self.translated(exc) from exc
 
     async def transact(self, script: Script[T]) -> T:
         try:
             async with self._acquired() as connection, connection.transaction():
                 return await self._drive(connection, script)
-        except failures() as exc:
+        except driver_errors() as exc:
             raise self.translated(exc) from exc
 
     async def _drive(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", script: Script[T]) -> T:
-        return await driven(script, lambda name, values: self._perform(connection, self._queries[name], values))
+        return await run_script(script, lambda name, values: self._perform(connection, self._queries[name], values))
 
     async def _perform(
-        self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values | Bulk | Trial
+        self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values | Bulk | MayConflict
     ) -> Rows:
         if isinstance(values, Bulk):
             return await self._load(connection, query, values)
-        if isinstance(values, Trial):
+        if isinstance(values, MayConflict):
             return await _try(connection, query, values)
         return await _run(connection, query, values)
 
@@ -242,7 +242,7 @@ class PostgresDatabase:
         try:
             async with self._acquired() as connection:
                 yield connection
-        except failures() as exc:
+        except driver_errors() as exc:
             raise self.translated(exc) from exc
 
     def _acquired(self) -> Borrowed:
@@ -297,12 +297,12 @@ async def push_on(
     if home is not None:
         await _expect_same_database(await _run(connection, known["find_home"], {}), home)
 
-    async def perform(name: str, values: Values | Bulk | Trial) -> Rows:
-        if isinstance(values, Bulk | Trial):
+    async def perform(name: str, values: Values | Bulk | MayConflict) -> Rows:
+        if isinstance(values, Bulk | MayConflict):
             raise InvalidInput(f"query {name}: expected a mapping of values, got a {type(values).__name__}")
         return await _run(connection, known[name], values)
 
-    return await driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
+    return await run_script(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
 
 
 def _expect_our_driver(connection: object) -> None:
@@ -339,7 +339,7 @@ async def _run(
     return rows
 
 
-async def _try(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, trial: Trial) -> Rows:
+async def _try(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, trial: MayConflict) -> Rows:
     try:
         async with connection.transaction():
             return await _run(connection, query, trial.values)
@@ -363,7 +363,7 @@ def _only(query: str, values: Values) -> Script[Rows]:
 
 
 @cache
-def failures() -> tuple[type[Exception], ...]:
+def driver_errors() -> tuple[type[Exception], ...]:
     """Return the driver's error types that are translated to Drumbeat's errors. The internal error is included, since the
     driver raises it if the server dies while it prepares a statement."""
     asyncpg = _driver()

@@ -11,8 +11,8 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Settled
-from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
+from drumbeat.store.interface import ClaimRequest, SettleResult
+from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.claim_cursor import START, ClaimCursor, CursorKey, advanced
 from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.job_rows import (
@@ -25,7 +25,7 @@ from drumbeat.store.sql.job_rows import (
     row_id,
     rows_json,
 )
-from drumbeat.store.sql.job_scripts import claim_limited, existing_job, first_verdicts, settle_others, stale
+from drumbeat.store.sql.job_scripts import claim_limited, existing_job, one_outcome_per_job, refused_tokens, settle_unsuccessful
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
 from drumbeat.store.sql.queue import Notifier, SqlQueue
@@ -34,7 +34,7 @@ from drumbeat.store.sql.rows import to_us
 _TRIES = 5  #: how often a push looks for the existing job with its unique key, if that job ends meanwhile
 
 
-class Teller(Notifier, Protocol):
+class StatementNotifier(Notifier, Protocol):
     """A notifier that can also name the channel to notify, so that a SQL statement notifies it without a round trip."""
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None: ...
@@ -47,7 +47,7 @@ class PostgresQueue(SqlQueue):
 
     poll_interval = timedelta(seconds=30)  #: long, since notifications are lost only with their connection, and that is noticed
 
-    def __init__(self, database: Database, notifier: Teller, fastpath: PushFastpath) -> None:
+    def __init__(self, database: Database, notifier: StatementNotifier, fastpath: PushFastpath) -> None:
         """``fastpath`` runs the query that inserts one plain job and returns its number."""
         super().__init__(database, notifier)
         self._statement_notifier = notifier
@@ -85,13 +85,15 @@ class PostgresQueue(SqlQueue):
         await self._notifier.notify(pool_id)
         return ids
 
-    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+    async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         if claiming.limit < 1:
             return []
         return self._claimed_jobs(claiming, await self._claim(claiming))
 
-    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
-        first = first_verdicts(verdicts)
+    async def settle(
+        self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
+    ) -> SettleResult:
+        first = one_outcome_per_job(verdicts)
         numbers = await self._numbers(verdict.token for verdict in first)
         others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
         began, cursor = self._cursor(claiming)
@@ -106,25 +108,25 @@ class PostgresQueue(SqlQueue):
             self._chosen_ids.pop(job_id, None)
         if query == "settle_done" or claiming is None:
             done = {row["seq"] for row in rows}
-            return Settled(stale=stale(verdicts, set(held) | _tokens_of(first, numbers, done)))
+            return SettleResult(stale=refused_tokens(verdicts, set(held) | _tokens_of(first, numbers, done)))
         if not rows:
             raise no_pool(claiming.pool_id)
         accepted = set(held) | _tokens_of(first, numbers, set(rows[0]["settled"]))
         claimed = self._claimed_jobs(claiming, await self._completed(claiming, rows, began, cursor))
-        return Settled(stale=stale(verdicts, accepted), claimed=tuple(claimed))
+        return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
 
-    def _cursor(self, claiming: Claiming | None) -> tuple[float, ClaimCursor]:
+    def _cursor(self, claiming: ClaimRequest | None) -> tuple[float, ClaimCursor]:
         """Return the current time, and the cursor at which the claim starts to read the queue."""
         now = asyncio.get_running_loop().time()
         cursor = self._cursors.get(_cursor_key(claiming), START) if claiming else START
         return now, cursor if cursor.holds(now) else START
 
-    async def _claim(self, claiming: Claiming) -> Sequence[Row]:
+    async def _claim(self, claiming: ClaimRequest) -> Sequence[Row]:
         began, cursor = self._cursor(claiming)
         rows = await self._database.write("claim_jobs", _claim_values(claiming, cursor))
         return await self._completed(claiming, rows, began, cursor)
 
-    async def _completed(self, claiming: Claiming, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
+    async def _completed(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
         """Complete a claim with jobs that its one statement could not get: before the cursor, in limited groups, just due."""
         if not rows:
             raise no_pool(claiming.pool_id)
@@ -150,7 +152,7 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     if are_plain(jobs):
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
-        refuse_own_form(job)
+        check_chosen_job_id(job)
     if not (yield "find_pool", {"pool_id": pool_id}):
         raise no_pool(pool_id)
     ids = yield from _push(pool_id, [new_job_values(job) for job in jobs])
@@ -220,7 +222,7 @@ def _assign_ids(
 def _settle(
     holder: Holder, others: Sequence[JobOutcome], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
 ) -> Script[tuple[dict[Token, Job], Rows]]:
-    held = yield from settle_others(holder, others, numbers)
+    held = yield from settle_unsuccessful(holder, others, numbers)
     return held, (yield query, values)
 
 
@@ -232,11 +234,11 @@ def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
     return (yield from claim_limited({**values, "now": gate[0]["now"]}))
 
 
-def _cursor_key(claiming: Claiming) -> CursorKey:
+def _cursor_key(claiming: ClaimRequest) -> CursorKey:
     return claiming.pool_id, claiming.capabilities, claiming.types
 
 
-def _claim_values(claiming: Claiming, cursor: ClaimCursor) -> dict[str, Any]:
+def _claim_values(claiming: ClaimRequest, cursor: ClaimCursor) -> dict[str, Any]:
     return holder_values(claiming.holder) | {
         "pool_id": claiming.pool_id,
         "lease": to_us(claiming.lease),

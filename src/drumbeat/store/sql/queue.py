@@ -11,7 +11,7 @@ from drumbeat.core.job import Job, JobId, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Renewed
+from drumbeat.store.interface import ClaimRequest, RenewResult
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Database, Row, Script
 from drumbeat.store.sql.job_rows import holder_values, in_order_of_claiming, tokens_json
@@ -57,12 +57,12 @@ class SqlQueue:
         for pool_id in dict.fromkeys(pool_ids):
             await self._notifier.notify(pool_id)
 
-    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> RenewResult:
         numbers = await self._numbers(tokens)
         values = holder_values(holder) | {"tokens": tokens_json(tokens, numbers), "lease": to_us(lease)}
         rows = await self._database.write("renew_held", values) if tokens else ()
         renewed = {row["seq"]: bool(row["cancel_requested"]) for row in rows}
-        return Renewed(
+        return RenewResult(
             stale=tuple(token for token in tokens if numbers.get(token.job_id) not in renewed),
             cancelled=tuple(token for token in tokens if renewed.get(numbers.get(token.job_id, 0))),
         )
@@ -114,7 +114,7 @@ class SqlQueue:
         await self.notify(job.pool_id for job in jobs)
         return jobs
 
-    def _claimed_jobs(self, claiming: Claiming, rows: Sequence[Row]) -> list[Job]:
+    def _claimed_jobs(self, claiming: ClaimRequest, rows: Sequence[Row]) -> list[Job]:
         jobs = in_order_of_claiming(rows)
         if jobs:
             self._futile_waits.pop(claiming.pool_id, None)

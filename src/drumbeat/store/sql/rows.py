@@ -45,7 +45,7 @@ def load(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def containing(part: str | None) -> str | None:
+def like_pattern(part: str | None) -> str | None:
     """Return a pattern for LIKE … ESCAPE '!' that matches every text that contains ``part``."""
     if part is None:
         return None

@@ -13,7 +13,7 @@ from drumbeat.store.interface import RunChange
 from drumbeat.store.sql.database import Database, Script, check_fence
 from drumbeat.store.sql.events import append_events
 from drumbeat.store.sql.pools import create_pool, delete_pool
-from drumbeat.store.sql.rows import at_us, containing, dump, run_of
+from drumbeat.store.sql.rows import at_us, dump, like_pattern, run_of
 
 _AT_REST = RUN_ENDED | {RunStatus.PREPARED}
 
@@ -48,7 +48,7 @@ class SqlRuns:
     ) -> Sequence[Run]:
         filters = {
             "statuses": f",{','.join(statuses)}," if statuses else "",
-            "search": containing(search),
+            "search": like_pattern(search),
             "template_id": template_id,
             "load_mode": load_mode,
             "scaling_mode": scaling_mode,

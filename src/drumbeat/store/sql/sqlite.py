@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import StoreTraits
-from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values
+from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
@@ -390,12 +390,14 @@ def _caused(error: DrumbeatError, cause: BaseException) -> DrumbeatError:
     return error
 
 
-def _run(connection: sqlite3.Connection, query: Query, values: Values | Bulk | Trial) -> Rows:
+def _run(connection: sqlite3.Connection, query: Query, values: Values | Bulk | MayConflict) -> Rows:
     if isinstance(values, Bulk):
         (statement,) = query.statements
         return [{"new": connection.executemany(statement.in_order(values.columns), values.records).rowcount}]
     rows: Rows = ()
-    known = values.values if isinstance(values, Trial) else values  # there is one writer at a time, so no concurrent insert
+    known = (
+        values.values if isinstance(values, MayConflict) else values
+    )  # there is one writer at a time, so no concurrent insert
     for statement in query.statements:
         rows = connection.execute(statement.text, known).fetchall()
     return rows

@@ -6,11 +6,18 @@ from typing import Any
 from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Settled
-from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
+from drumbeat.store.interface import ClaimRequest, SettleResult
+from drumbeat.store.job_ids import check_chosen_job_id, job_id_of, job_ids_of
 from drumbeat.store.sql.database import Bulk, Row, Script
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
-from drumbeat.store.sql.job_scripts import claim_limited, existing_job, first_verdicts, note_ended, settle_others, stale
+from drumbeat.store.sql.job_scripts import (
+    claim_limited,
+    existing_job,
+    note_ended,
+    one_outcome_per_job,
+    refused_tokens,
+    settle_unsuccessful,
+)
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import SqlQueue
 from drumbeat.store.sql.rows import dump, to_us
@@ -26,21 +33,25 @@ class SqliteQueue(SqlQueue):
             ids = await self._database.transact(_push_plain(pool_id, _plain_values(jobs)))
         else:
             for job in jobs:
-                refuse_own_form(job)
+                check_chosen_job_id(job)
             ids = await self._database.transact(_push(pool_id, [new_job_values(job) for job in jobs]))
         await self._notifier.notify(pool_id)
         return ids
 
-    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+    async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         return self._claimed_jobs(claiming, await self._database.transact(_claim(claiming)))
 
-    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
+    async def settle(
+        self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: ClaimRequest | None = None
+    ) -> SettleResult:
         numbers = await self._numbers(verdict.token for verdict in verdicts)
         accepted, pools, rows = await self._database.transact(_settle(holder, verdicts, numbers, claiming))
         for job_id in numbers:
             self._chosen_ids.pop(job_id, None)
         await self.notify(pools)
-        return Settled(stale=stale(verdicts, accepted), claimed=tuple(self._claimed_jobs(claiming, rows)) if claiming else ())
+        return SettleResult(
+            stale=refused_tokens(verdicts, accepted), claimed=tuple(self._claimed_jobs(claiming, rows)) if claiming else ()
+        )
 
 
 def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
@@ -78,7 +89,7 @@ def _next_number(pool_id: PoolId) -> Script[tuple[int, int]]:
     return rows[0]["seq"], rows[0]["now"]
 
 
-def _claim(claiming: Claiming) -> Script[Sequence[Row]]:
+def _claim(claiming: ClaimRequest) -> Script[Sequence[Row]]:
     gate = yield "claim_gate", holder_values(claiming.holder) | {"pool_id": claiming.pool_id}
     if not gate:
         raise no_pool(claiming.pool_id)
@@ -97,7 +108,7 @@ def _take(values: Mapping[str, Any], *, among_groups: bool) -> Script[Sequence[R
     return (yield from claim_limited(values)) if among_groups else (yield "claim_jobs", values)
 
 
-def _claim_values(claiming: Claiming) -> dict[str, Any]:
+def _claim_values(claiming: ClaimRequest) -> dict[str, Any]:
     return holder_values(claiming.holder) | {
         "pool_id": claiming.pool_id,
         "lease": to_us(claiming.lease),
@@ -110,13 +121,13 @@ def _claim_values(claiming: Claiming) -> dict[str, Any]:
 
 
 def _settle(
-    holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int], claiming: Claiming | None
+    holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int], claiming: ClaimRequest | None
 ) -> Script[tuple[set[Token], set[PoolId], Sequence[Row]]]:
-    first = first_verdicts(verdicts)
+    first = one_outcome_per_job(verdicts)
     done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
     done_tokens = yield from _done(holder, done, numbers)
-    held = (yield from settle_others(holder, others, numbers)) if others else {}
+    held = (yield from settle_unsuccessful(holder, others, numbers)) if others else {}
     pools = {job.pool_id for job in held.values()}
     return done_tokens | set(held), pools, (yield from _claim(claiming)) if claiming else ()
 

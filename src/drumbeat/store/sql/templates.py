@@ -6,7 +6,7 @@ from typing import Any
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused
 from drumbeat.core.run import Template
 from drumbeat.store.sql.database import Database, Script
-from drumbeat.store.sql.rows import containing, dump, load, template_of
+from drumbeat.store.sql.rows import dump, like_pattern, load, template_of
 
 
 class SqlTemplates:
@@ -30,7 +30,7 @@ class SqlTemplates:
         return template_of(rows[0])
 
     async def list(self, search: str | None = None, tag: str | None = None) -> Sequence[Template]:
-        rows = await self._database.read("list_templates", {"search": containing(search)})
+        rows = await self._database.read("list_templates", {"search": like_pattern(search)})
         return [one for one in map(template_of, rows) if tag is None or tag in one.tags]
 
     async def save(self, template: Template) -> Template:

@@ -7,7 +7,7 @@ from drumbeat.core.errors import StoreTooNew
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
-from drumbeat.store.interface.store import Told
+from drumbeat.store.interface.store import ProgressCallback
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.sql.database import Database, Script
 from drumbeat.store.sql.migrate import LATEST, find_version, migrate
@@ -71,7 +71,7 @@ class SqlUpkeep:
     async def _row_counts(self) -> Mapping[str, int]:
         return {table: (await self._database.read(f"count_{table}"))[0]["rows"] for table in TABLES}
 
-    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+    async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
         deleted = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, told)
         leases = await self._database.write("prune_leases", {"age": to_us(older_than)})

@@ -10,7 +10,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move, worker_number
 from drumbeat.store.interface import UNREAPED, WorkerChange
-from drumbeat.store.sql.database import Database, RingingQueue, Script, check_fence
+from drumbeat.store.sql.database import Database, NotifyingQueue, Script, check_fence
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.rows import at_us, dump, to_us, worker_of
 
@@ -20,7 +20,7 @@ NO_CHANGE = WorkerChange()
 class SqlWorkers:
     """Adds, lists and changes rows of ``workers`` for controllers."""
 
-    def __init__(self, database: Database, queue: RingingQueue) -> None:
+    def __init__(self, database: Database, queue: NotifyingQueue) -> None:
         self._database = database
         self._queue = queue
 

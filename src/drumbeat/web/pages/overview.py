@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.core.job import JobCounts, counted
+from drumbeat.core.job import JobCounts, format_count
 from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
@@ -101,7 +101,7 @@ def attention_items(data: OverviewData) -> list[tuple[str, str]]:
             found.append((f"{as_text(each.counts.poisoned)} poisoned jobs in {name}", f"{each.href}?status=poisoned"))
         if each.counts.ready and not each.workers and not each.is_paused:
             age = f" (oldest: {duration_text(each.oldest_age)})" if each.oldest_age else ""
-            found.append((f"{counted(each.counts.ready)} ready jobs in {name}{age}, but no workers", each.href))
+            found.append((f"{format_count(each.counts.ready)} ready jobs in {name}{age}, but no workers", each.href))
         if each.is_paused:
             found.append((f"pool {name} is paused", each.href))
         found += [(f"worker {worker.worker_id} of {name} sends no heartbeats", each.href) for worker in each.unhealthy]
@@ -134,9 +134,9 @@ _RUNS = (
 )
 _POOLS = (
     TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
-    TableColumn(name="ready", read=lambda row: counted(row.counts.ready), number=True),
+    TableColumn(name="ready", read=lambda row: format_count(row.counts.ready), number=True),
     TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
-    TableColumn(name="claimed", label="in progress", read=lambda row: counted(row.counts.claimed), number=True),
+    TableColumn(name="claimed", label="in progress", read=lambda row: format_count(row.counts.claimed), number=True),
     TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
     TableColumn(name="workers", read=lambda row: _by_status(row.workers)),
 )
@@ -197,8 +197,8 @@ class _OverviewPanels:
 
     def show(self, data: OverviewData) -> None:
         self._active_runs.show(len(data.active_runs))
-        self._ready.show(counted(*(each.counts.ready for each in data.pools)))
-        self._in_progress.show(counted(*(each.counts.claimed for each in data.pools)))
+        self._ready.show(format_count(*(each.counts.ready for each in data.pools)))
+        self._in_progress.show(format_count(*(each.counts.claimed for each in data.pools)))
         self._poisoned.show(sum(each.counts.poisoned for each in data.pools))
         self._workers.show(sum(len(each.workers) for each in data.pools))
         self._runs.show(data.runs)

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.core.job import counted
+from drumbeat.core.job import format_count
 from drumbeat.core.pool import PoolKind
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import pools_job, pools_one
@@ -17,10 +17,10 @@ from drumbeat.web.pages.pools_push import push_form
 
 _POOLS = (
     TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
-    TableColumn(name="ready", read=lambda row: counted(row.counts.ready), number=True),
+    TableColumn(name="ready", read=lambda row: format_count(row.counts.ready), number=True),
     TableColumn(name="oldest", label="oldest job age", read=lambda row: row.oldest_age, number=True),
-    TableColumn(name="delayed", read=lambda row: counted(row.counts.delayed), number=True),
-    TableColumn(name="claimed", label="in progress", read=lambda row: counted(row.counts.claimed), number=True),
+    TableColumn(name="delayed", read=lambda row: format_count(row.counts.delayed), number=True),
+    TableColumn(name="claimed", label="in progress", read=lambda row: format_count(row.counts.claimed), number=True),
     TableColumn(name="done", read=lambda row: row.counts.done, number=True),
     TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
     TableColumn(name="workers", read=lambda row: len(row.workers), number=True),

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from nicegui import ui
 
 from drumbeat.core.beat import Beat
-from drumbeat.core.job import Job, JobId, JobStatus, counted
+from drumbeat.core.job import Job, JobId, JobStatus, format_count
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.app_state import AppState
@@ -38,10 +38,10 @@ _WORKERS = (
 
 
 _TILES: Mapping[str, Callable[[PoolSummary], object]] = {
-    "Ready": lambda summary: counted(summary.counts.ready),
+    "Ready": lambda summary: format_count(summary.counts.ready),
     "Oldest job age": lambda summary: summary.oldest_age,
-    "Delayed": lambda summary: counted(summary.counts.delayed),
-    "In progress": lambda summary: counted(summary.counts.claimed),
+    "Delayed": lambda summary: format_count(summary.counts.delayed),
+    "In progress": lambda summary: format_count(summary.counts.claimed),
     "Done": lambda summary: summary.counts.done,
     "Poisoned": lambda summary: summary.counts.poisoned,
     "Cancelled": lambda summary: summary.counts.cancelled,

@@ -9,11 +9,11 @@ from drumbeat.bench.model import (
     Figures,
     FindMaxPlan,
     FindMaxState,
+    LoadDecision,
     LoadMode,
     ModeView,
     RunPlan,
     Scaling,
-    Steer,
     StepFigures,
     Window,
 )
@@ -93,6 +93,6 @@ def measuring(trial: int, *history: StepFigures, **changes: Any) -> FindMaxState
     return replace(state, **changes)
 
 
-def ended(of: RunPlan, state: FindMaxState, measured: Figures, **changes: Any) -> Steer:
+def ended(of: RunPlan, state: FindMaxState, measured: Figures, **changes: Any) -> LoadDecision:
     """What is said when the step of this state has been measured."""
     return steer(view(of, figures=measured, held=state.connections, **changes), state)

@@ -12,11 +12,11 @@ from drumbeat.bench.model import (
     FindMaxState,
     FindMaxStatus,
     KindFigures,
+    LoadDecision,
     Objective,
     RunPlan,
     Scaling,
     ScalingMode,
-    Steer,
     StepFigures,
     Window,
 )
@@ -28,7 +28,7 @@ SLOW = {"p95_ms": 30.0}
 SLOWEST = {"p95_ms": 900.0}
 
 
-def state_of(said: Steer) -> FindMaxState:
+def state_of(said: LoadDecision) -> FindMaxState:
     assert said.find_max is not None
     return said.find_max
 
@@ -151,7 +151,9 @@ def test_the_result_keeps_what_kinds_with_an_objective_did_at_the_best_level() -
     assert {kind: (each["operations"], each["p99_ms"]) for kind, each in found.items()} == {"read": (800, 12.0)}
 
 
-def follow(chosen: RunPlan, state: FindMaxState, curve: dict[int, Any]) -> tuple[list[tuple[int, bool, str | None]], Steer]:
+def follow(
+    chosen: RunPlan, state: FindMaxState, curve: dict[int, Any]
+) -> tuple[list[tuple[int, bool, str | None]], LoadDecision]:
     """Every step from here on, with what is measured at each level (10 ms where nothing is said), and the end."""
     rows: list[tuple[int, bool, str | None]] = []
     while True:

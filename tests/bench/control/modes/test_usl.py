@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from drumbeat.bench.control.modes.usl import UslFit, confidence, fit, opinion
+from drumbeat.bench.control.modes.usl import UslFit, confidence, fit, fit_summary
 
 LEVELS = (1, 5, 10, 20, 40, 60, 80, 120)
 
@@ -70,18 +70,18 @@ def test_superlinear_points_give_no_negative_coefficient() -> None:
 @pytest.mark.parametrize("found", [[], [(1, 10.0), (2, 20.0), (3, 30.0)], [(5, 10.0)] * 9, [(n, 0.0) for n in LEVELS]])
 def test_fewer_than_four_levels_are_not_enough(found: list[tuple[float, float]]) -> None:
     assert fit(found) is None
-    assert opinion(found)["fitted"] is False
-    assert "not enough steps" in opinion(found)["reason"]
+    assert fit_summary(found)["fitted"] is False
+    assert "not enough steps" in fit_summary(found)["reason"]
 
 
 def test_points_that_follow_no_law_are_of_low_confidence() -> None:
     rng = Random(1)
 
-    assert opinion([(n, 100 * rng.uniform(0.2, 2)) for n in LEVELS])["confidence"] == "low"
+    assert fit_summary([(n, 100 * rng.uniform(0.2, 2)) for n in LEVELS])["confidence"] == "low"
 
 
 def test_the_opinion_is_numbers_and_words() -> None:
-    said = opinion(points(100.0, 0.02, 0.0005))
+    said = fit_summary(points(100.0, 0.02, 0.0005))
 
     assert said["lambda"] == pytest.approx(100.0)
     assert said["peak_qps"] == pytest.approx(law(44.27, 100.0, 0.02, 0.0005), rel=1e-3)

@@ -27,7 +27,7 @@ def test_numbers_have_three_digits_that_matter(value: float | None, text: str) -
     ("seconds", "text"), [(0.5, "0.5 s"), (59, "59 s"), (65, "1 min 05 s"), (3600, "1 h 00 min"), (7380, "2 h 03 min")]
 )
 def test_lengths_of_time_are_read_aloud(seconds: float, text: str) -> None:
-    assert words.lasting(timedelta(seconds=seconds)) == text
+    assert words.duration(timedelta(seconds=seconds)) == text
 
 
 def test_moments_are_in_utc() -> None:

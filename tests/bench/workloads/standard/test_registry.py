@@ -10,7 +10,7 @@ import pytest
 from bench.workloads.standard.consistency import check_consistency
 from bench.workloads.standard.given import TARGETS, drive, empty_database
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.workloads.new_keys import above_what_is_there
+from drumbeat.bench.workloads.new_keys import with_keys_above_existing
 from drumbeat.bench.workloads.prepare import prepare
 from drumbeat.bench.workloads.standard import STANDARD, Scaled, standard
 from drumbeat.core.errors import InvalidInput
@@ -86,7 +86,7 @@ def test_a_row_is_the_same_with_whichever_others_it_is_asked_for(name: str, begi
 async def test_every_standard_can_be_prepared_checked_and_run(name: str, target: Target) -> None:
     workload = standard(name, SMALL)
     await prepare(target, workload)
-    load = await above_what_is_there(target, workload.load)
+    load = await with_keys_above_existing(target, workload.load)
 
     await target.check(load)
     operations, connections = (100, 1) if target.traits.name == "duckdb" else (200, 4)

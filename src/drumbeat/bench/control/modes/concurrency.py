@@ -1,17 +1,17 @@
 """CONCURRENCY: a fixed number of connections, all open from the start, each sending as fast as it can."""
 
 from drumbeat.bench.control.modes.allocate import allocate, fewest_held, workers_for
-from drumbeat.bench.model import ModeView, RunPlan, ScalingMode, Steer
+from drumbeat.bench.model import LoadDecision, ModeView, RunPlan, ScalingMode
 
 
-def steer(view: ModeView) -> Steer:
+def steer(view: ModeView) -> LoadDecision:
     """Return the configured number of connections and the workers needed for it. Only the run's duration ends this mode."""
     requested = total(view.plan)
     workers = workers_for(requested, view.plan.scaling)
     if view.most_workers is not None:
         workers = max(1, min(workers, view.most_workers))
     held = sum(allocate(requested, range(workers), view.plan.scaling).values())
-    return Steer(connections=held, workers=workers, reason=_reason(requested, held, workers, view.plan))
+    return LoadDecision(connections=held, workers=workers, reason=_reason(requested, held, workers, view.plan))
 
 
 def total(plan: RunPlan) -> int:

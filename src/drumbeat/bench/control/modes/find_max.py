@@ -14,7 +14,7 @@ from drumbeat.bench.control.modes import level_samples, stability
 from drumbeat.bench.control.modes.allocate import ceiling as most_per_worker, workers_for
 from drumbeat.bench.control.modes.find_max_result import finish, step_row
 from drumbeat.bench.control.modes.stability import LevelOutcome, LevelVerdict
-from drumbeat.bench.model import FindMaxState, FindMaxStatus, ModeView, Steer, StepFigures, Window
+from drumbeat.bench.model import FindMaxState, FindMaxStatus, LoadDecision, ModeView, StepFigures, Window
 
 UNBOUNDED = 10_000  #: most connections of all workers, if the number of workers has no limit
 NARROW_ENOUGH = 0.0125  #: bisection ends at a gap of this share of the best level: a quarter of the promised 5 %
@@ -22,7 +22,7 @@ PATIENCE = timedelta(seconds=30)  #: how long a step waits for connections to op
 MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not verified any more
 
 
-def steer(view: ModeView, state: FindMaxState) -> Steer:
+def steer(view: ModeView, state: FindMaxState) -> LoadDecision:
     """Return the connections to use now and the new state. Deterministic, so late or repeated beats do no harm."""
     if view.phase == "WARMUP":
         return _hold(view, replace(state, connections=start(view), next_connections=_above(view, start(view))), "warming up")
@@ -57,11 +57,11 @@ def _above(view: ModeView, level: int) -> int:
     return min(level + max(1, view.plan.find_max.connections_increment), ceiling(view))
 
 
-def _hold(view: ModeView, state: FindMaxState, reason: str) -> Steer:
-    return Steer(connections=state.connections, workers=workers(view, state.connections), reason=reason, find_max=state)
+def _hold(view: ModeView, state: FindMaxState, reason: str) -> LoadDecision:
+    return LoadDecision(connections=state.connections, workers=workers(view, state.connections), reason=reason, find_max=state)
 
 
-def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> Steer:
+def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> LoadDecision:
     """Begin a step: request the connections of ``level``. The measurement begins once they are open."""
     begun = replace(
         state,
@@ -86,7 +86,7 @@ def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
     return _middle(state.trial, state.failed.connections)
 
 
-def _wait(view: ModeView, state: FindMaxState) -> Steer:
+def _wait(view: ModeView, state: FindMaxState) -> LoadDecision:
     """Begin to measure once all connections are open and all workers are ready, or when that takes too long."""
     needed = workers(view, state.connections)
     held = state.connections <= view.held <= state.connections * 1.02 + 1 and view.ready >= needed
@@ -102,11 +102,11 @@ def _wait(view: ModeView, state: FindMaxState) -> Steer:
     )
 
 
-def _end_step(view: ModeView, state: FindMaxState) -> Steer:
+def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
     """Judge whether the measured level is stable and choose the next step."""
     assert view.figures is not None
     needed = workers(view, state.connections)
-    unfit = stability.held_back(view.plan, state, view.figures, view.ready, needed)
+    unfit = stability.why_not_counted(view.plan, state, view.figures, view.ready, needed)
     if unfit and not state.repeated:
         verdict = LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{unfit}; repeated", next_level=state.connections)
         return _measure_again(view, state, state, verdict)
@@ -146,13 +146,13 @@ def _is_probe(state: FindMaxState) -> bool:
     return state.status is not FindMaxStatus.STEPPING or state.connections != state.trial
 
 
-def _measure_again(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> Steer:
+def _measure_again(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> LoadDecision:
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
     level = verdict.next_level or state.trial
     return replace(_begin(view, replace(updated, repeated=True), level, verdict.reason), step=row)
 
 
-def _settle(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> Steer:
+def _settle(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> LoadDecision:
     """Record whether the level is stable, and choose the next level or end the search."""
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
     known = replace(updated, history=level_samples.judged(updated.history, updated.trial, verdict.stable), repeated=False)

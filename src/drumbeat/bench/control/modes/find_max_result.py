@@ -84,7 +84,7 @@ def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
         "baseline_p95_ms": state.baseline.p95_ms if state.baseline else None,
         "steps": state.step,
         "knee": _knee(plan, state),
-        "usl": usl.opinion([(sample.connections, sample.qps) for sample in state.history]),
+        "usl": usl.fit_summary([(sample.connections, sample.qps) for sample in state.history]),
     }
 
 

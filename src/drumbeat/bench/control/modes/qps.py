@@ -31,7 +31,7 @@ from datetime import timedelta
 from math import ceil
 
 from drumbeat.bench.control.modes.allocate import ceiling, workers_for
-from drumbeat.bench.model import Figures, Finish, LoadMode, ModeView, QpsState, RunPlan, ScalingMode, Steer, Window
+from drumbeat.bench.model import Figures, Finish, LoadDecision, LoadMode, ModeView, QpsState, RunPlan, ScalingMode, Window
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.core.run import Phase, Step, StepType
 
@@ -52,7 +52,7 @@ SETTLE_WITHIN = 8  #: intervals after the warm-up; then the measurement begins, 
 TRIED_AGAIN = 12  #: checks until one more worker is tried, after added workers brought no throughput
 
 
-def steer(view: ModeView, state: QpsState) -> Steer:
+def steer(view: ModeView, state: QpsState) -> LoadDecision:
     """Return the connections and workers that the run should have now, and the controller state for the next beat."""
     if state.window is None:
         return _begin(view)
@@ -97,7 +97,7 @@ def busy_share(figures: Figures, view: ModeView) -> float:
     return figures.qps * (figures.service_ms or 0.0) / 1000 / held if held else 1.0
 
 
-def _begin(view: ModeView) -> Steer:
+def _begin(view: ModeView) -> LoadDecision:
     connections = starting_connections(view)
     workers = workers_for(connections, view.plan.scaling)
     state = QpsState(connections=connections, workers=workers, window=_window(view), ready=view.ready)
@@ -121,13 +121,13 @@ def _stuck(view: ModeView, state: QpsState) -> bool:
     return since is not None and view.now - since >= UNSETTLED_INTERVALS * view.plan.qps.interval
 
 
-def _wait(view: ModeView, state: QpsState, why: str) -> Steer:
+def _wait(view: ModeView, state: QpsState, why: str) -> LoadDecision:
     since = view.now if view.ready != state.ready else state.unsettled_since or view.now
     waiting = replace(state, ready=view.ready, unsettled_since=since, window=_window(view), settled=False)
     return _keep(view, waiting, f"{why}: not judged")
 
 
-def _judge(view: ModeView, state: QpsState, figures: Figures) -> Steer:
+def _judge(view: ModeView, state: QpsState, figures: Figures) -> LoadDecision:
     target, tolerance = view.plan.qps.target_qps, view.plan.qps.tolerance
     state = replace(state, last_error_pct=100 * (figures.qps - target) / target if target else None, settled=False)
     if figures.qps < target - tolerance:
@@ -148,7 +148,7 @@ def _relief(view: ModeView, state: QpsState, figures: Figures) -> int:
     return min(needed(figures, view), _room(view, state))
 
 
-def _below(view: ModeView, state: QpsState, figures: Figures) -> Steer:
+def _below(view: ModeView, state: QpsState, figures: Figures) -> LoadDecision:
     if view.plan.scaling.mode is ScalingMode.FIXED:
         return _keep(view, state, f"{_throughput(figures, view)}; FIXED: connections are not changed")
     wish = _wanted_connections(view, state, figures)
@@ -174,7 +174,7 @@ def _wanted_connections(view: ModeView, state: QpsState, figures: Figures) -> in
     return wish if state.looks <= FEED_FORWARD_LOOKS else min(wish, max(now + view.plan.qps.max_increase, MOST_GROWTH * now))
 
 
-def _at_ceiling(view: ModeView, state: QpsState, figures: Figures, wish: int) -> Steer:
+def _at_ceiling(view: ModeView, state: QpsState, figures: Figures, wish: int) -> LoadDecision:
     """Add workers, or report that no more are allowed. Called when every worker has the most connections allowed."""
     have = _workers(view, state)
     if view.most_workers is not None and have >= view.most_workers:
@@ -198,7 +198,7 @@ def _brought_nothing(state: QpsState, figures: Figures) -> bool:
     return figures.qps < state.scaled_out_at_qps * (1 + max(LEAST_GAIN, GAIN_SHARE * growth))
 
 
-def _scale_out(view: ModeView, state: QpsState, figures: Figures, wish: int) -> Steer:
+def _scale_out(view: ModeView, state: QpsState, figures: Figures, wish: int) -> LoadDecision:
     """Add as many workers as ``wish`` (the wanted connections) needs, at least one."""
     cap = ceiling(view.plan.scaling)
     workers = max(_workers(view, state) + 1, ceil(wish / cap))
@@ -208,7 +208,7 @@ def _scale_out(view: ModeView, state: QpsState, figures: Figures, wish: int) -> 
     return _change(view, grown, figures, min(max(wish, state.connections + cap), _room(view, grown)))
 
 
-def _out_of_bounds(view: ModeView, state: QpsState, figures: Figures) -> Steer:
+def _out_of_bounds(view: ModeView, state: QpsState, figures: Figures) -> LoadDecision:
     patience = view.plan.qps.bounds_patience_intervals
     counts = view.phase == Phase.MEASUREMENT and not view.coming
     state = replace(state, at_ceiling=state.at_ceiling + 1 if counts else 0, settled=not view.coming)
@@ -236,7 +236,7 @@ def _finish(view: ModeView, state: QpsState, figures: Figures) -> Finish:
     )
 
 
-def _on_target(view: ModeView, state: QpsState, figures: Figures) -> Steer:
+def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecision:
     if busy_share(figures, view) >= SLACK or view.plan.scaling.mode is ScalingMode.FIXED:
         steady = replace(state, slack=0, peak_service_ms=None, settled=True)
         return _keep(view, steady, f"{_throughput(figures, view)}: on target")
@@ -254,7 +254,7 @@ def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
 
-def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> Steer:
+def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> LoadDecision:
     changed = replace(
         state,
         connections=total,
@@ -296,8 +296,8 @@ def outcome(qps: float, view: ModeView) -> str:
     return "OVER_TARGET" if error > 0 else "UNDER_TARGET"
 
 
-def _keep(view: ModeView, state: QpsState, reason: str) -> Steer:
-    return Steer(
+def _keep(view: ModeView, state: QpsState, reason: str) -> LoadDecision:
+    return LoadDecision(
         connections=state.connections, workers=state.workers, reason=reason, qps=view.plan.qps.target_qps, qps_state=state
     )
 

@@ -86,7 +86,7 @@ def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -
 
     ``careful``: a result of "stable" must be as certain as "not stable".
     """
-    if failure := broken(plan.find_max, figures, state):
+    if failure := first_broken_rule(plan.find_max, figures, state):
         return _weigh(failure, state)
     if stalled := stalled_by_waits(plan.find_max, state, figures):
         return stalled
@@ -110,7 +110,7 @@ def _again(reason: str, next_level: int | None = None) -> LevelVerdict:
     return LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{reason}; too close to call, measured again", next_level=next_level)
 
 
-def held_back(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
+def why_not_counted(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
     """Return why a measurement does not count (the step is then repeated once), or None if it counts."""
     least = plan.find_max.min_operations
     if ready < needed:
@@ -126,7 +126,7 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
     return 0 < figures.connections < HELD_SHARE * state.connections
 
 
-def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
+def first_broken_rule(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
     """Return the first rule that this measurement breaks without comparison to other levels, or None."""
     return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 

@@ -37,7 +37,7 @@ class UslFit:
         return self.throughput_of_one * n / (1 + self.contention * (n - 1) + self.crosstalk * n * (n - 1))
 
 
-def opinion(points: Sequence[Point]) -> Mapping[str, Any]:
+def fit_summary(points: Sequence[Point]) -> Mapping[str, Any]:
     """Return the fit in the form stored in a run's result, or why the law could not be fitted."""
     fitted = fit(points)
     if fitted is None:

@@ -2,9 +2,9 @@
 
 from drumbeat.bench.results.compare.baseline import (
     Candidate as Candidate,
+    baseline_criterion as baseline_criterion,
     last_good as last_good,
     regress as regress,
-    same_what as same_what,
 )
 from drumbeat.bench.results.compare.changes import Bounds as Bounds, Delta as Delta, FigureChange as FigureChange
 from drumbeat.bench.results.compare.comparison import Comparison as Comparison, compare as compare, compared as compared

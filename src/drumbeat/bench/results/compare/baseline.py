@@ -8,7 +8,7 @@ from typing import Any
 from drumbeat.bench.model.verdict import ExitStatus
 from drumbeat.bench.results.compare.changes import FigureChange
 from drumbeat.bench.results.compare.comparison import Comparison
-from drumbeat.bench.results.verdicts import came_to_nothing
+from drumbeat.bench.results.verdicts import failure_despite_completion
 from drumbeat.core.run import Run, RunStatus
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ def is_same_kind(other: Run, run: Run) -> bool:
     return other.name == run.name
 
 
-def same_what(run: Run) -> str:
+def baseline_criterion(run: Run) -> str:
     """Return what a baseline must share with this run, as text: template, configuration or name."""
     if run.template_id is not None:
         return f"template {run.template_id}"
@@ -54,7 +54,7 @@ def regress(comparison: Comparison | None) -> ExitStatus:
     """Return the exit code of ``bench regress`` for a comparison. A run that failed gives RUN_FAILED whatever its figures."""
     if comparison is None:
         return ExitStatus.INCONCLUSIVE
-    if comparison.after.run.status is not RunStatus.COMPLETED or came_to_nothing(comparison.after):
+    if comparison.after.run.status is not RunStatus.COMPLETED or failure_despite_completion(comparison.after):
         return ExitStatus.RUN_FAILED
     match comparison.change:
         case FigureChange.REGRESSED:

@@ -21,7 +21,7 @@ from drumbeat.bench.results.compare.changes import (
     FigureChange,
     overall,
 )
-from drumbeat.bench.results.compare.configuration import ConfigDifference, asked_for, differences
+from drumbeat.bench.results.compare.configuration import ConfigDifference, differences, user_config
 from drumbeat.bench.results.compare.divergence import DIFFERENT, divergence
 from drumbeat.bench.results.compare.means import FEWEST as FEWEST_BATCHES, Shift, shift
 from drumbeat.bench.results.compare.sides import Pair, by_kind, costs
@@ -106,7 +106,7 @@ def compared(before: RunRecord, after: RunRecord) -> Comparison:
         after=after,
         deltas=deltas,
         similarity=similarity(before, after),
-        configuration=differences(asked_for(before.run.config), asked_for(after.run.config)),
+        configuration=differences(user_config(before.run.config), user_config(after.run.config)),
         divergence=divergence(_histogram(before), _histogram(after)),
         warnings=(*_warnings(before, after), *_blind_spots(deltas)),
     )

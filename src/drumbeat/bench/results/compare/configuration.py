@@ -21,7 +21,7 @@ class ConfigDifference:
     after: str | None
 
 
-def asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def user_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the template document that the user wrote, if stored with the run, else the run's configuration."""
     document = config.get("document")
     return document if isinstance(document, Mapping) else config

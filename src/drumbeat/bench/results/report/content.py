@@ -50,7 +50,7 @@ def header(record: RunRecord) -> Mapping[str, str]:
         "template": run.template_id or "",
         "started": words.when(record.origin),
         "ended": words.when(run.ended_at),
-        "duration": words.lasting(length),
+        "duration": words.duration(length),
     }
     return {name: text for name, text in fields.items() if text not in ("", words.NOTHING)}
 
@@ -147,7 +147,7 @@ def _limit_and_found(verdict: SloVerdict) -> tuple[str, str]:
         return words.ms(verdict.limit), words.ms(verdict.found)
     if verdict.found is None:
         return f"{words.number(verdict.limit)} %", words.NOTHING
-    limit, found = words.told_apart(verdict.limit, verdict.found)
+    limit, found = words.texts_that_differ(verdict.limit, verdict.found)
     return f"{limit} %", f"{found} %"
 
 

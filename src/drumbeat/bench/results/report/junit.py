@@ -4,13 +4,13 @@ from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.report import content
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.run_verdict import has_target, missed_target
-from drumbeat.bench.results.verdicts import LimitStanding, Measure, SloVerdict, came_to_nothing, verdicts_of
+from drumbeat.bench.results.verdicts import LimitStanding, Measure, SloVerdict, failure_despite_completion, verdicts_of
 from drumbeat.core.run import RunStatus
 
 
 def junit(record: RunRecord) -> str:
     found = verdicts_of(record)
-    completed = record.run.status is RunStatus.COMPLETED and came_to_nothing(record) is None
+    completed = record.run.status is RunStatus.COMPLETED and failure_despite_completion(record) is None
     target = [_target(record)] if has_target(record) and completed else []
     missed = sum(not verdict.kept for verdict in found) + (completed and missed_target(record) is not None)
     seconds = (record.ended - record.origin).total_seconds() if record.ended and record.origin else 0.0
@@ -25,7 +25,7 @@ def junit(record: RunRecord) -> str:
 
 def _completion(record: RunRecord) -> str:
     head = f'<testcase classname="{markup(content.title(record))}" name="the run completes"'
-    nothing = came_to_nothing(record)
+    nothing = failure_despite_completion(record)
     if record.run.status is RunStatus.COMPLETED and nothing is None:
         return f"{head}/>"
     why = nothing or content.reason(record) or f"it is {record.run.status}"

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from drumbeat.bench.model.words import NOTHING as NOTHING, ms as ms, number as number, told_apart as told_apart
+from drumbeat.bench.model.words import NOTHING as NOTHING, ms as ms, number as number, texts_that_differ as texts_that_differ
 
 
 def percent(share: float | None, digits: int = 3) -> str:
@@ -23,7 +23,7 @@ def when(moment: datetime | None) -> str:
     return NOTHING if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def lasting(length: timedelta | None) -> str:
+def duration(length: timedelta | None) -> str:
     """Format a duration: ``12 s``, ``3 min 05 s``, ``2 h 04 min``."""
     if length is None:
         return NOTHING

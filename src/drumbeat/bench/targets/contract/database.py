@@ -24,7 +24,7 @@ from drumbeat.bench.targets.contract.given import (
     ROWS,
     SET_N,
     TABLE,
-    GivenTarget,
+    ContractFixtures,
     draw,
     fetched,
     load,
@@ -46,7 +46,7 @@ asyncio.run(main())
 """
 
 
-class DatabaseContract(GivenTarget):
+class DatabaseContract(ContractFixtures):
     """Tests that every ``Target`` must pass."""
 
     @pytest.mark.parametrize("name", ["contract_absent", "nowhere.contract_absent", "no.where.", "#\x01."])

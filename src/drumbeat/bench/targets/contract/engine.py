@@ -24,7 +24,7 @@ from drumbeat.bench.targets.contract.given import (
     LOOKUPS,
     MIXED,
     SET_N,
-    GivenTarget,
+    ContractFixtures,
     Running,
     fetched,
     load,
@@ -34,7 +34,7 @@ from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.values.draw import Draw
 
 
-class EngineContract(GivenTarget):
+class EngineContract(ContractFixtures):
     """Tests that every ``Engine`` must pass."""
 
     async def test_every_operation_is_recorded_once_and_inserts_never_collide(self, target: Target, table: str) -> None:

@@ -106,7 +106,7 @@ class Running:
         return self.records
 
 
-class GivenTarget:
+class ContractFixtures:
     """Base class with the fixtures of the contract tests: a table with rows, and a running engine."""
 
     slow_sql: ClassVar[str]

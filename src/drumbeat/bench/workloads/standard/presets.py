@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from drumbeat.bench.model import Kind, ValueType
 from drumbeat.bench.targets.interface import Column, TableDescription
-from drumbeat.bench.workloads.columns import Words
+from drumbeat.bench.workloads.columns import SqlDialect
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
 from drumbeat.bench.workloads.standard.rows import (
     LOADED_AT,
@@ -13,8 +13,8 @@ from drumbeat.bench.workloads.standard.rows import (
     Made,
     Numbers,
     hundredths,
-    made_up,
     numbers,
+    row_generator,
     scaled_count,
     texts,
 )
@@ -23,7 +23,7 @@ from drumbeat.bench.workloads.standard.table import StandardTable, table
 
 ROWS = 100_000  #: rows of the table at scale 1
 _NAME = "bench_items"
-_PLAIN = Words(quote="")  #: names without quotes, because databases quote differently
+_PLAIN = SqlDialect(quote="")  #: names without quotes, because databases quote differently
 _COLUMNS = {
     "item_id": ("BIGINT NOT NULL", ValueType.BIGINT),
     "created_at": ("TIMESTAMP", ValueType.TIMESTAMP),
@@ -35,7 +35,9 @@ _COLUMNS = {
 
 def items(scale: float) -> StandardTable:
     columns = {name: declared for name, (declared, _) in _COLUMNS.items()}
-    return table(_NAME, columns, key=("item_id",), rows=made_up(_NAME, _items), count=scaled_count("a preset", scale, ROWS))
+    return table(
+        _NAME, columns, key=("item_id",), rows=row_generator(_NAME, _items), count=scaled_count("a preset", scale, ROWS)
+    )
 
 
 def _items(chance: Chance, rows: Numbers) -> Made:

@@ -21,7 +21,7 @@ BLOCK = 1_000  #: rows drawn together, always all of them, so that a row does no
 LOADED_AT = datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
-def made_up(table: str, make: Callable[[Chance, Numbers], Made]) -> Rows:
+def row_generator(table: str, make: Callable[[Chance, Numbers], Made]) -> Rows:
     """Return a row generator for a table; ``make`` gets a random generator and row numbers, and returns the columns."""
 
     def rows(begin: int, end: int) -> Iterator[Sequence[Any]]:

@@ -7,7 +7,7 @@ read-modify-write is one transaction.
 from dataclasses import replace
 
 from drumbeat.bench.model import Distribution, KeyValue, Kind, Load, NewKey, Operation, RandomNumber, RandomText, Value
-from drumbeat.bench.workloads.standard.rows import Chance, Made, Numbers, made_up, scaled_count, texts
+from drumbeat.bench.workloads.standard.rows import Chance, Made, Numbers, row_generator, scaled_count, texts
 from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
 from drumbeat.bench.workloads.standard.script import operation, transaction
 from drumbeat.bench.workloads.standard.table import StandardTable, table
@@ -31,7 +31,7 @@ _INSERT = (
 def usertable(scale: float) -> StandardTable:
     columns = {"ycsb_key": "BIGINT NOT NULL"} | dict.fromkeys(_NAMES, f"VARCHAR({LENGTH})")
     count = scaled_count("ycsb", scale, RECORDS)
-    return table("usertable", columns, key=("ycsb_key",), rows=made_up("usertable", _records), count=count)
+    return table("usertable", columns, key=("ycsb_key",), rows=row_generator("usertable", _records), count=count)
 
 
 def _records(chance: Chance, rows: Numbers) -> Made:

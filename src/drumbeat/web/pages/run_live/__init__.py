@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from nicegui import ui
 
-from drumbeat.bench.model import Watched
+from drumbeat.bench.model import LiveRun
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, RunId
 from drumbeat.web.app_state import AppState
@@ -60,7 +60,7 @@ def add(app: AppState) -> None:
 class RunPage:
     """The page of a run with all its parts."""
 
-    def __init__(self, app: AppState, source: RunSource, watched: Watched) -> None:
+    def __init__(self, app: AppState, source: RunSource, watched: LiveRun) -> None:
         self._source = source
         self._ended = False
         self._banner = Banner()
@@ -82,7 +82,7 @@ class RunPage:
         """Whether the run has ended and all its data has been read."""
         return self._ended and self._source.course().complete
 
-    def take(self, frame: Frame[Watched]) -> None:
+    def take(self, frame: Frame[LiveRun]) -> None:
         """Show an update, or a warning if the store could not be read."""
         if frame.told.seen is None:
             self._banner.warn(f"Showing old data. {frame.told.data.get('message', '')}")
@@ -93,7 +93,7 @@ class RunPage:
         """Add new log lines."""
         self._logs.add(lines)
 
-    def _show(self, watched: Watched) -> None:
+    def _show(self, watched: LiveRun) -> None:
         parts = (self._banner, self._heading, self._progress, self._figures, self._objectives, self._workers)
         for part in parts:
             part.show(watched)

@@ -4,7 +4,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.bench.model import Watched
+from drumbeat.bench.model import LiveRun
 from drumbeat.web.snapshot_sections import guardrails
 
 
@@ -18,7 +18,7 @@ class Banner:
             self._text = ui.label()
         self._row.set_visibility(False)
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         state = guardrails(watched)
         if watched.judgement.is_orphan and state["message"] is None:
             self._show_text(_sentence(watched.judgement.reason), "yellow", "person_off")

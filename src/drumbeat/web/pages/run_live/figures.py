@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.bench.model import ObjectiveStatus, Watched, told_apart
+from drumbeat.bench.model import LiveRun, ObjectiveStatus, texts_that_differ
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
@@ -35,7 +35,7 @@ class FigureTiles:
         with tiles():
             self._tiles = {name: FigureTile(name) for name in names}
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         found = aggregate_metrics(watched)
         self._tiles["operations/s"].show(number(found["qps"]))
         for name in ("p50", "p95", "p99"):
@@ -57,7 +57,7 @@ class Objectives:
             self._table = PageTable("Objectives (SLO)", _COLUMNS, lambda each: f"{each.kind} {each.measure}")
         self._card.set_visibility(False)
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         self._card.set_visibility(bool(watched.objectives))
         self._table.show(watched.objectives)
 
@@ -67,7 +67,7 @@ def _limit_and_found(status: ObjectiveStatus) -> tuple[str, str]:
         return ms(status.limit), ms(status.found)
     if status.found is None:
         return f"{number(status.limit)} %", "–"
-    limit, found = told_apart(status.limit, status.found)
+    limit, found = texts_that_differ(status.limit, status.found)
     return f"{limit} %", f"{found} %"
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from nicegui import ui
 
-from drumbeat.bench.model import RunJudgement, ScalingMode, Watched
+from drumbeat.bench.model import LiveRun, RunJudgement, ScalingMode
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import Action, button, confirmed, may_change, notify
@@ -18,7 +18,7 @@ from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 class Heading:
     """Shows name, status, verdict, limits and buttons of a run."""
 
-    def __init__(self, app: AppState, watched: Watched) -> None:
+    def __init__(self, app: AppState, watched: LiveRun) -> None:
         self._app, self._run_id = app, watched.run.run_id
         breadcrumbs(("Runs", "/runs"))
         with ui.row().classes("items-center w-full gap-2"):
@@ -46,7 +46,7 @@ class Heading:
         text, action, icon = actions[name]
         return button(text, action, icon, danger=name in ("stop", "delete"))
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         run = watched.run
         self._status.text = run.status
         set_attribute(self._status, "color", status_colour(run, watched.judgement))
@@ -65,7 +65,7 @@ class Heading:
         self._reason.text = judgement.reason
         self._reason.set_visibility(text is not None and bool(judgement.reason))
 
-    def _show_bounds(self, watched: Watched) -> None:
+    def _show_bounds(self, watched: LiveRun) -> None:
         limits = bounds(watched)
         self._bounds.text = bounds_words(watched)
         message = limits["message"] if limits else None
@@ -107,7 +107,7 @@ async def delete_run(app: AppState, run_id: RunId) -> None:
         ui.navigate.to("/runs")
 
 
-def _facts(watched: Watched) -> Mapping[str, object]:
+def _facts(watched: LiveRun) -> Mapping[str, object]:
     plan, document = watched.plan, watched.run.config.get("document")
     workload = document.get("workload") if isinstance(document, Mapping) else None
     standard = workload.get("standard") if isinstance(workload, Mapping) else None
@@ -121,7 +121,7 @@ def _facts(watched: Watched) -> Mapping[str, object]:
     }
 
 
-def bounds_words(watched: Watched) -> str:
+def bounds_words(watched: LiveRun) -> str:
     """Return the worker and connection limits of a run in one line; empty if it has none."""
     scaling = watched.plan.scaling
     match scaling.mode:
@@ -135,7 +135,7 @@ def bounds_words(watched: Watched) -> str:
             return ""
 
 
-def end_reason(watched: Watched) -> str:
+def end_reason(watched: LiveRun) -> str:
     """Return why the run ended; empty while it is active."""
     if watched.run.status not in RUN_ENDED:
         return ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from drumbeat.bench.model import Decided
+from drumbeat.bench.model import DecisionRecord
 from drumbeat.core.log import LEVELS, log_rank
 from drumbeat.web.feeds import Line
 from drumbeat.web.pages.components import PageTable, TableColumn
@@ -16,7 +16,7 @@ _SHOWN_AT_FIRST = 50  #: number of decisions shown by default
 _ALL_SOURCES, _CONTROLLER = "all sources", "controller"
 
 
-def _offset_text(decided: Decided) -> str:
+def _offset_text(decided: DecisionRecord) -> str:
     seconds = round(abs(decided.offset))
     return f"{'-' if decided.offset < -0.5 else '+'}{seconds // 60}:{seconds % 60:02d}"
 
@@ -35,11 +35,11 @@ class RunDecisions:
         with ui.row().classes("items-center"):
             ui.label("Decisions").classes("text-h6").props("role=heading aria-level=2")
             self._all = ui.switch("Show all", on_change=self._draw).props("dense")
-        self._shown: tuple[Decided, ...] = ()
+        self._shown: tuple[DecisionRecord, ...] = ()
         self._table = PageTable("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=50)
         self._table.element.props('no-data-label="No decisions yet"')
 
-    def show(self, decisions: tuple[Decided, ...]) -> None:
+    def show(self, decisions: tuple[DecisionRecord, ...]) -> None:
         if decisions != self._shown:
             self._shown = decisions
             self._draw()

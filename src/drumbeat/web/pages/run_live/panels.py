@@ -5,7 +5,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.bench.model import STABLE, LoadMode, RunPlan, Watched
+from drumbeat.bench.model import STABLE, LiveRun, LoadMode, RunPlan
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.run_live.figures import ms, number, percent
@@ -68,7 +68,7 @@ class FindMaxPanel:
             self._limits = ui.label().classes("text-caption faint")
             self._steps = steps_table()
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         section = find_max(watched)
         if section is None:
             return
@@ -123,7 +123,7 @@ class QpsPanel:
                 self._tiles = {name: FigureTile(name) for name in names}
             self._history = PageTable("Load changes", HISTORY, lambda step: str(step["n"]))
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         section = qps_controller(watched)
         if section is None:
             return

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from nicegui import ui
 
-from drumbeat.bench.model import Watched
+from drumbeat.bench.model import LiveRun
 from drumbeat.core.clock import Clock
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunStatus
 from drumbeat.web.pages.element_names import set_attribute
@@ -65,7 +65,7 @@ class Progress:
                         self._labels.append(ui.label(name).classes("inline"))
             self._time = ui.label("Not started").classes("number text-subtitle1").props('role=timer aria-label="Elapsed time"')
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         """Show the current phase and time. A phase that was reached stays marked as reached."""
         position, ended = position_of(watched.run), watched.run.status in RUN_ENDED
         if position > self._reached:

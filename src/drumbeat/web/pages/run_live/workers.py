@@ -5,7 +5,7 @@ from functools import partial
 
 from nicegui import ui
 
-from drumbeat.bench.model import Curves, Watched, WorkerSnapshot
+from drumbeat.bench.model import Curves, LiveRun, WorkerSnapshot
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import Health, WorkerId
 from drumbeat.web.app_state import AppState
@@ -46,7 +46,7 @@ class WorkerGrid:
         self._grid = ui.element("div").classes("worker-grid w-full")
         self._none = ui.label("No workers yet").classes("faint")
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         self._snapshots = {each.worker.worker_id: each for each in watched.workers}
         live = sum(each.worker.is_live for each in watched.workers)
         self._count.text = f"Workers ({live} of {len(watched.workers)} live)"

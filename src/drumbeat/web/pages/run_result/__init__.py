@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.bench.model import RunSeries, Watched
+from drumbeat.bench.model import LiveRun, RunSeries
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.run_result.caveats import caveats_card
@@ -23,7 +23,7 @@ class RunResult:
         self._errors: Errors | None = None
         self._server: Server | None = None
 
-    def show(self, watched: Watched) -> None:
+    def show(self, watched: LiveRun) -> None:
         """Build the result at the first call; later calls update the enrichment status and the cost."""
         if self._closing is None:
             with self._place:
@@ -31,7 +31,7 @@ class RunResult:
         if self._closing is not None:
             self._closing.show(whole_result(watched))
 
-    def _build(self, watched: Watched) -> None:
+    def _build(self, watched: LiveRun) -> None:
         caveats_card(whole_result(watched))
         self._closing = Closing(self._app, self._run_id)
         kinds_table(watched)

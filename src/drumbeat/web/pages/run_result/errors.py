@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
-from drumbeat.bench.model import FailureExample, Watched
+from drumbeat.bench.model import FailureExample, LiveRun
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn
@@ -64,7 +64,7 @@ def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
 class Errors:
     """Shows the errors of a run: counts, examples and the operation log."""
 
-    def __init__(self, app: AppState, watched: Watched) -> None:
+    def __init__(self, app: AppState, watched: LiveRun) -> None:
         kinds = [row for row in watched.results if row.worker_id is None and row.kind is not None]
         failed = [row for row in kinds if row.errors]
         classes: Mapping[str, int] = _classes(watched)
@@ -91,7 +91,7 @@ class Errors:
 
 
 def _operations(
-    app: AppState, watched: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool
+    app: AppState, watched: LiveRun, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool
 ) -> Operations:
     """Add the operation log, collapsed unless the URL selects operations."""
     selected = read_selection(ui.context.client.request.query_params)
@@ -110,7 +110,7 @@ def _operations(
     return operations
 
 
-def _classes(watched: Watched) -> dict[str, int]:
+def _classes(watched: LiveRun) -> dict[str, int]:
     """Return the failed operations of the measurement by error class; empty if the result does not have them."""
     total = whole_result(watched)
     classes = total.custom_metrics.get("error_classes") if total else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.bench.model import Latency, Watched
+from drumbeat.bench.model import Latency, LiveRun
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Result
 from drumbeat.web.pages.components import COLOURS, PageTable, TableColumn
@@ -17,7 +17,7 @@ BARS = 60
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
-def kinds_table(watched: Watched) -> None:
+def kinds_table(watched: LiveRun) -> None:
     """Show results and latency histogram; all kinds together come first. Latencies are those of successful operations."""
     rows = [row for row in watched.results if row.worker_id is None and row.operations]
     ui.label("Results by operation kind").classes("text-h6").props("role=heading aria-level=2")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from drumbeat.bench.workloads.standard.rows import made_up
+from drumbeat.bench.workloads.standard.rows import row_generator
 from drumbeat.bench.workloads.standard.table import StandardTable, table
 from drumbeat.bench.workloads.standard.tpcc.rows import RowsOf, lines_before
 from drumbeat.bench.workloads.standard.tpcc.size import Size
@@ -130,7 +130,7 @@ def _table(
         f"tpcc_{name}",
         {column: f"{kind} NOT NULL" if column in names else kind for column, kind in columns.items()},
         key=names,
-        rows=made_up(f"tpcc_{name}", getattr(RowsOf(size), name)),
+        rows=row_generator(f"tpcc_{name}", getattr(RowsOf(size), name)),
         count=count,
         unique=unique,
         indexes=(index,) if index else (),

@@ -17,7 +17,7 @@ _NO_HOLDER: Mapping[str, Any] = {
 }
 
 
-def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
+def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
     """Return the job after its worker reported an outcome. A job with a cancel request is cancelled, not tried again."""
     match verdict.outcome:
         case AttemptOutcome.DONE:
@@ -28,14 +28,14 @@ def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
                 return _ended(failed, JobStatus.POISONED, now)
             return _given_back(failed, now + verdict.retry_in, now)
         case AttemptOutcome.CRASHED:
-            return lost(job, verdict.error, now, in_company=False)
+            return apply_worker_loss(job, verdict.error, now, in_company=False)
         case AttemptOutcome.RELEASED:
             return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
         case AttemptOutcome.CANCELLED:
             return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
 
 
-def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
+def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
     """Return the job after its worker was lost. ``in_company``: other jobs had also begun on that worker."""
     if job.begun_at is None:
         return _given_back(job, now, now)
@@ -47,7 +47,7 @@ def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job
     return _given_back(fallen, now, now)
 
 
-def how_lost(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
+def lost_attempt_outcome(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
     """Return outcome and error of an attempt with a lost worker; ``others``: how many other jobs had begun on that worker."""
     if job.begun_at is None:
         return AttemptOutcome.RELEASED, f"{error}; it had not begun"
