@@ -11,41 +11,30 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from drumbeat.composition.base import process_name
-from drumbeat.composition.plane import ControlPlane, WorkerSummary, open_control_plane, push_on
+from drumbeat.composition.plane import ControlPlane, WorkerSummary as WorkerSummary, open_control_plane, push_on
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Backoff, Job, JobId, JobStatus, NewJob, RateLimit
+from drumbeat.core.job import (
+    Backoff as Backoff,
+    Job as Job,
+    JobId as JobId,
+    JobStatus as JobStatus,
+    NewJob as NewJob,
+    RateLimit as RateLimit,
+)
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.job_options import job_from_line, new_job
-from drumbeat.pool.service import Pool, PoolStatus
-from drumbeat.pool.worker.context import JobContext, JobFailure
+from drumbeat.pool.job_options import job_from_line as job_from_line, new_job as new_job
+from drumbeat.pool.service import Pool as Pool, PoolStatus as PoolStatus
+from drumbeat.pool.worker.context import JobContext as JobContext, JobFailure as JobFailure
 from drumbeat.pool.worker.handlers import handlers_of
-from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, parse_handlers
+from drumbeat.pool.worker.options import (
+    ExecutorKind as ExecutorKind,
+    Mode as Mode,
+    WorkPlan as WorkPlan,
+    parse_handlers as parse_handlers,
+)
 from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
-
-__all__ = [
-    "Backoff",
-    "Connection",
-    "ExecutorKind",
-    "Job",
-    "JobContext",
-    "JobFailure",
-    "JobId",
-    "JobStatus",
-    "Mode",
-    "NewJob",
-    "Pool",
-    "PoolStatus",
-    "RateLimit",
-    "WorkPlan",
-    "WorkerSummary",
-    "connect",
-    "connect_blocking",
-    "job_from_line",
-    "new_job",
-    "parse_handlers",
-]
 
 Function = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cli.given import Said, invoke
 from drumbeat.cli.main import app
 from drumbeat.cli.stdin_lines import incoming_lines
-from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
+from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound, Refused
 
 
 def piped(text: str, *arguments: str, store: str) -> Said:
@@ -114,6 +114,19 @@ def test_pools_are_listed_with_their_counts(url: str) -> None:
 
     assert [(each["pool_id"], each["ready"]) for each in told(url, "list")] == [("p", 2)]
     assert invoke("pool", "list", store=url).output.split()[9:12] == ["p", "2", "0"]
+
+
+def test_a_pool_is_deleted_with_its_jobs(url: str) -> None:
+    pushed(url, {"n": 1}, {"n": 2})
+
+    with pytest.raises(Refused, match="2 unfinished jobs; cancel them, or delete them too .--unfinished."):
+        invoke("pool", "delete", "p", store=url)
+    assert len(jobs(url)) == 2
+
+    said = invoke("pool", "delete", "p", "--unfinished", store=url)
+    assert (said.code, said.output) == (0, "deleted pool p with its jobs: 0 done, 0 poisoned, 0 cancelled, 2 waiting\n")
+    with pytest.raises(NotFound):
+        invoke("pool", "status", "p", store=url)
 
 
 def test_status_shows_counts_and_pause(url: str) -> None:

@@ -42,7 +42,7 @@ def test_every_option_is_there_with_its_default(heading: str, database: type) ->
 def test_the_options_of_the_page_are_those_a_url_takes(url: str, database: type) -> None:
     given = "&".join(f"{name}={default}" for name, default in options(database).items())
 
-    assert open_store(f"{url}?{given}").traits.durable
+    assert open_store(f"{url}?{given}").traits.shared
 
 
 def test_the_default_is_there() -> None:

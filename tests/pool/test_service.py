@@ -7,9 +7,10 @@ from datetime import datetime
 import pytest
 
 from drumbeat import testing
-from drumbeat.core.errors import InvalidInput, Refused
+from drumbeat.core.errors import InvalidInput, NotFound, Refused
 from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.worker import WorkerStatus
 from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from pool.seen import POOL, name, seconds
@@ -152,3 +153,62 @@ async def test_a_cap_in_the_midst_of_a_pause_or_a_resume_stays(
 
     kept = await desk.get()
     assert (kept.policy["max_workers"], kept.paused_until) == (3, until)
+
+
+async def test_a_deleted_pool_is_gone_with_all_its_jobs_and_no_other_pools() -> None:
+    stage = await Stage().open()
+    pool, other = Pool(stage.store, stage.clock, POOL, "me"), Pool(stage.store, stage.clock, "other", "me")
+    await other.push({"n": 1})
+    await pool.push({"n": 1})
+    claimed = await pool.claim()
+    assert claimed is not None
+    await pool.complete(claimed, {})
+
+    had = await pool.delete()
+
+    assert (had.done, had.pending) == (1, 0)
+    assert await stage.store.pools.find(POOL) is None
+    assert [*await stage.store.jobs.list(POOL)] == []
+    assert (await other.status()).counts.ready == 1
+    with pytest.raises(NotFound):
+        await pool.delete()
+
+
+async def test_a_pool_with_unfinished_jobs_is_deleted_only_with_them() -> None:
+    stage = await Stage().open()
+    pool = Pool(stage.store, stage.clock, POOL, "me")
+    await pool.push({"n": 1})
+    await pool.push({"n": 2})
+    await pool.claim()
+
+    with pytest.raises(Refused, match="2 unfinished jobs"):
+        await pool.delete()
+    assert (await pool.status()).counts.ready == 1
+
+    assert (await pool.delete(unfinished=True)).pending == 1
+    assert await stage.store.pools.find(POOL) is None
+
+
+async def test_a_pool_with_a_live_worker_is_not_deleted() -> None:
+    stage = await Stage().open()
+    await stage.join(name(0))
+
+    with pytest.raises(Refused, match="live workers"):
+        await Pool(stage.store, stage.clock, POOL, "me").delete(unfinished=True)
+
+    assert await stage.store.pools.find(POOL) is not None
+
+
+async def test_a_fleet_is_not_deleted_while_a_worker_may_cost_money() -> None:
+    stage = await Stage().open(policy="fixed")
+    fleet = Pool(stage.store, stage.clock, POOL, "me")
+    assert (await fleet.get()).is_scaled
+    worker = await stage.join(name(0))
+    ended = await stage.store.workers.move(worker, WorkerStatus.TERMINATED, "killed by hand")
+
+    with pytest.raises(Refused, match=f"may still cost money, such as {name(0)}"):
+        await fleet.delete()
+
+    await stage.store.workers.mark_reaped(POOL, ended.worker_id)
+    await fleet.delete()
+    assert await stage.store.pools.find(POOL) is None

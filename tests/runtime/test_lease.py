@@ -21,7 +21,7 @@ async def test_the_first_to_ask_leads_and_the_second_stands_by(world: World) -> 
 
     assert (await first.hold()) is not None
     assert await second.hold() is None
-    assert await second.leader() == "a"
+    assert (await second.held_by())[0] == "a"
 
 
 async def test_holding_on_keeps_the_epoch(world: World) -> None:

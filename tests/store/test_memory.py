@@ -121,12 +121,7 @@ class TestFaults:
 async def test_the_memory_store_says_what_it_is() -> None:
     store = MemoryStore(ManualClock())
 
-    assert (store.traits.name, store.traits.durable, store.traits.shared, store.traits.networked) == (
-        "memory",
-        False,
-        False,
-        False,
-    )
+    assert (store.traits.name, store.traits.shared, store.traits.networked) == ("memory", False, False)
     assert (await store.upkeep.check()).location == "memory"
 
 

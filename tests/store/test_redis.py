@@ -725,5 +725,5 @@ async def test_a_reply_in_time_leaves_the_wire_open() -> None:
 def test_a_redis_store_says_what_it_is_and_hides_its_user() -> None:
     database = RedisDatabase("rediss://u:secret@h:6380/2", prefix="mine")
 
-    assert (database.traits.name, database.traits.durable, database.traits.networked) == ("redis", True, True)
+    assert (database.traits.name, database.traits.networked) == ("redis", True)
     assert database.location == "rediss://h:6380/2 (prefix mine)"

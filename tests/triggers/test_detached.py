@@ -1,5 +1,6 @@
 """Subprocess triggers: one checker per burst of work, in a process of its own that outlives the pusher."""
 
+import json
 import os
 import sys
 from datetime import timedelta
@@ -7,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.cli.fire import firing_of
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import SpawnFailed
 from drumbeat.spawn.leash import LEASH_FD
@@ -15,6 +15,7 @@ from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers import detached
 from drumbeat.triggers.detached import ON_ITS_WAY, CheckerLaunch, mark_checker_started, start_checker_once, start_detached
+from drumbeat.triggers.model import Firing
 from e2e.processes import eventually
 from triggers.given import trigger
 
@@ -42,7 +43,7 @@ async def test_a_burst_of_pushes_starts_one_checker(started: list[tuple[str, ...
     assert sent.count(True) == 1
     ((*program, firing),) = started
     assert program == [sys.executable, "-m", "drumbeat.cli.fire"]
-    assert firing_of(firing) == PUSH.firing("papers")
+    assert Firing.from_json(json.loads(firing)) == PUSH.firing("papers")
 
 
 async def test_once_it_has_begun_to_look_work_needs_another(started: list[tuple[str, ...]], tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drumbeat.web.roles import Caller, Means, Role
+from drumbeat.web.roles import AuthMethod, Caller, Role
 from drumbeat.web.sessions import LIFETIME, Sessions
 from web.given import LOCKED
 
@@ -35,7 +35,7 @@ def test_what_was_read_of_a_cookie_holds_as_long_as_the_cookie_would(after: time
 
 def test_an_operator_whose_session_is_over_may_change_nothing() -> None:
     here = [True]
-    caller = Caller(role=Role.OPERATOR, means=Means.SESSION, is_here=lambda: here[0])
+    caller = Caller(role=Role.OPERATOR, means=AuthMethod.SESSION, is_here=lambda: here[0])
     before = caller.may_change
     here[0] = False
 

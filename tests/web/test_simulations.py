@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.web.pages.fleet_simulate import run, sample_trace
-from drumbeat.web.simulations import LONGEST, MOST_JOBS, Jobs, apart, simulated
+from drumbeat.web.simulations import LONGEST, MOST_JOBS, Jobs, run_in_daemon_thread, simulate_on_server
 
 ENDING = """
 import asyncio, threading
@@ -42,7 +42,7 @@ asyncio.run(leave())
 )
 async def test_more_than_a_server_simulates_is_refused(jobs: Jobs, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        await simulated(jobs, "lag_aware", {}, spawn_lag=timedelta(seconds=1))
+        await simulate_on_server(jobs, "lag_aware", {}, spawn_lag=timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ async def test_more_than_a_server_simulates_is_refused(jobs: Jobs, said: str) ->
 )
 async def test_more_workers_than_a_server_simulates_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match="expected at most 1,000 workers"):
-        await simulated([(0.0, 1.0)], "lag_aware", settings, spawn_lag=timedelta(seconds=1))
+        await simulate_on_server([(0.0, 1.0)], "lag_aware", settings, spawn_lag=timedelta(seconds=1))
 
 
 async def test_a_trace_from_a_page_has_the_bounds_of_the_api() -> None:
@@ -63,9 +63,9 @@ async def test_a_trace_from_a_page_has_the_bounds_of_the_api() -> None:
 
 
 async def test_a_simulation_runs_apart_and_its_error_is_told() -> None:
-    assert await apart(threading.current_thread) is not threading.current_thread()
+    assert await run_in_daemon_thread(threading.current_thread) is not threading.current_thread()
     with pytest.raises(ZeroDivisionError):
-        await apart(lambda: 1 // 0)
+        await run_in_daemon_thread(lambda: 1 // 0)
 
 
 def test_a_process_ends_while_a_simulation_goes_on() -> None:

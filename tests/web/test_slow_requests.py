@@ -19,7 +19,7 @@ from drumbeat.composition.plane import open_control_plane
 from drumbeat.settings import Settings
 from drumbeat.web import server
 from drumbeat.web.settings import WebSettings
-from drumbeat.web.slow_requests import ENOUGH, most_connections, protocol_within
+from drumbeat.web.slow_requests import ENOUGH, http_protocol_with_timeout, most_connections
 
 PATIENCE = 60.0
 SOON = timedelta(seconds=1)
@@ -156,7 +156,9 @@ async def nobody(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 def connection() -> tuple[Any, Timers, Wire]:
     timers, wire = Timers(), Wire()
-    made = protocol_within(timedelta(seconds=20))(uvicorn.Config(nobody, log_config=None), ServerState(), {}, _loop=timers)
+    made = http_protocol_with_timeout(timedelta(seconds=20))(
+        uvicorn.Config(nobody, log_config=None), ServerState(), {}, _loop=timers
+    )
     made.connection_made(wire)
     return made, timers, wire
 

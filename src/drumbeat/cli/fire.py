@@ -35,7 +35,7 @@ def fire(firing: str, door: "ForkConnector | None" = None) -> int:
     """Run the beat and print its result as JSON. Returns the exit code: 1 if the beat could not be run."""
     try:
         with logging_to_stderr(logging.WARNING):
-            run(_fire(firing_of(firing), door))
+            run(_fire(Firing.from_json(json.loads(firing)), door))
     except DrumbeatError as exc:
         return _print_error(exc)
     return 0
@@ -44,11 +44,6 @@ def fire(firing: str, door: "ForkConnector | None" = None) -> int:
 def _print_error(exc: DrumbeatError) -> int:
     print(f"drumbeat: {exc}", file=sys.stderr)
     return 1
-
-
-def firing_of(text: str) -> Firing:
-    """Parse a trigger's request to run a beat, from the JSON that ``Firing.to_json`` wrote."""
-    return Firing.from_json(json.loads(text))
 
 
 async def _fire(firing: Firing, door: "ForkConnector | None") -> None:

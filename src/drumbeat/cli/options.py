@@ -5,21 +5,14 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.session import open_plane, parse_age, run, settings_for, with_control_plane
+from drumbeat.cli.session import (
+    open_plane as open_plane,
+    parse_age as parse_age,
+    run as run,
+    settings_for as settings_for,
+    with_control_plane as with_control_plane,
+)
 from drumbeat.settings import STORE_VARIABLE
-
-__all__ = [
-    "JsonOption",
-    "LimitOption",
-    "PoolArgument",
-    "StoreOption",
-    "open_plane",
-    "parse_age",
-    "refuse_nan",
-    "run",
-    "settings_for",
-    "with_control_plane",
-]
 
 StoreOption = Annotated[
     str | None,

@@ -148,7 +148,8 @@ def _print(found: PoolStatus) -> None:
     oldest = f" (the oldest for {text(waits)})" if waits is not None else ""
     until = found.pool.paused_until
     say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
-    waiting = f"{format_count(counts.ready)} ready{oldest}, {format_count(counts.delayed)} delayed, {format_count(counts.claimed)} claimed"
+    ready, delayed, claimed = (format_count(each) for each in (counts.ready, counts.delayed, counts.claimed))
+    waiting = f"{ready} ready{oldest}, {delayed} delayed, {claimed} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
     if found.no_handler is not None:
@@ -195,9 +196,8 @@ def delete(
     if as_json:
         show_json({"pool_id": pool, "deleted": asdict(had) | {"pending": had.pending}})
     else:
-        say(
-            f"deleted pool {pool}, with {had.done} done, {had.poisoned} poisoned, {had.cancelled} cancelled and {had.pending} waiting jobs"
-        )
+        ended = f"{had.done} done, {had.poisoned} poisoned, {had.cancelled} cancelled"
+        say(f"deleted pool {pool} with its jobs: {ended}, {had.pending} waiting")
 
 
 def _print_pause(found: PoolRow, *, as_json: bool) -> None:

@@ -36,20 +36,19 @@ class WorkerStatus(StrEnum):
     LOST = "lost"  #: went silent; presumed dead
 
 
-_ENDS = frozenset({WorkerStatus.TERMINATED, WorkerStatus.ERROR, WorkerStatus.LOST})
+TERMINAL = frozenset({WorkerStatus.TERMINATED, WorkerStatus.ERROR, WorkerStatus.LOST})
 
 MOVES: Mapping[WorkerStatus, frozenset[WorkerStatus]] = {
-    WorkerStatus.SPAWNING: _ENDS | {WorkerStatus.STARTING},
-    WorkerStatus.STARTING: _ENDS | {WorkerStatus.WAITING, WorkerStatus.DRAINING},
-    WorkerStatus.WAITING: _ENDS | {WorkerStatus.ACTIVE, WorkerStatus.DRAINING},
-    WorkerStatus.ACTIVE: _ENDS | {WorkerStatus.DRAINING},
-    WorkerStatus.DRAINING: _ENDS,
+    WorkerStatus.SPAWNING: TERMINAL | {WorkerStatus.STARTING},
+    WorkerStatus.STARTING: TERMINAL | {WorkerStatus.WAITING, WorkerStatus.DRAINING},
+    WorkerStatus.WAITING: TERMINAL | {WorkerStatus.ACTIVE, WorkerStatus.DRAINING},
+    WorkerStatus.ACTIVE: TERMINAL | {WorkerStatus.DRAINING},
+    WorkerStatus.DRAINING: TERMINAL,
     WorkerStatus.TERMINATED: frozenset(),
     WorkerStatus.ERROR: frozenset(),
     WorkerStatus.LOST: frozenset(),
 }
 
-TERMINAL = _ENDS
 LIVE = frozenset(WorkerStatus) - TERMINAL
 
 

@@ -42,7 +42,7 @@ def next_start_at(found: FailureStreak) -> datetime | None:
 
 
 def start_limit(found: FailureStreak, living: Sequence[Worker], now: datetime) -> int | None:
-    """Return how many workers may be started: 0 until ``next_start_at``, then one at a time; None (no limit) without failures."""
+    """Return how many workers may be started: 0 until ``next_start_at``, then one at a time; None: no limit."""
     until = next_start_at(found)
     if until is None:
         return None

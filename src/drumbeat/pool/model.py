@@ -7,28 +7,17 @@ from typing import Any, ClassVar
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, Thresholds
-from drumbeat.core.recovery import EndOverdue, EndStray, ListedInstance, MarkFailed, MarkLost, PoolSnapshot, Reap, Recovery
+from drumbeat.core.recovery import (
+    EndOverdue as EndOverdue,
+    EndStray as EndStray,
+    ListedInstance as ListedInstance,
+    MarkFailed as MarkFailed,
+    MarkLost as MarkLost,
+    PoolSnapshot,
+    Reap as Reap,
+    Recovery,
+)
 from drumbeat.core.worker import Worker, WorkerId
-
-__all__ = [
-    "Action",
-    "Claim",
-    "EndOverdue",
-    "EndStray",
-    "ExpireLeases",
-    "FailureStreak",
-    "ListedInstance",
-    "MarkFailed",
-    "MarkLost",
-    "PoolPolicy",
-    "PoolView",
-    "Reap",
-    "SpawnJobWorker",
-    "TakeBackJobs",
-    "handler_command",
-    "no_handler",
-    "worker_name",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,10 +86,6 @@ class Leadership:
             return await self._store.leases.acquire(self._name, self._owner, self._ttl)
         return await self._store.leases.renew(self._lease, self._ttl)
 
-    async def leader(self) -> str | None:
-        """Return the last owner of the lease; None if it was never acquired."""
-        return (await self.held_by())[0]
-
     async def held_by(self) -> tuple[str | None, timedelta]:
         """Return the last owner of the lease, and how long until it expires unless it is renewed."""
         return await with_timeout(self._clock, self._ttl, self._find())

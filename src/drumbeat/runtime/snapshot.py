@@ -36,9 +36,9 @@ async def take_snapshot(
 ) -> PoolSnapshot:
     """Take a snapshot now. Instances are listed before rows are read: a row exists before its instance, so none seems a stray.
 
-    ``last`` is the last beat that observed the pool (``last_observation``), if the caller has read it already. ``usual`` is the usual
-    time between snapshots. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot is then
-    ``partial``: without instances. Rows of workers that were reaped before ``gone_since`` are not read; with
+    ``last`` is the last beat that observed the pool, if the caller has read it already. ``usual`` is the usual time between
+    snapshots. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot is then ``partial``:
+    without instances. Rows of workers that were reaped before ``gone_since`` are not read; with
     ``unreaped_only`` no rows of reaped workers are read, unless the provider lists an instance of them.
     """
     instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
@@ -83,15 +83,11 @@ async def _listed(
 async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
     """List the instances within ``LIST_WITHIN``, well below the beat's timeout: the beat can go on without the list."""
     try:
-        return await race(clock.sleep(LIST_WITHIN), _list(spawner, pool))
+        return await race(clock.sleep(LIST_WITHIN), spawner.list(pool.pool_id))
     except LostRace:
         raise SpawnError(
             f"expected the provider to list pool {pool.pool_id} in {LIST_WITHIN.total_seconds():g} s, got no answer"
         ) from None
-
-
-async def _list(spawner: Spawner, pool: PoolRow) -> Sequence[Instance]:
-    return await spawner.list(pool.pool_id)
 
 
 def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:

@@ -40,8 +40,8 @@ class CheckerLaunch:
 async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id: str) -> bool:
     """Start one checker for a pool. False if another checker is starting already: it will see the new jobs.
 
-    A lease marks the starting checker. The checker releases it (``mark_checker_started``) *before* it looks at the pool, so jobs pushed
-    after that start another checker.
+    A lease marks the starting checker. The checker releases it (``mark_checker_started``) *before* it looks at the pool,
+    so jobs pushed after that start another checker.
     """
     lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
     if lease is None:

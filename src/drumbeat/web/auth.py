@@ -6,20 +6,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.responses import RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from drumbeat.core.clock import Clock
-from drumbeat.web.bodies import bounded
-from drumbeat.web.headers import guarded
+from drumbeat.web.bodies import limit_body
+from drumbeat.web.headers import with_security_headers
 from drumbeat.web.login import LOGIN, LOGOUT, Login
 from drumbeat.web.login_attempts import LoginAttempts
 from drumbeat.web.problems import problem
-from drumbeat.web.roles import SAFE_METHODS, Caller, Means, Role, allowed
+from drumbeat.web.roles import SAFE_METHODS, AuthMethod, Caller, Role, allowed
 from drumbeat.web.sessions import Sessions, cookie_in
 from drumbeat.web.settings import WebSettings, is_loopback
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROBES = frozenset({"/health", "/ready"})  #: need no token and accept any Host, for load balancers; they reveal nothing
@@ -52,7 +50,7 @@ class AuthMiddleware:
             guarded_send = _with_headers(send, scope["path"], is_refusal=True)
             await self._login.answer(scope, receive, guarded_send, self._address(scope, headers))
         else:
-            await self._app(scope, bounded(scope, headers, receive), _with_headers(send, scope["path"], is_refusal=False))
+            await self._app(scope, limit_body(scope, headers, receive), _with_headers(send, scope["path"], is_refusal=False))
 
     def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """Return the response to a request that must not reach the application (refusal, logout); None if it may."""
@@ -92,16 +90,18 @@ class AuthMiddleware:
 
     def _caller(self, headers: dict[str, str]) -> Caller | None:
         if self._settings.is_open:
-            return Caller(role=Role.OPERATOR, means=Means.LOOPBACK)
+            return Caller(role=Role.OPERATOR, means=AuthMethod.LOOPBACK)
         token = _token(headers)
         if token is not None:
             role = self._sessions.role_of(token)
-            return Caller(role=role, means=Means.TOKEN) if role else None
+            return Caller(role=role, means=AuthMethod.TOKEN) if role else None
         cookie = cookie_in(headers.get("cookie", ""))
         session = self._sessions.read(cookie, self._clock.now()) if cookie else None
         if session is None:
             return None
-        return Caller(role=session.role, means=Means.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now()))
+        return Caller(
+            role=session.role, means=AuthMethod.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now())
+        )
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:
         """Return the client's IP address. With --name, the X-Forwarded-For header of a proxy on this machine is trusted."""
@@ -170,6 +170,6 @@ def _as_denial(send: Send) -> Send:
 def _with_headers(send: Send, path: str, *, is_refusal: bool) -> Send:
     async def guarded_send(message: MutableMapping[str, Any]) -> None:
         is_start = message["type"] == "http.response.start"
-        await send(guarded(message, path, is_refusal=is_refusal) if is_start else message)
+        await send(with_security_headers(message, path, is_refusal=is_refusal) if is_start else message)
 
     return guarded_send

@@ -1,18 +1,17 @@
 """Size limits of request bodies."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 from fastapi import HTTPException
+from starlette.types import Receive
 
 LARGEST = 8 * 1024 * 1024  #: maximum size of a request body, in bytes
 LARGEST_HOOK = 64 * 1024  #: the same for a webhook: small, because anyone can send one
 _HOOKS = "/hooks/"
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-
-def bounded(scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Receive:
+def limit_body(scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Receive:
     """Wrap ``receive`` so that it raises HTTPException 413 if the body or its declared length is over the limit."""
     if scope["type"] != "http":
         return receive

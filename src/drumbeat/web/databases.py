@@ -29,10 +29,10 @@ def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None
     if not isinstance(target, Mapping):
         return None
     url = target.get("url") or (connections or {}).get(str(target.get("connection")), "")
-    return type_of(str(url))
+    return database_type_of(str(url))
 
 
-def type_of(url: str) -> DatabaseType | None:
+def database_type_of(url: str) -> DatabaseType | None:
     """Return the type of database that a URL names; None if it is not supported."""
     try:
         scheme = urlsplit(url).scheme.lower()

@@ -1,15 +1,12 @@
 """Suppresses errors that only say that the client disconnected before it was answered."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _CLIENT = "drumbeat.client"  #: key in a request's scope: whether the client has disconnected

@@ -30,7 +30,7 @@ _ALWAYS = (
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-def guarded(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
+def with_security_headers(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
     """Return the start message of a response with security headers added, except those it already sets."""
     given: Headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
     names = {name.lower() for name, _ in given}

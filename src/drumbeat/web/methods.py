@@ -1,20 +1,15 @@
 """HTTP methods of API paths: HEAD (except on endless streams), OPTIONS, and 405 for methods that a path does not have."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import Message, Receive, Scope, Send
 
 from drumbeat.web.problems import problem
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 API = ("/api/", "/hooks/")
 _PLAIN = ("/health", "/ready", "/metrics")

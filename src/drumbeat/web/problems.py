@@ -92,7 +92,7 @@ def fields_in(message: str) -> list[dict[str, str]]:
 
 
 @contextmanager
-def naming(field: str) -> Iterator[None]:
+def prefix_field(field: str) -> Iterator[None]:
     """Put ``field`` before the message of an InvalidInput raised in the block, unless the message already names a field."""
     try:
         yield

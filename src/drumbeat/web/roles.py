@@ -14,7 +14,7 @@ class Role(StrEnum):
     OPERATOR = "operator"  #: may do everything
 
 
-class Means(StrEnum):
+class AuthMethod(StrEnum):
     """How a caller was authenticated."""
 
     LOOPBACK = "loopback"  #: from this machine, where no token is required
@@ -31,7 +31,7 @@ class Caller:
     """An authenticated caller. A page stays open for hours, so ``is_here`` tells whether the session is still valid."""
 
     role: Role
-    means: Means
+    means: AuthMethod
     is_here: Callable[[], bool] = _always  #: False once the session has expired or was logged out
 
     @property

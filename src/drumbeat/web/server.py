@@ -17,7 +17,7 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.web.app import make_app
 from drumbeat.web.app_state import AppState
 from drumbeat.web.settings import WebSettings
-from drumbeat.web.slow_requests import most_connections, protocol_within
+from drumbeat.web.slow_requests import http_protocol_with_timeout, most_connections
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ async def _stop_server(stop: asyncio.Event, server: uvicorn.Server, state: AppSt
 def _config(state: AppState, *, with_pages: bool) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(state, with_pages=with_pages),
-        http=protocol_within(state.settings.arrives_within, most_connections()),
+        http=http_protocol_with_timeout(state.settings.arrives_within, most_connections()),
         log_config=None,
         access_log=False,
         server_header=False,

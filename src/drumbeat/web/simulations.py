@@ -25,10 +25,10 @@ T = TypeVar("T")
 Jobs = Sequence[tuple[float, float]]  #: arrival and duration of each job, in seconds
 
 
-async def simulated(jobs: Jobs, policy: str, settings: Mapping[str, Any], **provider: Any) -> "Simulated":
+async def simulate_on_server(jobs: Jobs, policy: str, settings: Mapping[str, Any], **provider: Any) -> "Simulated":
     """Simulate a fleet with this policy. ``provider``: fields of SimulatedProvider. Raises InvalidInput, InvalidSettings."""
     check(jobs)
-    return await apart(lambda: simulate_jobs(sorted(jobs), policy, settings, **_BOUNDS, **provider))
+    return await run_in_daemon_thread(lambda: simulate_jobs(sorted(jobs), policy, settings, **_BOUNDS, **provider))
 
 
 def check(jobs: Jobs) -> None:
@@ -43,7 +43,7 @@ def check(jobs: Jobs) -> None:
         )
 
 
-async def apart(work: Callable[[], T]) -> T:
+async def run_in_daemon_thread(work: Callable[[], T]) -> T:
     """Run ``work`` in a daemon thread, which does not keep the process from ending, and return its result."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()

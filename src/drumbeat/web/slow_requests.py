@@ -10,7 +10,7 @@ ENOUGH = 64 * 1024  #: the timer restarts each time this many bytes of a body ha
 _RESERVED = 0.2  #: share of the process's file descriptors reserved for the store and other files
 
 
-def protocol_within(within: timedelta, limit: int | None = None) -> Any:
+def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> Any:
     """Return a uvicorn HTTP protocol class that limits the time for a request to arrive and the number of connections.
 
     The timer starts with the connection and with each further request on it. It is off while a request is answered.

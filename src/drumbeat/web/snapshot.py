@@ -8,7 +8,16 @@ from drumbeat.bench.model import LiveRun, WorkerSnapshot
 from drumbeat.core.log import Log
 from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunStatus
 from drumbeat.core.worker import WorkerStatus
-from drumbeat.web.snapshot_sections import bounds, decision, find_max, guardrails, objective, qps_controller
+from drumbeat.web.snapshot_sections import (
+    bounds,
+    decision,
+    failure as failure,
+    find_max,
+    guardrails,
+    objective,
+    qps_controller,
+    whole_result as whole_result,
+)
 
 MOST_DECISIONS = 50
 _WORKING = frozenset({WorkerStatus.ACTIVE, WorkerStatus.DRAINING})
@@ -76,10 +85,6 @@ def _latency(total: Result | None) -> dict[str, float | None]:
         return {"p50_ms": None, "p95_ms": None, "p99_ms": None, "avg_ms": None}
     p50, p95, p99 = (None if ns is None else ns / 1e6 for ns in total.latency.percentiles_ns((50, 95, 99)))
     return {"p50_ms": p50, "p95_ms": p95, "p99_ms": p99, "avg_ms": total.latency.mean / timedelta(milliseconds=1)}
-
-
-def whole_result(watched: LiveRun) -> Result | None:
-    return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 
 def _run(watched: LiveRun, aggregate: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,12 +160,6 @@ def enrichment(watched: LiveRun) -> dict[str, Any] | None:
     """Return whether the database's own counters were added to the result; None while there is no result."""
     total = whole_result(watched)
     return None if total is None else {"status": total.enrichment_status, "error": total.enrichment_error}
-
-
-def failure(watched: LiveRun) -> str | None:
-    """Return why the run failed; None if it did not fail."""
-    total = whole_result(watched)
-    return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
 
 def elapsed(watched: LiveRun) -> timedelta:

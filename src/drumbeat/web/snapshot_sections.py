@@ -36,7 +36,7 @@ def guardrails(watched: LiveRun) -> dict[str, Any]:
 def _guardrail_detail(watched: LiveRun, state: str, reported: Mapping[str, Any]) -> str | None:
     """Return which workers exceed which limit, why the run failed, or how far a worker was throttled."""
     if state == "failed":
-        return _failure(watched)
+        return failure(watched)
     rails = watched.plan.guardrails
     over = [
         *_over(watched, reported.get("workers_over_cpu"), "CPU", "cpu_percent", rails.max_cpu_percent),
@@ -60,8 +60,9 @@ def _throttled(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str |
     return f"{last.get('worker_id')} was reduced {change} ({limits})"
 
 
-def _failure(watched: LiveRun) -> str | None:
-    total = _total_result(watched)
+def failure(watched: LiveRun) -> str | None:
+    """Return why the run failed; None if it did not fail."""
+    total = whole_result(watched)
     return total.failure_reason if total is not None else watched.run.custom_metrics.get("failure_reason")
 
 
@@ -113,11 +114,12 @@ def find_max(watched: LiveRun) -> dict[str, Any] | None:
 
 
 def _found(watched: LiveRun) -> Mapping[str, Any]:
-    total = _total_result(watched)
+    total = whole_result(watched)
     return (total.find_max_result if total else None) or {}
 
 
-def _total_result(watched: LiveRun) -> Result | None:
+def whole_result(watched: LiveRun) -> Result | None:
+    """Return the result row of the whole run: all workers and all kinds of operations together."""
     return next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
 
 

@@ -46,6 +46,17 @@ class TestPools:
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["field"] == "handlers"
 
+    async def test_a_pool_is_deleted_and_its_unfinished_jobs_only_if_asked(self, api: httpx.AsyncClient) -> None:
+        await api.post("/api/v1/pools", json={"pool_id": "short-lived"})
+        await api.post("/api/v1/pools/short-lived/jobs", json={"payload": 1})
+
+        refused = await api.delete("/api/v1/pools/short-lived")
+        deleted = await api.delete("/api/v1/pools/short-lived", params={"unfinished": True})
+
+        assert (refused.status_code, deleted.status_code) == (409, 204)
+        assert "1 unfinished jobs" in refused.json()["detail"]
+        assert (await api.get("/api/v1/pools/short-lived")).status_code == 404
+
     async def test_a_pool_is_paused_for_a_while_or_until_resumed(self, api: httpx.AsyncClient) -> None:
         await api.post("/api/v1/pools", json={"pool_id": "pausing"})
 

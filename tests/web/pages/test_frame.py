@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, expect
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.web.pages import actions, frame
 from drumbeat.web.pages.element_names import set_attribute, set_label
-from drumbeat.web.roles import Caller, Means, Role
+from drumbeat.web.roles import AuthMethod, Caller, Role
 from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tab, tabbed_to
 from web.pages.served import Served
 
@@ -153,7 +153,7 @@ async def test_what_changes_something_is_done_for_operators_only_and_while_their
     async def deed() -> None:
         happened.append(True)
 
-    monkeypatch.setattr(actions, "caller", lambda: Caller(role=role, means=Means.SESSION, is_here=lambda: here))
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=role, means=AuthMethod.SESSION, is_here=lambda: here))
     monkeypatch.setattr(actions, "notify", lambda text, *, error: said.append(text))
     monkeypatch.setattr(actions, "show_session_ended", lambda: said.append(actions.SESSION_ENDED))
     await actions.operators_only(deed)()

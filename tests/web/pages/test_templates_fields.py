@@ -12,7 +12,7 @@ from drumbeat.bench.model import KeyValue, LoadMode, Now, Operation, PoolValue, 
 from drumbeat.bench.templates import parse
 from drumbeat.core.errors import InvalidInput
 from drumbeat.web.app_state import AppState
-from drumbeat.web.databases import database_of, type_of
+from drumbeat.web.databases import database_of, database_type_of
 from drumbeat.web.pages.forms import split_field, split_problems
 from drumbeat.web.pages.templates_fields import (
     LOAD,
@@ -20,7 +20,7 @@ from drumbeat.web.pages.templates_fields import (
     SCALING,
     Modes,
     TemplateField,
-    Way,
+    WorkloadType,
     enum_of,
     every_field,
     field_labels,
@@ -36,21 +36,21 @@ from drumbeat.web.pages.templates_form import TemplateForm
 from drumbeat.web.pages.templates_operations import operation_of
 from drumbeat.web.pages.templates_values import value_sources
 
-AUTO = Modes(load=LoadMode.CONCURRENCY, scaling=ScalingMode.AUTO, way=Way.PRESET)
+AUTO = Modes(load=LoadMode.CONCURRENCY, scaling=ScalingMode.AUTO, way=WorkloadType.PRESET)
 
 
 @pytest.mark.parametrize(
     ("said", "way"),
     [
-        ({}, Way.PRESET),
-        ({"preset": "mixed"}, Way.PRESET),
-        ({"standard": "read-only"}, Way.STANDARD),
-        ({"custom_insert_pct": 0}, Way.CUSTOM),
-        ({"custom_update_query": "UPDATE t"}, Way.CUSTOM),
-        ({"operations": [{"kind": "X", "weight": 100}]}, Way.OPERATIONS),
+        ({}, WorkloadType.PRESET),
+        ({"preset": "mixed"}, WorkloadType.PRESET),
+        ({"standard": "read-only"}, WorkloadType.STANDARD),
+        ({"custom_insert_pct": 0}, WorkloadType.CUSTOM),
+        ({"custom_update_query": "UPDATE t"}, WorkloadType.CUSTOM),
+        ({"operations": [{"kind": "X", "weight": 100}]}, WorkloadType.OPERATIONS),
     ],
 )
-def test_a_document_says_its_workload_in_one_way(said: dict[str, Any], way: Way) -> None:
+def test_a_document_says_its_workload_in_one_way(said: dict[str, Any], way: WorkloadType) -> None:
     assert way_of({"workload": said}) is way
 
 
@@ -173,7 +173,7 @@ def operation(statements: tuple[Statement, ...]) -> Operation:
     ],
 )  # fmt: skip
 def test_the_type_of_a_database_is_known_by_its_url(url: str, database: str | None) -> None:
-    assert type_of(url) == database
+    assert database_type_of(url) == database
     assert database_of({"document": {"target": {"url": url}}}) == database
     assert database_of({"target": {"connection": "named"}}, {"named": url}) == database
 
@@ -218,7 +218,7 @@ def test_what_is_typed_is_kept_and_only_what_another_mode_does_not_have_goes() -
 def test_another_way_to_say_the_workload_leaves_nothing_of_the_first() -> None:
     form = form_over(parse(WHOLE).to_json())
 
-    form.fields["workload"].value = Way.STANDARD
+    form.fields["workload"].value = WorkloadType.STANDARD
     form.fields["workload.standard"].value = "read-only"
     made = parse(form.tree())
 
@@ -243,7 +243,7 @@ def test_a_service_level_that_is_emptied_is_none() -> None:
     ],
 )
 def test_connections_are_called_what_they_are_in_each_load_mode(load: LoadMode, label: str) -> None:
-    modes = Modes(load=load, scaling=ScalingMode.AUTO, way=Way.PRESET)
+    modes = Modes(load=load, scaling=ScalingMode.AUTO, way=WorkloadType.PRESET)
 
     assert field_labels(modes)["concurrent_connections"][0] == label
     assert "concurrent_connections" in {each.path for each in every_field() if each.shown(modes)}

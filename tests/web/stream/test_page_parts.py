@@ -17,7 +17,7 @@ from drumbeat.web.pages.pools_one import per_minute
 from drumbeat.web.pages.run_live.charts import CHARTS, OUTAGE_BAND, ChartLine, LimitLine, options
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
-from drumbeat.web.pages.run_live.progress import Ticking, clock_text, position_of
+from drumbeat.web.pages.run_live.progress import SteadyTimer, clock_text, position_of
 from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars
 from drumbeat.web.pages.runs.filters import RunFilters, read_filters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
@@ -26,7 +26,7 @@ SECOND = timedelta(seconds=1)
 
 
 async def test_a_timer_goes_on_between_looks_and_never_back(clock: ManualClock) -> None:
-    timer, shown = Ticking(clock), []
+    timer, shown = SteadyTimer(clock), []
     for known in (5, 4, 9):
         timer.sync(SECOND * known, running=True)
         shown.append(timer.read())
@@ -37,7 +37,7 @@ async def test_a_timer_goes_on_between_looks_and_never_back(clock: ManualClock) 
 
 
 async def test_a_timer_that_has_stopped_stands_still(clock: ManualClock) -> None:
-    timer = Ticking(clock)
+    timer = SteadyTimer(clock)
     timer.sync(SECOND * 5, running=False)
     await clock.advance(60 * SECOND)
 

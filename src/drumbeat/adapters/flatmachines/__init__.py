@@ -7,31 +7,17 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtra("the FlatMachines adapter", "flatmachines") from exc
 
-from drumbeat.adapters.flatmachines.hooks import PoolHooks, registry_of
+from drumbeat.adapters.flatmachines.hooks import PoolHooks as PoolHooks, registry_of as registry_of
 from drumbeat.adapters.flatmachines.registration import (
-    DrumbeatRegistrationBackend,
-    PoolWorkerFilter,
-    PoolWorkerRegistration,
+    DrumbeatRegistrationBackend as DrumbeatRegistrationBackend,
+    PoolWorkerFilter as PoolWorkerFilter,
+    PoolWorkerRegistration as PoolWorkerRegistration,
 )
-from drumbeat.adapters.flatmachines.runner import Launch, log_to_stderr, run_machine
-from drumbeat.adapters.flatmachines.session import MachineSession, Origin, open_session
-from drumbeat.adapters.flatmachines.translate import Setting, translate
-from drumbeat.adapters.flatmachines.work import DrumbeatWorkBackend, DrumbeatWorkPool
-
-__all__ = [
-    "DrumbeatRegistrationBackend",
-    "DrumbeatWorkBackend",
-    "DrumbeatWorkPool",
-    "Launch",
-    "MachineSession",
-    "Origin",
-    "PoolHooks",
-    "PoolWorkerFilter",
-    "PoolWorkerRegistration",
-    "Setting",
-    "log_to_stderr",
-    "open_session",
-    "registry_of",
-    "run_machine",
-    "translate",
-]
+from drumbeat.adapters.flatmachines.runner import Launch as Launch, log_to_stderr as log_to_stderr, run_machine as run_machine
+from drumbeat.adapters.flatmachines.session import (
+    MachineSession as MachineSession,
+    Origin as Origin,
+    open_session as open_session,
+)
+from drumbeat.adapters.flatmachines.translate import Setting as Setting, translate as translate
+from drumbeat.adapters.flatmachines.work import DrumbeatWorkBackend as DrumbeatWorkBackend, DrumbeatWorkPool as DrumbeatWorkPool

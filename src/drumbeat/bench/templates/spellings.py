@@ -85,7 +85,8 @@ def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
         return []
     if node.setdefault(new[-1], value) != value:
         return [
-            f"{'.'.join(old)}: means {'.'.join(new)}, which is {short_repr(node[new[-1]])}, not {short_repr(value)}; remove one of them"
+            f"{'.'.join(old)}: means {'.'.join(new)}, which is {short_repr(node[new[-1]])}, "
+            f"not {short_repr(value)}; remove one of them"
         ]
     return []
 

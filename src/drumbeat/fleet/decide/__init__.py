@@ -29,8 +29,6 @@ from drumbeat.fleet.model import (
 )
 from drumbeat.fleet.policies import POLICIES
 
-__all__ = ["DecisionStep", "decide", "decide_step", "verdict"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStep:

@@ -3,23 +3,16 @@
 from collections.abc import Mapping
 
 from drumbeat.fleet.model import PolicyName
-from drumbeat.fleet.policies.fixed import fixed
-from drumbeat.fleet.policies.inputs import Policy, PolicyInput, PolicyResult, WorkerLevel
-from drumbeat.fleet.policies.lag_aware import lag_aware
-from drumbeat.fleet.policies.queue_cover import queue_cover
-from drumbeat.fleet.policies.queue_ratio import queue_ratio
-
-__all__ = [
-    "POLICIES",
-    "Policy",
-    "PolicyInput",
-    "PolicyResult",
-    "WorkerLevel",
-    "fixed",
-    "lag_aware",
-    "queue_cover",
-    "queue_ratio",
-]
+from drumbeat.fleet.policies.fixed import fixed as fixed
+from drumbeat.fleet.policies.inputs import (
+    Policy as Policy,
+    PolicyInput as PolicyInput,
+    PolicyResult as PolicyResult,
+    WorkerLevel as WorkerLevel,
+)
+from drumbeat.fleet.policies.lag_aware import lag_aware as lag_aware
+from drumbeat.fleet.policies.queue_cover import queue_cover as queue_cover
+from drumbeat.fleet.policies.queue_ratio import queue_ratio as queue_ratio
 
 POLICIES: Mapping[PolicyName, Policy] = {
     PolicyName.FIXED: fixed,

@@ -262,6 +262,28 @@ class HoldContract(Given):
 
         assert not await store.queue.wait(pool.pool_id, timedelta())
 
+    async def test_progress_is_noted_for_the_holder_only(self, store: Store, pool: PoolRow) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+
+        assert await store.jobs.progress(holder(pool), job.token, 0.5, "half")
+        assert not await store.jobs.progress(holder(pool, W2), job.token, 0.9)
+        assert not await store.jobs.progress(holder(pool), Token(job_id=job.job_id, epoch=7), 0.9)
+
+        now = await store.jobs.get(job.job_id)
+        assert (now.progress, now.progress_note) == (0.5, "half")
+
+    async def test_a_new_claim_begins_without_progress(self, store: Store, pool: PoolRow) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+        await store.jobs.progress(holder(pool), job.token, 0.5, "half")
+        assert (await store.jobs.get(job.job_id)).progress == 0.5
+        await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.RELEASED)])
+
+        again = await claimed(store, pool)
+
+        assert (again.progress, again.progress_note) == (None, None)
+
 
 async def _ran_out(store: Store, job: Job) -> bool:
     return job.lease_until is not None and job.lease_until <= await store.now()

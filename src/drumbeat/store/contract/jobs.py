@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import AttemptOutcome, JobCounts, JobId, JobStatus, NewJob, RateLimit, Token
+from drumbeat.core.job import AttemptOutcome, JobCounts, JobId, JobStatus, NewJob, RateLimit
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.counting import CountsContract
@@ -343,28 +343,6 @@ class JobsContract(CountsContract):
             await failed(store, pool)
 
         assert len(await store.jobs.requeue(pool.pool_id)) == 1
-
-    async def test_progress_is_noted_for_the_holder_only(self, store: Store, pool: PoolRow) -> None:
-        await pushed(store, pool, 1)
-        job = await claimed(store, pool)
-
-        assert await store.jobs.progress(holder(pool), job.token, 0.5, "half")
-        assert not await store.jobs.progress(holder(pool, W2), job.token, 0.9)
-        assert not await store.jobs.progress(holder(pool), Token(job_id=job.job_id, epoch=7), 0.9)
-
-        now = await store.jobs.get(job.job_id)
-        assert (now.progress, now.progress_note) == (0.5, "half")
-
-    async def test_a_new_claim_begins_without_progress(self, store: Store, pool: PoolRow) -> None:
-        await pushed(store, pool, 1)
-        job = await claimed(store, pool)
-        await store.jobs.progress(holder(pool), job.token, 0.5, "half")
-        assert (await store.jobs.get(job.job_id)).progress == 0.5
-        await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.RELEASED)])
-
-        again = await claimed(store, pool)
-
-        assert (again.progress, again.progress_note) == (None, None)
 
     async def test_old_ended_jobs_are_pruned_and_no_others(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", "pending", max_attempts=1)

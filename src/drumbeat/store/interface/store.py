@@ -68,7 +68,6 @@ class StoreTraits:
     """The properties in which stores differ, such as whether other machines can reach them."""
 
     name: str
-    durable: bool  #: its data survives the end of the process
     shared: bool  #: other processes can use it
     networked: bool  #: other machines can reach it
     keeps_runs: bool = True  #: has runs, templates, connections and results, which benchmarks need

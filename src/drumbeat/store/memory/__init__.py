@@ -40,7 +40,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._state = MemoryState(clock=clock or SystemClock())
-        self.traits = StoreTraits(name="memory", durable=False, shared=False, networked=False)
+        self.traits = StoreTraits(name="memory", shared=False, networked=False)
         self.pools = MemoryPools(self._state)
         self.workers = MemoryWorkers(self._state)
         self.membership = MemoryMembership(self._state)

@@ -46,7 +46,7 @@ _CREDENTIALS = (
 class RedisDatabase:
     """One Redis server, and all of its keys that begin with one prefix."""
 
-    traits = StoreTraits(name="redis", durable=True, shared=True, networked=True, keeps_runs=False)
+    traits = StoreTraits(name="redis", shared=True, networked=True, keeps_runs=False)
 
     def __init__(
         self,

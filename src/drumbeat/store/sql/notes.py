@@ -1,6 +1,7 @@
 """SQL table ``notes``: small JSON documents, each under a unique name."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from drumbeat.core.note import Note
@@ -22,7 +23,9 @@ class SqlNotes:
         return _note(rows[0]) if rows else None
 
     async def list(self, prefix: str = "") -> Sequence[Note]:
-        return sorted((_note(row) for row in await self._database.read("list_notes", {"prefix": prefix})), key=_name)
+        return sorted(
+            (_note(row) for row in await self._database.read("list_notes", {"prefix": prefix})), key=attrgetter("name")
+        )
 
     async def delete(self, name: str) -> None:
         await self._database.write("delete_note", {"name": name})
@@ -30,7 +33,3 @@ class SqlNotes:
 
 def _note(row: Row) -> Note:
     return Note(name=row["name"], value=load(row["value"]), updated_at=instant(row["updated_at"]))
-
-
-def _name(note: Note) -> str:
-    return note.name

@@ -19,7 +19,7 @@ from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values, run_script
-from drumbeat.store.sql.postgres_connection_cache import Borrowed, ConnectionCache
+from drumbeat.store.sql.postgres_connection_cache import ConnectionCache
 from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath, StatementConnection
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
@@ -78,7 +78,7 @@ def dialect(schema: str) -> Dialect:
 class PostgresDatabase:
     """A PostgreSQL database with Drumbeat's tables in one schema."""
 
-    traits = StoreTraits(name="postgresql", durable=True, shared=True, networked=True)
+    traits = StoreTraits(name="postgresql", shared=True, networked=True)
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class PostgresDatabase:
 
     async def transact(self, script: Script[T]) -> T:
         try:
-            async with self._acquired() as connection, connection.transaction():
+            async with self._opened().borrowed() as connection, connection.transaction():
                 return await self._drive(connection, script)
         except driver_errors() as exc:
             raise self.translated(exc) from exc
@@ -240,13 +240,10 @@ class PostgresDatabase:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator["asyncpg.pool.PoolConnectionProxy[Any]"]:
         try:
-            async with self._acquired() as connection:
+            async with self._opened().borrowed() as connection:
                 yield connection
         except driver_errors() as exc:
             raise self.translated(exc) from exc
-
-    def _acquired(self) -> Borrowed:
-        return self._opened().borrowed()
 
     def _opened(self) -> ConnectionCache:
         if self._cache is None:

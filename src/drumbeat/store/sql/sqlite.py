@@ -119,7 +119,7 @@ class _Outcome:
 class SqliteDatabase:
     """A SQLite database in one file."""
 
-    traits = StoreTraits(name="sqlite", durable=True, shared=True, networked=False)
+    traits = StoreTraits(name="sqlite", shared=True, networked=False)
 
     def __init__(
         self, path: Path, *, synchronous: str = "FULL", busy_timeout: timedelta = timedelta(seconds=10), create: bool = False
@@ -377,11 +377,9 @@ def _deliver(outcomes: Sequence[_Outcome]) -> None:
 def _settle(outcomes: Sequence[_Outcome]) -> None:
     for outcome in outcomes:
         waiter = outcome.piece.waiter
-        if waiter.done():
-            continue
-        if outcome.error is not None:
+        if not waiter.done() and outcome.error is not None:
             waiter.set_exception(outcome.error)
-        else:
+        elif not waiter.done():
             waiter.set_result(outcome.result)
 
 
@@ -395,9 +393,7 @@ def _run(connection: sqlite3.Connection, query: Query, values: Values | Bulk | M
         (statement,) = query.statements
         return [{"new": connection.executemany(statement.in_order(values.columns), values.records).rowcount}]
     rows: Rows = ()
-    known = (
-        values.values if isinstance(values, MayConflict) else values
-    )  # there is one writer at a time, so no concurrent insert
+    known = values.values if isinstance(values, MayConflict) else values  # with one writer at a time nothing conflicts
     for statement in query.statements:
         rows = connection.execute(statement.text, known).fetchall()
     return rows

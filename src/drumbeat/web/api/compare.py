@@ -11,7 +11,7 @@ from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id
-from drumbeat.web.api.shapes_runs import Regression, RunTrend, TrendFigure, TrendRun
+from drumbeat.web.api.shapes_trend import Regression, RunTrend, TrendFigure, TrendRun
 
 router = checked("runs")
 

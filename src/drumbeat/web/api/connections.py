@@ -13,7 +13,7 @@ from drumbeat.web.api.answers import created, problems, set_location
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, RequestBody, Shape
-from drumbeat.web.problems import naming
+from drumbeat.web.problems import prefix_field
 
 router = checked("connections")
 
@@ -129,7 +129,7 @@ def _revealed(password: SecretStr | None) -> str | None:
 )
 async def create_connection(body: NewConnection, plane: Plane, response: Response) -> ConnectionShape:
     """Store a connection. Templates use it by its name, in `target.connection`."""
-    with naming("url"):
+    with prefix_field("url"):
         stored = await plane.connections().add(body.name, body.url, _revealed(body.password), body.description)
     set_location(response, f"{CONNECTIONS}/{quote(stored.name)}")
     return _shown(stored)
@@ -152,7 +152,7 @@ async def change_connection(name: Id, body: ConnectionChange, plane: Plane) -> C
     """Change a connection. With a new URL, send the password again: the stored password belongs to the old URL."""
     if not body.model_fields_set:
         raise InvalidInput("url: expected a new url, password or description, got none of them")
-    with naming("url"):
+    with prefix_field("url"):
         return _shown(await plane.connections().change(name, body.url, _revealed(body.password), body.description))
 
 

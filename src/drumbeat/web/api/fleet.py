@@ -17,8 +17,8 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Moment, RequestBody, Shape
 from drumbeat.web.api.shapes_pools import PoolShape
 from drumbeat.web.api.shapes_runs import BeatShape, WorkerShape
-from drumbeat.web.problems import naming
-from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST, LONGEST_JOB, LONGEST_LAG, MOST_JOBS, simulated
+from drumbeat.web.problems import prefix_field
+from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST, LONGEST_JOB, LONGEST_LAG, MOST_JOBS, simulate_on_server
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetService
@@ -261,8 +261,8 @@ async def simulate_fleet(body: Simulation, state: State) -> SimulatedShape:
     jobs = [(each.arrival, each.duration) for each in body.jobs]
     settings = {name: None if value is None else str(value) for name, value in body.settings.items()}
     async with state.busy:
-        with naming("settings"):
-            found = await simulated(jobs, body.policy, settings, **provider)
+        with prefix_field("settings"):
+            found = await simulate_on_server(jobs, body.policy, settings, **provider)
     return SimulatedShape.model_validate({"figures": found.figures(), "course": _course(found.outcome.course)})
 
 

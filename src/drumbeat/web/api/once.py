@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-async def once(request: Request, work: Handler) -> Response:
+async def with_idempotency_key(request: Request, work: Handler) -> Response:
     """Process a request, unless its idempotency key was used for the same request before: then return the stored response.
 
     Raises InvalidInput if the key was used for a different request, Refused if the first request is still being processed.

@@ -8,7 +8,6 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from drumbeat.client import WorkPlan
-from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import NotFound
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import Worker, WorkerId, judge
@@ -104,7 +103,7 @@ async def delete_pool(pool_id: Id, plane: Plane, unfinished: bool = False) -> No
 @router.get(f"{_POOL}/workers", operation_id="list_workers", responses=problems(404))
 async def list_workers(pool_id: Id, plane: Plane, live: bool = False) -> list[WorkerShape]:
     """List the workers of a pool (or of a run, by its run id), with their health."""
-    pool, now = await _pool(plane, pool_id), await plane.store.now()
+    pool, now = await plane.store.pools.get(PoolId(pool_id)), await plane.store.now()
     return [worker_shape(each, now, pool) for each in await plane.store.workers.list(pool.pool_id, live=live)]
 
 
@@ -113,7 +112,7 @@ async def list_events(
     pool_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[EventShape]:
     """List a pool's events (commands to workers, changes of their state), oldest first."""
-    pool = await _pool(plane, pool_id)
+    pool = await plane.store.pools.get(PoolId(pool_id))
     rows = await plane.store.events.read(pool.pool_id, after, limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.sequence_id)
     return Page[EventShape].model_validate(page, from_attributes=True)
@@ -124,7 +123,7 @@ async def list_beats(
     pool_id: Id, plane: Plane, request: Request, response: Response, after: After = 0, limit: Limit = 100
 ) -> Page[BeatShape]:
     """List the beats (passes of the control loops) of a pool, with their actions and reasons, oldest first."""
-    pool = await _pool(plane, pool_id)
+    pool = await plane.store.pools.get(PoolId(pool_id))
     rows = await plane.store.beats.list(pool.pool_id, after=after, limit=limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.n)
     return Page[BeatShape].model_validate(page, from_attributes=True)
@@ -133,7 +132,7 @@ async def list_beats(
 @router.get(f"{_POOL}/beats/last", operation_id="last_beat", responses=problems(404))
 async def show_last_beat(pool_id: Id, plane: Plane) -> WholeBeat:
     """Return the last beat (pass of a control loop) of a pool, with the state it was based on."""
-    found = await plane.store.beats.last((await _pool(plane, pool_id)).pool_id)
+    found = await plane.store.beats.last((await plane.store.pools.get(PoolId(pool_id))).pool_id)
     if found is None:
         raise NotFound(f"pool {pool_id!r} has no beat yet: no controller has run for it")
     return WholeBeat.model_validate(found)
@@ -151,7 +150,7 @@ async def list_logs(
     limit: Limit = 100,
 ) -> Page[LogShape]:
     """List the log lines of a pool's workers, oldest first."""
-    pool, name = await _pool(plane, pool_id), WorkerId(worker) if worker else None
+    pool, name = await plane.store.pools.get(PoolId(pool_id)), WorkerId(worker) if worker else None
     rows = await plane.store.logs.list(pool.pool_id, after=after, worker_id=name, level=level, limit=limit + 1)
     page = by_number(request, response, rows, limit, lambda row: row.log_id)
     return Page[LogShape].model_validate(page, from_attributes=True)
@@ -167,10 +166,6 @@ async def list_samples(
     limit: Limit = 100,
 ) -> list[SampleShape]:
     """List the raw samples of a pool's workers, oldest first. For a run's time series see /runs/{run_id}/samples."""
-    pool, name = await _pool(plane, pool_id), WorkerId(worker) if worker else None
+    pool, name = await plane.store.pools.get(PoolId(pool_id)), WorkerId(worker) if worker else None
     rows = await plane.store.samples.list(pool.pool_id, worker_id=name, since=since, failed=failed, limit=limit)
     return [SampleShape.model_validate(each) for each in rows]
-
-
-async def _pool(plane: ControlPlane, pool_id: str) -> PoolRow:
-    return await plane.store.pools.get(PoolId(pool_id))

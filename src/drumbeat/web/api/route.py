@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, too_deep
 from drumbeat.web.api.entry import PREFIX
-from drumbeat.web.api.once import KEY, once
+from drumbeat.web.api.once import KEY, with_idempotency_key
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -52,7 +52,7 @@ class Route(APIRoute):
             checked = CheckedRequest(request.scope, request.receive)
             if self.body_field is not None:
                 await checked.check_body()
-            return await once(checked, inner) if _has_key(request) else await inner(checked)
+            return await with_idempotency_key(checked, inner) if _has_key(request) else await inner(checked)
 
         return answer
 

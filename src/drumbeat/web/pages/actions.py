@@ -94,7 +94,7 @@ def button(text: str, action: Action, icon: str | None = None, *, name: str | No
     return made
 
 
-async def confirmed(question: str, yes: str) -> bool:
+async def confirm(question: str, yes: str) -> bool:
     """Ask for confirmation in a dialog, and return the answer. The dialog takes the focus; Escape means no."""
     labelled = ui.dialog().props('role=alertdialog aria-label="Are you sure?"')
     with labelled as dialog, ui.card().classes("max-w-md"):

@@ -111,7 +111,7 @@ class PageTable:
         return shown
 
 
-class Filled:
+class TableOrPlaceholder:
     """Shows a table, or a placeholder while the table has no rows."""
 
     def __init__(self, table: PageTable, placeholder: ui.element) -> None:

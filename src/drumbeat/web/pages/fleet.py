@@ -13,7 +13,7 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import fleet_one, fleet_policy, fleet_simulate
 from drumbeat.web.pages.actions import button
 from drumbeat.web.pages.auto_refresh import refresh_every
-from drumbeat.web.pages.components import Filled, PageTable, TableColumn
+from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder
 from drumbeat.web.pages.fleet_text import money, spent_text
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty_state, heading, page
@@ -78,7 +78,7 @@ def add(app: AppState) -> None:
             _new_button()
         rows = await _fleets(app)
         none = empty_state("No fleets yet. Create one:", _FIRST_COMMAND)
-        table = Filled(PageTable("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
+        table = TableOrPlaceholder(PageTable("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
         table.show(rows)
 
         async def refresh() -> None:

@@ -35,7 +35,7 @@ class Alarms:
                     ui.label(f"Alarm: {alarm}")
 
 
-class Money:
+class FleetTiles:
     """Tiles with worker counts, costs and used budgets of a fleet."""
 
     def __init__(self) -> None:

@@ -12,10 +12,10 @@ from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, confirmed, notify, report_errors
+from drumbeat.web.pages.actions import button, confirm, notify, report_errors
 from drumbeat.web.pages.auto_refresh import refresh_every
-from drumbeat.web.pages.components import Filled, PageTable, TableColumn, chart, chart_options
-from drumbeat.web.pages.fleet_money import Alarms, Money
+from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder, chart, chart_options
+from drumbeat.web.pages.fleet_money import Alarms, FleetTiles
 from drumbeat.web.pages.fleet_text import BEATS, SpentFigures, show_explanation, worker_series
 from drumbeat.web.pages.frame import breadcrumbs, empty_state, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
@@ -65,7 +65,7 @@ def add(app: AppState) -> None:
         beats = await latest_beats(app, pool_id)
         decisions = FleetDecisions(app, pool_id, before)
         await decisions.show(beats)
-        reasons = Reasons(app, pool_id, beat)
+        reasons = ExplanationPanel(app, pool_id, beat)
         await report_errors(lambda: reasons.follow(beats))
 
         async def refresh_decisions() -> None:
@@ -81,7 +81,7 @@ def add(app: AppState) -> None:
 async def _show_status(app: AppState, status: "FleetStatus") -> None:
     """Show alarms, costs and workers of a fleet, refreshed every few seconds."""
     fleet, pool_id = app.plane.fleet(status.pool.pool_id), status.pool.pool_id
-    alarms, money, workers = Alarms(), Money(), _workers(app, status)
+    alarms, money, workers = Alarms(), FleetTiles(), _workers(app, status)
 
     def show(status: "FleetStatus") -> None:
         alarms.show(status)
@@ -107,16 +107,16 @@ async def latest_beats(app: AppState, pool_id: str) -> Sequence[Beat]:
     return await beats.list(PoolId(pool_id), since=await app.plane.store.now() - _CHART_SPAN, after=after)
 
 
-def _workers(app: AppState, status: "FleetStatus") -> Filled:
+def _workers(app: AppState, status: "FleetStatus") -> TableOrPlaceholder:
     fleet, pool_id = app.plane.fleet(status.pool.pool_id), status.pool.pool_id
 
     async def drain(worker: str) -> None:
-        if await confirmed(f"Drain {worker}? It finishes its jobs and stops.", "Drain"):
+        if await confirm(f"Drain {worker}? It finishes its jobs and stops.", "Drain"):
             draining = await fleet.drain([worker])
             notify(f"Draining {', '.join(draining)}." if draining else f"{worker} is already draining.")
 
     async def kill(worker: str) -> None:
-        if await confirmed(f"Kill {worker} now? Its jobs go back to the queue.", "Kill"):
+        if await confirm(f"Kill {worker} now? Its jobs go back to the queue.", "Kill"):
             async with app.plane.fleets.spawner(pool_id) as spawner:
                 await fleet.kill(worker, spawner)
             notify(f"Killed {worker}.")
@@ -124,7 +124,7 @@ def _workers(app: AppState, status: "FleetStatus") -> Filled:
     heading("Workers", 2)
     none = ui.label("No live workers. The explanation below says why.").classes("faint")
     table = PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id, actions={"Drain": drain, "Kill": kill})
-    return Filled(table, none)
+    return TableOrPlaceholder(table, none)
 
 
 class FleetDecisions:
@@ -137,7 +137,7 @@ class FleetDecisions:
         none = empty_state("No decisions yet: no controller runs for this fleet. Start one:", f"drumbeat fleet run {pool_id}")
         self._echart = chart("Target workers, live workers and ready jobs over the last 6 hours", worker_series(()), step=True)
         self._chart = GrowingChart(self._echart)
-        self._table = Filled(PageTable("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
+        self._table = TableOrPlaceholder(PageTable("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
         with ui.row().classes("w-full justify-end"):
             self._newest = ui.link("Newest decisions", _url(pool_id))
             self._newer = ui.link("Newer decisions", _url(pool_id))
@@ -175,7 +175,7 @@ async def page_before(app: AppState, pool_id: str, before: int) -> Sequence[Beat
     return [beat for beat in found if beat.n < before]
 
 
-class Reasons:
+class ExplanationPanel:
     """Explains the selected beat (pass of the autoscaler), or the latest; a button previews the next decision."""
 
     def __init__(self, app: AppState, pool_id: str, selected: int) -> None:

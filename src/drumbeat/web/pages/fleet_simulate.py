@@ -18,7 +18,7 @@ from drumbeat.web.pages.actions import notify, report_errors
 from drumbeat.web.pages.components import PageTable, Series, TableColumn, chart
 from drumbeat.web.pages.forms import Field, mark_field
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
-from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, apart, simulated
+from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, run_in_daemon_thread, simulate_on_server
 
 if TYPE_CHECKING:
     from drumbeat.composition.offline import Simulated
@@ -126,7 +126,7 @@ async def run(trace: str, policy: str, values: dict[str, float]) -> "Simulated":
         {"workers": most} if policy == PolicyName.FIXED else {"max_workers": most, "min_workers": int(values["min_workers"])}
     )
     provider: dict[str, Any] = {"spawn_lag": timedelta(seconds=values["spawn_lag"]), "price_per_hour": values["price_per_hour"]}
-    return await simulated(await apart(lambda: jobs_of(trace)), policy, settings, **provider)
+    return await simulate_on_server(await run_in_daemon_thread(lambda: jobs_of(trace)), policy, settings, **provider)
 
 
 def jobs_of(trace: str) -> Jobs:

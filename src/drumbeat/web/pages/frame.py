@@ -17,7 +17,7 @@ from drumbeat.web.pages.actions import caller, show_session_ended
 from drumbeat.web.pages.auto_refresh import add_notice
 from drumbeat.web.pages.element_names import set_attribute, set_label
 from drumbeat.web.problems import status_of
-from drumbeat.web.roles import Means
+from drumbeat.web.roles import AuthMethod
 
 MENU = (
     ("Overview", "/", "space_dashboard"),
@@ -110,7 +110,7 @@ def _user(app: AppState) -> None:
     user = caller()
     ui.label(store_name(app)).classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
     set_label(ui.label(str(user.role)).classes("text-caption"), f"Your role: {user.role}")
-    if user.means is Means.SESSION:
+    if user.means is AuthMethod.SESSION:
         _watch_session()
         with set_attribute(ui.element("form").props("method=post"), "action", LOGOUT):
             ui.button("Log out").props("flat dense no-caps color=white type=submit size=sm")

@@ -14,7 +14,7 @@ from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.auto_refresh import refresh_every
-from drumbeat.web.pages.components import FigureTile, Filled, PageTable, TableColumn, as_text, duration_text, tiles
+from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, TableOrPlaceholder, as_text, duration_text, tiles
 from drumbeat.web.pages.fleet_one import spending
 from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
@@ -190,9 +190,9 @@ class _OverviewPanels:
         self._items: list[tuple[str, str]] | None = None
         heading("Latest runs", 2)
         no_runs = empty_state("No runs yet. Save a template and run it, or use the command line:", FIRST_RUN)
-        self._runs = Filled(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_runs)
+        self._runs = TableOrPlaceholder(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_runs)
         heading("Pools", 2)
-        self._pools = Filled(PageTable("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pools())
+        self._pools = TableOrPlaceholder(PageTable("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pools())
         self.show(data)
 
     def show(self, data: OverviewData) -> None:

@@ -10,7 +10,7 @@ from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import pools_job, pools_one
 from drumbeat.web.pages.actions import button, notify
 from drumbeat.web.pages.auto_refresh import refresh_every
-from drumbeat.web.pages.components import Filled, PageTable, TableColumn
+from drumbeat.web.pages.components import PageTable, TableColumn, TableOrPlaceholder
 from drumbeat.web.pages.frame import heading, page
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, no_pools, pool_summary
 from drumbeat.web.pages.pools_push import push_form
@@ -39,7 +39,7 @@ def add(app: AppState) -> None:
             ui.space()
             _new_button(app)
         rows = await _summaries(app)
-        table = Filled(PageTable("Job pools", _POOLS, key=lambda row: row.pool.pool_id), no_pools())
+        table = TableOrPlaceholder(PageTable("Job pools", _POOLS, key=lambda row: row.pool.pool_id), no_pools())
         table.show(rows)
 
         async def refresh() -> None:

@@ -14,9 +14,19 @@ from drumbeat.core.job import Job, JobId, JobStatus, format_count
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, confirmed, notify
+from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.auto_refresh import refresh_every
-from drumbeat.web.pages.components import FigureTile, Filled, PageTable, Series, TableColumn, chart, chart_options, short, tiles
+from drumbeat.web.pages.components import (
+    FigureTile,
+    PageTable,
+    Series,
+    TableColumn,
+    TableOrPlaceholder,
+    chart,
+    chart_options,
+    short,
+    tiles,
+)
 from drumbeat.web.pages.frame import breadcrumbs, heading, page
 from drumbeat.web.pages.incremental_charts import GrowingChart
 from drumbeat.web.pages.overview import REFRESH_SECONDS, PoolSummary, pool_summary
@@ -117,7 +127,7 @@ def _buttons(app: AppState, pool_id: str) -> None:
             notify(f"Pushed job {pushed.job_id} to {pool_id}.")
 
     async def requeue() -> None:
-        if await confirmed(f"Requeue all poisoned jobs of {pool_id}?", "Requeue all"):
+        if await confirm(f"Requeue all poisoned jobs of {pool_id}?", "Requeue all"):
             ids = await pool.requeue()
             notify(f"Requeued {len(ids)} jobs.")
             ui.navigate.reload()
@@ -140,7 +150,7 @@ class _PoolPanels:
         self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
         heading("Workers", 2)
         none = ui.label("No live workers. Start one with: drumbeat pool work NAME, or with a trigger.").classes("faint")
-        self._workers = Filled(PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
+        self._workers = TableOrPlaceholder(PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
 
     async def start(self, app: AppState) -> None:
         now = await app.plane.store.now()
@@ -199,7 +209,9 @@ async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
             label="Status",
             on_change=lambda e: ui.navigate.to(_url(pool_id, e.value)),
         ).props("outlined dense").classes("w-40")
-    table = Filled(PageTable("Jobs", _JOBS, key=lambda job: job.job_id), ui.label("No matching jobs").classes("faint"))
+    table = TableOrPlaceholder(
+        PageTable("Jobs", _JOBS, key=lambda job: job.job_id), ui.label("No matching jobs").classes("faint")
+    )
     next_link = _paging(pool_id, status, after)
 
     def show(found: Sequence[Job]) -> None:

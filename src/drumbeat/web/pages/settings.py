@@ -9,7 +9,7 @@ from drumbeat import __version__
 from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import button, confirmed, may_change, notify
+from drumbeat.web.pages.actions import button, confirm, may_change, notify
 from drumbeat.web.pages.components import PageTable, TableColumn, as_text
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty_state, heading, page
@@ -58,7 +58,7 @@ async def _connections(app: AppState) -> None:
         await show()
 
     async def delete(name: str) -> None:
-        if await confirmed(f"Delete the connection {name}? Templates that use it can no longer run.", "Delete"):
+        if await confirm(f"Delete the connection {name}? Templates that use it can no longer run.", "Delete"):
             await app.plane.store.connections.delete(name)
             await show()
 

@@ -10,7 +10,7 @@ from drumbeat.core.run import Template
 from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import DatabaseType, matching_templates
 from drumbeat.web.pages import templates_editor
-from drumbeat.web.pages.actions import button, confirmed, notify
+from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty_state, heading, page
 from drumbeat.web.pages.templates_editor import copy_template, run_template
@@ -99,7 +99,7 @@ def _table(app: AppState, found: Sequence[Template]) -> None:
 
     async def delete(template_id: str) -> None:
         template = await app.plane.store.templates.get(template_id)
-        if await confirmed(f"Delete the template {template.name}? Its runs are kept.", "Delete"):
+        if await confirm(f"Delete the template {template.name}? Its runs are kept.", "Delete"):
             await app.plane.bench().remove_template(template_id)
             notify(f"Template {template.name} deleted.")
             ui.navigate.reload()

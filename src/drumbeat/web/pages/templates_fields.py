@@ -12,7 +12,7 @@ from drumbeat.composition.offline import template_schema
 Tree = dict[str, Any]
 
 
-class Way(StrEnum):
+class WorkloadType(StrEnum):
     """How a template specifies its workload."""
 
     PRESET = "preset"  #: a mix of the four kinds of operations, with SQL generated for the table
@@ -27,7 +27,7 @@ class Modes:
 
     load: LoadMode
     scaling: ScalingMode
-    way: Way
+    way: WorkloadType
 
 
 Shown = Callable[[Modes], bool]
@@ -64,7 +64,7 @@ def _scaled(*modes: ScalingMode) -> Shown:
     return lambda at: at.scaling in modes
 
 
-def _by(*ways: Way) -> Shown:
+def _by(*ways: WorkloadType) -> Shown:
     return lambda at: at.way in ways
 
 
@@ -86,30 +86,33 @@ def workload() -> tuple[TemplateField, ...]:
             path="workload.preset",
             label="Preset mix",
             kind=FieldKind.CHOICE,
-            shown=_by(Way.PRESET),
+            shown=_by(WorkloadType.PRESET),
             choices=enum_of("WorkloadBlock", "preset"),
         ),
         TemplateField(
             path="workload.standard",
             label="Standard workload",
             kind=FieldKind.CHOICE,
-            shown=_by(Way.STANDARD),
+            shown=_by(WorkloadType.STANDARD),
             choices=enum_of("WorkloadBlock", "standard"),
         ),
-        TemplateField(path="workload.scale", label="Scale factor", shown=_by(Way.STANDARD), hint="1"),
+        TemplateField(path="workload.scale", label="Scale factor", shown=_by(WorkloadType.STANDARD), hint="1"),
         *(
             TemplateField(
                 path=f"workload.custom_{kind}_pct",
                 label=f"{_title(kind)} %",
                 kind=FieldKind.WHOLE,
-                shown=_by(Way.CUSTOM),
+                shown=_by(WorkloadType.CUSTOM),
                 hint="0",
             )
             for kind in KINDS
         ),
         *(
             TemplateField(
-                path=f"workload.custom_{kind}_query", label=f"{_title(kind)} SQL", kind=FieldKind.SQL, shown=_by(Way.CUSTOM)
+                path=f"workload.custom_{kind}_query",
+                label=f"{_title(kind)} SQL",
+                kind=FieldKind.SQL,
+                shown=_by(WorkloadType.CUSTOM),
             )
             for kind in KINDS
         ),
@@ -249,15 +252,15 @@ def put(tree: Tree, path: str, value: Any) -> None:
         tree[last] = value
 
 
-def way_of(tree: Mapping[str, Any]) -> Way:
+def way_of(tree: Mapping[str, Any]) -> WorkloadType:
     """Return how a document specifies its workload."""
     workload_block = tree.get("workload") or {}
     if workload_block.get("operations"):
-        return Way.OPERATIONS
+        return WorkloadType.OPERATIONS
     if workload_block.get("standard"):
-        return Way.STANDARD
+        return WorkloadType.STANDARD
     has_custom = any(workload_block.get(f"custom_{kind}_{part}") is not None for kind in KINDS for part in ("pct", "query"))
-    return Way.CUSTOM if has_custom and not workload_block.get("preset") else Way.PRESET
+    return WorkloadType.CUSTOM if has_custom and not workload_block.get("preset") else WorkloadType.PRESET
 
 
 def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:

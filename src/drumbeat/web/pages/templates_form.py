@@ -23,7 +23,7 @@ from drumbeat.web.pages.templates_fields import (
     Modes,
     TemplateField,
     Tree,
-    Way,
+    WorkloadType,
     field_labels,
     filled,
     get,
@@ -60,14 +60,16 @@ class TemplateForm:
     @property
     def modes(self) -> Modes:
         return Modes(
-            load=LoadMode(self._load_mode.value), scaling=ScalingMode(self._scaling_mode.value), way=Way(self._way.value)
+            load=LoadMode(self._load_mode.value),
+            scaling=ScalingMode(self._scaling_mode.value),
+            way=WorkloadType(self._way.value),
         )
 
     def tree(self) -> Tree:
         """Return the document as filled in now."""
         touched = {each.path: _typed(each, field.value) for each, field in self._inputs.items() if self._is_touched(each.path)}
         made = filled(self._before, touched, self.modes)
-        if self.modes.way is Way.OPERATIONS and self._operations.is_touched:
+        if self.modes.way is WorkloadType.OPERATIONS and self._operations.is_touched:
             put(made, OPERATIONS, self._operations.operations())
         about = self._read_about()
         made = {**about, **{name: value for name, value in made.items() if name not in about}}
@@ -165,10 +167,10 @@ class TemplateForm:
         heading("Workload", 2)
         way = modes_of(self._before).way
         ways = {
-            Way.PRESET: "Preset mix",
-            Way.STANDARD: "Standard workload",
-            Way.CUSTOM: "Custom SQL (four kinds)",
-            Way.OPERATIONS: "Custom operations",
+            WorkloadType.PRESET: "Preset mix",
+            WorkloadType.STANDARD: "Standard workload",
+            WorkloadType.CUSTOM: "Custom SQL (four kinds)",
+            WorkloadType.OPERATIONS: "Custom operations",
         }
         self._way = self._register(
             "workload", ui.select(ways, value=way, label="Workload type", on_change=self._update)
@@ -216,7 +218,7 @@ class TemplateForm:
             field.set_visibility(each.shown(modes))
         for path, (label, hint) in field_labels(modes).items():
             set_attribute(set_attribute(self.fields[path], "label", label), "placeholder", hint)
-        self._operations.show(modes.way is Way.OPERATIONS)
+        self._operations.show(modes.way is WorkloadType.OPERATIONS)
         self._guardrails.set_visibility(modes.scaling is not ScalingMode.FIXED)
         self._url.set_visibility(self._target_by.value == _BY_URL)
         self._connection.set_visibility(self._target_by.value == _BY_CONNECTION)
@@ -230,7 +232,7 @@ class TemplateForm:
         total = sum(weights)
         hint = "" if total == 100 else " (must be 100)"
         self._total_label.text = f"Total weight: {total:g}{hint}"
-        self._total_label.set_visibility(self.modes.way is Way.CUSTOM)
+        self._total_label.set_visibility(self.modes.way is WorkloadType.CUSTOM)
 
 
 def _field(spec: TemplateField, value: Any) -> Field:

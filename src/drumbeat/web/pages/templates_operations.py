@@ -61,10 +61,6 @@ class OperationRows:
         """Return the operations as in a template document. Raises InvalidInput for invalid JSON."""
         return [operation_of(n, *typed) for n, typed in enumerate(self._typed())]
 
-    def total(self) -> float:
-        """Return the sum of the weights of all operations."""
-        return sum(row.weight.value or 0 for row in self._rows)
-
     def _typed(self) -> list[tuple[str, Any, str, str, str]]:
         return [
             (

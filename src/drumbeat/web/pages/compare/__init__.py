@@ -10,15 +10,15 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RUN_ENDED, RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import report_errors
-from drumbeat.web.pages.compare.choosing import Choosing
+from drumbeat.web.pages.compare.choosing import RunSelector
 from drumbeat.web.pages.compare.overlays import overlays
 from drumbeat.web.pages.compare.verdicts import verdict
 from drumbeat.web.pages.frame import FIRST_RUN, empty_state, heading, page
+from drumbeat.web.pages.runs.listing import FEWEST, MOST
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import Comparison
 
-FEWEST, MOST = 2, 5
 _LATEST = 200
 
 
@@ -33,7 +33,7 @@ def add(app: AppState) -> None:
             return
         for run_id in run_ids:
             await app.plane.store.runs.get(RunId(run_id))
-        Choosing(ended, run_ids)
+        RunSelector(ended, run_ids)
         if len(run_ids) < FEWEST:
             ui.label(f"Select {FEWEST} to {MOST} runs. The first is the baseline.").classes("faint")
             return

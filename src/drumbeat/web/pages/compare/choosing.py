@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from drumbeat.core.run import Run
+from drumbeat.web.pages.runs.listing import FEWEST, MOST
 
-FEWEST, MOST = 2, 5
 
-
-class Choosing:
+class RunSelector:
     """A field to select runs, and a button that compares them."""
 
     def __init__(self, runs: Sequence[Run], selected: Sequence[str]) -> None:

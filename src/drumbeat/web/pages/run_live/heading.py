@@ -8,10 +8,10 @@ from nicegui import ui
 from drumbeat.bench.model import LiveRun, RunJudgement, ScalingMode
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
 from drumbeat.web.app_state import AppState
-from drumbeat.web.pages.actions import Action, button, confirmed, may_change, notify
+from drumbeat.web.pages.actions import Action, button, confirm, may_change, notify
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.frame import breadcrumbs, heading
-from drumbeat.web.snapshot_sections import bounds
+from drumbeat.web.snapshot_sections import bounds, whole_result
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 
@@ -88,7 +88,7 @@ class Heading:
         notify("Run started.")
 
     async def _stop(self) -> None:
-        if await confirmed("Stop this run? Workers finish their current operations; measurements are kept.", "Stop run"):
+        if await confirm("Stop this run? Workers finish their current operations; measurements are kept.", "Stop run"):
             await self._app.plane.bench().stop(self._run_id)
             notify("Stopping the run.")
 
@@ -102,7 +102,7 @@ async def run_again(app: AppState, run_id: RunId) -> None:
 
 
 async def delete_run(app: AppState, run_id: RunId) -> None:
-    if await confirmed("Delete this run with its samples, results, files and logs? This cannot be undone.", "Delete run"):
+    if await confirm("Delete this run with its samples, results, files and logs? This cannot be undone.", "Delete run"):
         await app.plane.bench().remove(run_id)
         ui.navigate.to("/runs")
 
@@ -139,6 +139,6 @@ def end_reason(watched: LiveRun) -> str:
     """Return why the run ended; empty while it is active."""
     if watched.run.status not in RUN_ENDED:
         return ""
-    total = next((row for row in watched.results if row.worker_id is None and row.kind is None), None)
+    total = whole_result(watched)
     why = total.failure_reason if total else None
     return ": ".join(str(part) for part in (watched.run.completion_reason, why) if part)

@@ -71,7 +71,7 @@ def _law(section: Section, steps: Sequence[Section]) -> list[Point]:
     return [(n, usl["lambda"] * n / (1 + usl["sigma"] * (n - 1) + usl["kappa"] * n * (n - 1))) for n in levels]
 
 
-class Knee:
+class SearchResultPanel:
     """Shows the result of the search for the maximum number of connections, with charts."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from drumbeat.bench.model import STABLE, LiveRun, LoadMode, RunPlan
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.run_live.figures import ms, number, percent
-from drumbeat.web.pages.run_live.knee import Knee, answer
+from drumbeat.web.pages.run_live.knee import SearchResultPanel, answer
 from drumbeat.web.snapshot_sections import find_max, qps_controller
 
 Section = Mapping[str, Any]
@@ -61,7 +61,7 @@ class FindMaxPanel:
             with ui.row().classes("items-center"):
                 ui.label("Find max connections").classes("text-h6").props("role=heading aria-level=2")
                 self._badge = ui.badge("", text_color="white").props('aria-label="Type of maximum"').classes("q-pa-xs")
-            self._knee = Knee()
+            self._knee = SearchResultPanel()
             self._message = ui.label().classes("text-weight-medium")
             with tiles():
                 self._tiles = {name: FigureTile(name) for name in _TILES}

@@ -28,7 +28,7 @@ def position_of(run: Run) -> int:
     return _POSITIONS.get(Phase(run.phase), 0) if run.phase in set(Phase) else -1
 
 
-class Ticking:
+class SteadyTimer:
     """A timer that advances by the local clock between two updates and never runs backwards."""
 
     def __init__(self, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class Progress:
 
     def __init__(self, clock: Clock) -> None:
         self._reached = -1
-        self._total, self._phase = Ticking(clock), Ticking(clock)
+        self._total, self._phase = SteadyTimer(clock), SteadyTimer(clock)
         with ui.row().classes("items-center w-full gap-4"):
             with ui.element("ol").classes("bubbles").props('aria-label="Phases"'):
                 self._bubbles = [ui.element("li").classes("bubble") for _ in BUBBLES]

@@ -6,7 +6,7 @@ from drumbeat.bench.model import LiveRun, RunSeries
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.run_result.caveats import caveats_card
-from drumbeat.web.pages.run_result.closing import Closing
+from drumbeat.web.pages.run_result.closing import ResultActions
 from drumbeat.web.pages.run_result.errors import Errors
 from drumbeat.web.pages.run_result.kinds import kinds_table
 from drumbeat.web.pages.run_result.server import Server
@@ -19,7 +19,7 @@ class RunResult:
     def __init__(self, app: AppState, run_id: RunId) -> None:
         self._app, self._run_id = app, run_id
         self._place = ui.column().classes("w-full")
-        self._closing: Closing | None = None
+        self._closing: ResultActions | None = None
         self._errors: Errors | None = None
         self._server: Server | None = None
 
@@ -33,7 +33,7 @@ class RunResult:
 
     def _build(self, watched: LiveRun) -> None:
         caveats_card(whole_result(watched))
-        self._closing = Closing(self._app, self._run_id)
+        self._closing = ResultActions(self._app, self._run_id)
         kinds_table(watched)
         self._errors = Errors(self._app, watched)
         self._server = Server(whole_result(watched))

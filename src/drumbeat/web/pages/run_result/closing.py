@@ -12,7 +12,7 @@ from drumbeat.web.pages.run_live.figures import number
 FORMATS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "junit": "xml", "prometheus": "prom"}
 
 
-class Closing:
+class ResultActions:
     """A card with cost, database statistics status, report download and comparison link."""
 
     def __init__(self, app: AppState, run_id: RunId) -> None:

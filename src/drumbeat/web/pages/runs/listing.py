@@ -11,7 +11,7 @@ from drumbeat.bench.model import RunJudgement
 from drumbeat.core.run import Run, RunId
 from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import database_of
-from drumbeat.web.pages.actions import button, confirmed, may_change, notify, report_errors
+from drumbeat.web.pages.actions import button, confirm, may_change, notify, report_errors
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.heading import run_again
@@ -170,7 +170,7 @@ class Listing:
     async def _delete_selected(self) -> None:
         count = len(self._selected)
         what = "this run" if count == 1 else f"these {count} runs"
-        if not await confirmed(f"Delete {what} with samples, results, files and logs? This cannot be undone.", "Delete"):
+        if not await confirm(f"Delete {what} with samples, results, files and logs? This cannot be undone.", "Delete"):
             return
         for run_id in self._selected:
             await self._app.plane.bench().remove(run_id)
