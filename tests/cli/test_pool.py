@@ -119,7 +119,7 @@ def test_pools_are_listed_with_their_counts(url: str) -> None:
 def test_a_pool_is_deleted_with_its_jobs(url: str) -> None:
     pushed(url, {"n": 1}, {"n": 2})
 
-    with pytest.raises(Refused, match="2 unfinished jobs; cancel them, or delete them too .--unfinished."):
+    with pytest.raises(Refused, match=r"2 unfinished jobs; cancel them, or delete them too \(--unfinished\)"):
         invoke("pool", "delete", "p", store=url)
     assert len(jobs(url)) == 2
 

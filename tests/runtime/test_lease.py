@@ -1,6 +1,7 @@
 """One leads, and only as long as it can be sure."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -45,6 +46,55 @@ async def test_who_resigns_lets_the_next_lead_at_once(world: World) -> None:
     lease = await second.hold()
     assert lease is not None
     assert lease.epoch == 2
+
+
+@pytest.mark.parametrize("ended_by", ["cancellation", "an outage"])
+async def test_who_never_got_the_answer_lets_the_next_lead_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, ended_by: str
+) -> None:
+    """The store has granted the lease, but the answer is lost: the next must not wait until the lease expires."""
+    acquire, granted = world.store.leases.acquire, asyncio.Event()
+
+    async def grant_without_answer(name: str, owner: str, ttl: timedelta) -> Lease | None:
+        assert await acquire(name, owner, ttl) is not None
+        granted.set()
+        if ended_by == "an outage":
+            raise StoreUnavailable("connection lost")
+        await asyncio.Event().wait()
+        return None
+
+    monkeypatch.setattr(world.store.leases, "acquire", grant_without_answer)
+    first = leadership(world)
+    if ended_by == "an outage":
+        with pytest.raises(StoreUnavailable):
+            await first.hold()
+    else:
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(first.hold())
+            await granted.wait()
+            asked.cancel()
+    monkeypatch.setattr(world.store.leases, "acquire", acquire)
+
+    await first.resign()
+
+    assert await leadership(world, "b").hold() is not None
+
+
+async def test_who_asked_in_vain_leaves_the_leader_its_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = leadership(world), leadership(world, "b")
+    await first.hold()
+    monkeypatch.setattr(world.store.leases, "acquire", fails)
+    with pytest.raises(StoreUnavailable):
+        await second.hold()
+
+    await second.resign()
+
+    assert (await first.held_by())[0] == "a"
+    assert await first.hold() is not None
+
+
+async def fails(*_: object) -> Lease | None:
+    raise StoreUnavailable("connection lost")
 
 
 async def test_resigning_without_a_lease_or_a_store_is_harmless(world: World) -> None:

@@ -39,6 +39,7 @@ class Leadership:
         self._ttl = ttl
         self._clock = clock
         self._lease: Lease | None = None
+        self._unanswered = False  #: the lease was requested, and whether the store granted it is not known
         self._trusted_until = timedelta()
 
     @property
@@ -83,7 +84,10 @@ class Leadership:
 
     async def _ask(self) -> Lease | None:
         if self._lease is None:
-            return await self._store.leases.acquire(self._name, self._owner, self._ttl)
+            self._unanswered = True
+            lease = await self._store.leases.acquire(self._name, self._owner, self._ttl)
+            self._unanswered = False
+            return lease
         return await self._store.leases.renew(self._lease, self._ttl)
 
     async def held_by(self) -> tuple[str | None, timedelta]:
@@ -121,10 +125,16 @@ class Leadership:
 
     async def resign(self) -> None:
         """Release the lease so that another can lead at once. In a store outage it stays until it expires."""
-        lease, self._lease = self._lease, None
-        if lease is None:
+        if self._lease is None and not self._unanswered:
             return
         try:
-            await with_timeout(self._clock, self._ttl, self._store.leases.release(lease))
+            await with_timeout(self._clock, self._ttl, self._release())
         except StoreError as exc:
             log.warning("%s failed to release the lease %s: %s; it expires by itself", self._owner, self._name, exc)
+
+    async def _release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is None:  # the request was cancelled, or its answer was lost; the store may have granted the lease
+            lease = await self._store.leases.find(self._name)
+        if lease is not None and lease.owner == self._owner:
+            await self._store.leases.release(lease)
