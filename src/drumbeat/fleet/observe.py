@@ -60,7 +60,7 @@ async def observe(
         )
     now = await store.now()
     last = await last_observation(store, pool)
-    policy, provider, before = policy or FleetPolicy.from_json(pool.policy), _provider(spawner), _intervals(last)
+    policy, provider, before = policy or FleetPolicy.from_json(pool.policy), provider_of(spawner), _intervals(last)
     usual = max(every, usual_interval(before)) or policy.every
     since = oldest_end_to_read(last, tariff(policy, provider), now)
     snapshot = await take_snapshot(
@@ -102,7 +102,8 @@ async def last_retry(store: Store, pool_id: PoolId) -> datetime | None:
     return None if found is None else found.updated_at
 
 
-def _provider(spawner: Spawner) -> Provider:
+def provider_of(spawner: Spawner) -> Provider:
+    """Return what a decision needs to know of the provider: its price, its billing unit and how it behaves."""
     traits = spawner.traits
     return Provider(
         name=traits.name,

@@ -15,7 +15,7 @@ from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import BeatExplanation, explain
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
-from drumbeat.fleet.observe import observe, retry_note
+from drumbeat.fleet.observe import observe, provider_of, retry_note
 from drumbeat.fleet.policy_store import check_scaled
 from drumbeat.fleet.recorded import is_fleet_beat, recorded, view_of
 from drumbeat.fleet.replay import EncodeAction, Replay, replay
@@ -201,7 +201,7 @@ class FleetService:
 
     async def spend(self, spawner: Spawner) -> FleetCost:
         """Return the money spent, the current cost and the ceilings, at the provider's current prices."""
-        return await self._spent(_provider(spawner))
+        return await self._spent(provider_of(spawner))
 
     async def last_decision(self) -> Beat | None:
         """Return the fleet's last beat that made a decision; beats that failed before deciding are skipped."""
@@ -235,8 +235,3 @@ def _provider_in(last: Beat | None) -> Provider:
         return msgspec.convert(((last.view or {}) if last else {}).get("provider") or {}, Provider)
     except msgspec.ValidationError:
         return Provider()
-
-
-def _provider(spawner: Spawner) -> Provider:
-    traits = spawner.traits
-    return Provider(name=traits.name, price_per_hour=traits.price_per_hour, billing_granule=traits.billing_granule)

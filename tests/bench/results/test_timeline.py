@@ -43,7 +43,7 @@ def timeline(*samples: StoredSample) -> Timeline:
 
 
 def test_an_interval_across_two_seconds_counts_in_both_by_its_shares() -> None:
-    first, second = timeline(sample(1.25, errors=8)).seconds()
+    first, second = tuple(timeline(sample(1.25, errors=8)).each_second())
 
     assert [first.operations, second.operations] == pytest.approx([75, 25])
     assert [first.errors, second.errors] == pytest.approx([6, 2])
@@ -52,7 +52,7 @@ def test_an_interval_across_two_seconds_counts_in_both_by_its_shares() -> None:
 def test_workers_off_beat_still_give_an_even_series() -> None:
     samples = [sample(n + 0.02 * (-1) ** n, worker="a") for n in range(1, 20)]
 
-    seconds = timeline(*samples).seconds()
+    seconds = tuple(timeline(*samples).each_second())
 
     assert len(seconds) > 15
     assert all(abs(each.qps - 100) < 6 for each in seconds[1:-2])
@@ -62,14 +62,14 @@ def test_connections_add_up_over_workers_and_hosts_are_averaged() -> None:
     one = sample(1.0, worker="a", extra={"held": 3}, cpu_percent=20.0)
     other = sample(1.0, worker="b", cpu_percent=40.0, memory_percent=10.0)
 
-    (second,) = timeline(one, other).seconds()
+    (second,) = tuple(timeline(one, other).each_second())
 
     assert (second.held, second.target, second.workers) == (7, 8, 2)
     assert (second.cpu_percent, second.memory_percent) == (30, 10)
 
 
 def test_a_half_known_second_does_not_halve_the_connections() -> None:
-    (second,) = timeline(sample(1.0, lasts=0.5)).seconds()
+    (second,) = tuple(timeline(sample(1.0, lasts=0.5)).each_second())
 
     assert second.held == 4
 
@@ -77,7 +77,7 @@ def test_a_half_known_second_does_not_halve_the_connections() -> None:
 def test_a_seconds_percentiles_are_of_all_workers_operations() -> None:
     low, high = [1.0] * 90, [100.0] * 10
 
-    (second,) = timeline(sample(1.0, worker="a", latencies=low), sample(1.0, worker="b", latencies=high)).seconds()
+    (second,) = tuple(timeline(sample(1.0, worker="a", latencies=low), sample(1.0, worker="b", latencies=high)).each_second())
 
     assert second.p50_ms == pytest.approx(1, rel=0.01)
     assert second.p99_ms == pytest.approx(100, rel=0.01)
@@ -86,14 +86,14 @@ def test_a_seconds_percentiles_are_of_all_workers_operations() -> None:
 def test_a_late_sample_is_merged_into_a_second_that_is_packed_already() -> None:
     samples = [sample(float(n), latencies=[1.0]) for n in range(1, 80)]
 
-    seconds = timeline(*samples, sample(2.0, worker="late", latencies=[1.0, 1.0])).seconds()
+    seconds = tuple(timeline(*samples, sample(2.0, worker="late", latencies=[1.0, 1.0])).each_second())
 
     assert Histogram.from_bytes(seconds[1].histogram).count == 3
     assert sum(each.operations for each in seconds) == pytest.approx(8000)
 
 
 def test_silence_is_a_second_of_nothing() -> None:
-    seconds = timeline(sample(1.0), sample(4.0)).seconds()
+    seconds = tuple(timeline(sample(1.0), sample(4.0)).each_second())
 
     assert [(each.offset, each.operations, each.p50_ms) for each in seconds[1:3]] == [(1, 0, None), (2, 0, None)]
 
@@ -132,8 +132,8 @@ def test_clients_at_their_limit_and_failures_are_noted() -> None:
 
     found = timeline(sample(1.0, extra=extra), sample(2.0))
 
-    assert [each.client_limited for each in found.seconds()] == [True, False]
-    assert found.seconds()[0].errors_by_kind == {"read": 1}
+    assert [each.client_limited for each in found.each_second()] == [True, False]
+    assert next(found.each_second()).errors_by_kind == {"read": 1}
     assert found.limited == {"w": 1}
     assert [(each.error_class, each.sqlstate) for each in found.failures] == [("DATABASE_ERROR", "40001")]
 
@@ -157,7 +157,7 @@ def test_failures_are_counted_by_their_class_second_by_second() -> None:
         sample(2, worker="v", errors=5, extra={"error_classes": "many"}),
     )
 
-    assert [second.errors_by_class for second in found.seconds()] == [{"CONNECTION": 2, "QUERY_TIMEOUT": 2}, {}]
+    assert [second.errors_by_class for second in found.each_second()] == [{"CONNECTION": 2, "QUERY_TIMEOUT": 2}, {}]
 
 
 def test_intervals_of_the_measurement_that_did_not_keep_their_schedule_are_counted() -> None:

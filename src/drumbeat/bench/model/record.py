@@ -254,6 +254,13 @@ class RunRecord:
         return (self.result.find_max_result if self.result else None) or {}
 
     @property
+    def slowest(self) -> tuple[float | None, float | None]:
+        """The highest p95 and the highest p99 of any worker, in ms."""
+        p95 = [p for worker in self.workers if (p := worker.measured.latency.p95_ms) is not None]
+        p99 = [p for worker in self.workers if (p := worker.measured.latency.p99_ms) is not None]
+        return max(p95, default=None), max(p99, default=None)
+
+    @property
     def client_limited(self) -> bool:
         """Whether the workers, not the database, limited the load in more than a tenth of the measured seconds."""
         measured = [second for second in self.timeline if second.phase == "MEASUREMENT"]

@@ -143,7 +143,7 @@ def with_metrics(rows: Sequence[Result], record: RunRecord, state: ControllerSta
 
 
 def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) -> dict[str, Any]:
-    slowest = slowest_worker(record)
+    slowest = dict(zip(("p95_ms", "p99_ms"), record.slowest, strict=True))
     return {
         "latency_aggregation_method": "merged histograms (exact)" if len(record.workers) > 1 else None,
         "slowest_worker": slowest,
@@ -167,13 +167,6 @@ def _examples(record: RunRecord) -> list[dict[str, Any]]:
     """Return one failed operation for each kind, error class and SQLSTATE, as examples for pages."""
     sorts = {(each.kind, each.error_class, each.sqlstate): each for each in record.failures}
     return [asdict(each) for each in sorts.values()]
-
-
-def slowest_worker(record: RunRecord) -> dict[str, Any]:
-    """Return the highest p95 and the highest p99 of any worker."""
-    p95 = [worker.measured.latency.p95_ms for worker in record.workers if worker.measured.latency.p95_ms is not None]
-    p99 = [worker.measured.latency.p99_ms for worker in record.workers if worker.measured.latency.p99_ms is not None]
-    return {"p95_ms": max(p95, default=None), "p99_ms": max(p99, default=None)}
 
 
 def _flags(record: RunRecord) -> list[str]:

@@ -215,10 +215,6 @@ class Timeline:
             )
         )
 
-    def seconds(self) -> tuple[Second, ...]:
-        """Return every second from the first to the last, including seconds without samples, but none before the run began."""
-        return tuple(self.each_second())
-
     def each_second(self, since: int = 0, until: int | None = None) -> Iterator[Second]:
         """Yield the seconds from offset ``since`` to before ``until``, each computed when the iterator reaches it."""
         known = [offset for offset in self._bins if offset >= since and (until is None or offset < until)]

@@ -70,7 +70,7 @@ def target(record: RunRecord) -> str:
 
 def tiles(record: RunRecord) -> list[ReportTile]:
     whole, latency = record.whole, record.whole.latency
-    slowest95, slowest99 = slowest(record)
+    slowest95, slowest99 = record.slowest
     return [
         ReportTile(label="operations/s", value=words.number(whole.qps), note=f"{words.number(whole.operations, 9)} operations"),
         ReportTile(label="p50", value=words.ms(latency.p50_ms), note=f"mean {words.ms(latency.mean_ms)}"),
@@ -106,13 +106,6 @@ def _best_tile(record: RunRecord) -> Iterable[ReportTile]:
 
 def _most_held(record: RunRecord) -> float:
     return round(max((second.held for second in record.timeline), default=0.0))
-
-
-def slowest(record: RunRecord) -> tuple[float | None, float | None]:
-    """Return the highest p95 and the highest p99 of any worker."""
-    p95 = [p for worker in record.workers if (p := worker.measured.latency.p95_ms) is not None]
-    p99 = [p for worker in record.workers if (p := worker.measured.latency.p99_ms) is not None]
-    return max(p95, default=None), max(p99, default=None)
 
 
 def warnings(record: RunRecord) -> list[str]:

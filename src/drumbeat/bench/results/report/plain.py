@@ -21,7 +21,7 @@ def as_json(record: RunRecord) -> str:
 
 def as_dict(record: RunRecord) -> Mapping[str, Any]:
     """Return the report as values for JSON, without histograms, which stay in the store."""
-    slowest95, slowest99 = content.slowest(record)
+    slowest95, slowest99 = record.slowest
     judgement = judge_run(record)
     return {
         "run": _run(record),
