@@ -108,7 +108,7 @@ BAD = [
         "machine: expected parallelization_checker, stale_worker_reaper or fleet_beat, or the file of a Flat.*got 'x'",
     ),
     ("a machine for no pool", f"triggers: [{{{CRON}, machine: x.yml}}]", "input.pool_id: expected the pool whose workers"),
-    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks: allowed only if machine is the file"),
+    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks need a FlatMachines file as machine"),
     (
         "a wrong schedule",
         "triggers: [{name: a, type: cron, schedule: '61 * * * *'}]",

@@ -211,7 +211,7 @@ def _worker(entry: Entry) -> WorkerMachine | None:
             raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine, got none")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
-        raise InvalidSettings("machines, hooks: allowed only if machine is the file of a FlatMachines machine")
+        raise InvalidSettings("machines and hooks need a FlatMachines file as machine; remove them, or set machine to it")
     return None
 
 

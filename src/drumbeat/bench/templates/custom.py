@@ -76,7 +76,7 @@ def numbered(sql: str) -> tuple[str, int]:
 def _key(field: str, subject: Subject) -> Value:
     made = point_lookup(subject)
     if isinstance(made, str):
-        raise InvalidInput(f"{field}: {made}; use workload.operations to define the sources of its values")
+        raise InvalidInput(f"{field}: {made}; use workload.operations, where each placeholder gets a value source")
     return made.values[0]
 
 
@@ -128,5 +128,5 @@ def _new(field: str, column: Column, subject: Subject) -> Value:
     value = generated_key(column, table.name, table.key_high) if column.name == table.key else generated(column)
     if value is None or isinstance(value, str):
         reason = value or f"no value can be generated for {column.name} of type {column.native_type}"
-        raise InvalidInput(f"{field}: {reason}; use workload.operations to define the sources of its values")
+        raise InvalidInput(f"{field}: {reason}; use workload.operations, where each placeholder gets a value source")
     return value
