@@ -68,7 +68,7 @@ def absolute(store: str) -> str:
 
 
 def store_name(store: str) -> str:
-    """Return a name for a store that does not depend on how its URL is spelled, without user, password and most options."""
+    """Return a store's name, the same however its URL is spelled: without user, password and most options."""
     if store.startswith("sqlite:///"):
         return absolute(store).partition("?")[0]
     parts = urlsplit(store)

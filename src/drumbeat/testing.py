@@ -101,7 +101,7 @@ class TestPool(Pool):
             await self.clock.advance(wait)
 
     async def _wait(self, waited: timedelta) -> timedelta | None:
-        """Return how long to move the clock until a job may be claimable; None: no job will ever be."""
+        """Return how long to move the clock until a job may be claimable; None if no job will ever be claimable."""
         now = self.clock.now()
         paused_until = (await self.store.pools.get(self.pool_id)).paused_until
         if paused_until is not None and paused_until > now:

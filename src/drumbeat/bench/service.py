@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 class BenchService:
     """All benchmark functions, as the command line, the API and the web pages use them.
 
-    Static attributes are functions of ``bench.results`` and ``bench.templates``; the constructor binds others to the store.
+    Many attributes are functions of other ``bench`` modules, as they are or with the store already given to them.
     """
 
     revision = staticmethod(revision)
@@ -211,7 +211,7 @@ class BenchService:
     ) -> None:
         """Take over every run under way that has lost its orchestrator, until ``leave`` is set.
 
-        ``once``: return when no such run is left, but wait one lease first, as an orchestrator that just died still holds one.
+        ``once``: return when no such run is left, but wait until the lease of an orchestrator that just died has expired.
         """
         mine: set[RunId] = set()
         began = self._clock.elapsed()
@@ -229,7 +229,7 @@ class BenchService:
                 await pause(self._clock, _ORPHANS_POLLED_EVERY, leave)
 
     async def _find_orphans(self) -> tuple[Sequence[Run], bool]:
-        """Return the runs without an orchestrator, and whether any run is under way (assumed when the store is unavailable)."""
+        """Return the runs without an orchestrator, and whether any run is under way; if the store is unavailable: (), True."""
         try:
             return await self.orphans(), bool(await self._store.runs.list(statuses=UNDER_WAY, limit=1))
         except StoreUnavailable as exc:

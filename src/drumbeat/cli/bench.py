@@ -29,7 +29,7 @@ app.add_typer(bench_prices.app)
 
 _YEAR, _DAY = 31_536_000, 86_400  #: in seconds
 _INTERRUPTED = 130
-_NOTHING_SUCCEEDED = 3  #: exit code if every operation failed, as of bench run
+_NOTHING_SUCCEEDED = 3  #: exit code if every operation failed; the same as in bench run
 
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Database under test, such as postgresql://host/db.")]

@@ -150,7 +150,7 @@ def trend(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the trend of a run's figures over earlier runs of the same template, or else of the same configuration."""
+    """Show the trend of a run's figures over earlier runs of its template, or of its configuration if it has no template."""
     found = with_control_plane(store, lambda plane: plane.bench().trend(RunId(run_id), limit))
     if as_json:
         show_json(_trend_json(found))

@@ -85,5 +85,5 @@ def draw_steps(record: RunRecord) -> None:
 
 
 def last_steps(steps: Sequence[Step]) -> list[Step]:
-    """Return the last measurement at each number of connections, lowest first; only the last one has the verdict."""
+    """Return the last step at each number of connections, lowest first. Earlier steps at that number have no final verdict."""
     return sorted({step.to_target: step for step in steps}.values(), key=lambda step: step.to_target)

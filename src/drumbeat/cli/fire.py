@@ -1,4 +1,4 @@
-"""Runs one beat in a process that a push starts: python -m drumbeat.cli.fire FIRING, where FIRING is JSON.
+"""Runs one beat after a job was pushed: python -m drumbeat.cli.fire FIRING, where FIRING describes the beat as JSON.
 
 It does not import the command line, because import time dominates the delay between a push and the start of a worker. Workers
 are forked from a separate fork server, which imports their modules while the beat reads the store and decides.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the beat given as the first argument, with a fork server that only this process uses."""
+    """Run the beat that the first argument describes as JSON, with a fork server that only this process uses."""
     try:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def fire(firing: str, door: "ForkConnector | None" = None) -> int:
-    """Run the beat and print its result as JSON. Returns the exit code: 1 if the beat could not be run."""
+    """Run the beat that ``firing`` (JSON) describes and print its result. Returns 0, or 1 if the beat could not be run."""
     try:
         with logging_to_stderr(logging.WARNING):
             run(_fire(Firing.from_json(json.loads(firing)), door))

@@ -63,7 +63,7 @@ def run(
 async def _run_changed(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Run the loop with a changed policy. If that fails, wait one interval and return the policy as it is then stored."""
+    """Run the loop with a changed policy. If that fails, wait one interval, then read the stored policy again and return it."""
     try:
         return await _run_loop(plane, pool, policy, printer, stop)
     except DrumbeatError as exc:
@@ -140,7 +140,7 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints the summary of each beat. While another process leads, it prints only when the reason changes."""
+    """Prints the summary of each beat. While another process leads, prints only when its reason for doing nothing changes."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None

@@ -23,7 +23,7 @@ Columns = Mapping[str, Callable[[Any], object]]
 
 
 def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: str) -> None:
-    """Print rows as a table or a JSON array; if there are none, print ``nothing``."""
+    """Print rows as a table or a JSON array. ``nothing``: the text printed instead of an empty table."""
     if as_json:
         show_json(rows)
     elif rows:

@@ -1,4 +1,4 @@
-"""Waits for a pool's delayed jobs and starts workers for them: python -m drumbeat.cli.watch_due POOL [FIRING as JSON]"""
+"""Starts workers when delayed jobs of a pool become ready: python -m drumbeat.cli.watch_due POOL [description of a beat]"""
 
 import asyncio
 import json

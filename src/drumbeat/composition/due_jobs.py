@@ -1,4 +1,4 @@
-"""Watches pools for delayed jobs that become ready, in a separate process or in one that runs anyway."""
+"""Watches pools for delayed jobs that become ready, in a process of its own or in one that also does other work."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ _MODULE = "drumbeat.cli.watch_due"
 
 
 async def start_watching(base: ControlPlaneBase, pool_id: PoolId, firing: Firing | None = None) -> None:
-    """Start a process that watches a pool for delayed jobs and fires ``firing``, or checks. Raises SpawnFailed."""
+    """Start a process that runs the trigger ``firing`` (or checks the pool) when delayed jobs are ready. Raises SpawnFailed."""
     if not base.store.traits.shared:
         return
     if await base.store.leases.acquire(f"due/coming/{pool_id}", process_name(), ON_ITS_WAY) is None:

@@ -126,7 +126,7 @@ class Fleets:
         return (await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings))[1]
 
     async def apply_environment(self, name: str, **settings: Any) -> FleetPolicy:
-        """Compute the policy like ``effective_policy``, and store it as the fleet's policy."""
+        """Change a fleet's stored policy by environment variables, then by ``settings``, and return the new policy."""
         pool, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings)
         await policy_store.write_policy(self._store, pool, policy)
         return policy
@@ -149,7 +149,7 @@ class Fleets:
     ) -> ControlLoop[FleetView, Action]:
         """Build a controller of a fleet. Any number may run; only the holder of the lease acts.
 
-        ``on_beat`` is called after each beat, ``on_policy`` with the policy before it; its error ends the beat before it acts.
+        ``on_policy`` gets the policy before a beat decides; if it raises, the beat ends. ``on_beat`` is called after each beat.
         """
         base = self._base
 
@@ -174,7 +174,7 @@ class Fleets:
         )
 
     async def beat(self, name: str, **settings: Any) -> BeatReport:
-        """Run one beat of a fleet, after storing the policy of ``apply_environment``. Raises like ``effective_policy``."""
+        """Apply environment variables and ``settings`` to the policy, then run one beat. Raises like ``effective_policy``."""
         policy = await self.apply_environment(name, **settings)
         async with self.spawner(name, policy.provider) as spawner:
             loop = self.loop(PoolId(name), spawner, policy.every)
@@ -188,9 +188,9 @@ class Fleets:
         return report
 
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-        """Run a beat. If another process runs one now, wait for its end: it may have missed the change that this beat is for.
+        """Run a beat. If another process is running one, wait for its end: it may have missed the change to react to.
 
-        The report is not ``led`` if that takes longer than MAX_WAIT, or if a daemon leads, whose next beat sees the change.
+        Returns a report without ``led`` if the wait exceeds MAX_WAIT, or if a daemon leads: its next beat sees the change.
         """
         clock = self._base.clock
         deadline = clock.elapsed() + MAX_WAIT
@@ -256,7 +256,7 @@ class Fleets:
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
-    """Whether the leader is a daemon: it still holds its lease some time after a beat. A single beat releases it."""
+    """Whether a daemon leads: the lease is still held some time after the last beat. A process for one beat releases it."""
     try:
         lease, last, now = await store.leases.find(pool_id), await store.beats.last(pool_id), await store.now()
     except StoreError:
@@ -267,7 +267,7 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
-    """Convert a beat's report for a trigger: without the view, and without the state for the next beat."""
+    """Return what a trigger reports of a beat: all but what the beat observed and the state for the next beat."""
     failed = [f"{action['type']}: {action['error']}" for action in report.actions if "error" in action]
     errors = [report.error, report.summary.get("provider_error"), *failed]
     return {

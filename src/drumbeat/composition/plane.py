@@ -88,7 +88,7 @@ class ControlPlane(ControlPlaneBase):
     def checker(self, later: "Firing | None" = None) -> "Checker":
         """Return a checker, which runs single beats of job pools. Workers it starts outlive this process.
 
-        ``later`` is fired (instead of another check) when delayed jobs become ready after this process has ended."""
+        Delayed jobs that become ready after this process has ended cause another check, or run the trigger ``later``."""
         from drumbeat.pool.checker import Checker
 
         spawner = partial(self.local_spawner, survive=True)
@@ -147,11 +147,11 @@ class ControlPlane(ControlPlaneBase):
         return report
 
     async def watch_for_later(self, firing: "Firing", pool_id: PoolId) -> None:
-        """Start a process that fires ``firing`` when delayed jobs of a pool become ready. Store errors are only logged."""
+        """Start a process that runs the trigger ``firing`` when delayed jobs become ready. Store errors are only logged."""
         await self.checker(firing).watch_for_later(pool_id)
 
     async def _beat_fleets(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run a beat of the firing's fleet or, if it names none, of every fleet in the store."""
+        """Run a beat of the fleet that the trigger names or, if it names none, of every fleet in the store."""
         from drumbeat.composition.fleets import outcome_of
 
         settings = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
@@ -162,7 +162,7 @@ class ControlPlane(ControlPlaneBase):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat of a trigger that a push has fired. A push from now on fires the trigger again."""
+        """Run the beat of a trigger that a push has fired. Later pushes fire it again, as this beat may miss their jobs."""
         from drumbeat.triggers.detached import mark_checker_started
 
         if firing.pool_id is not None:
@@ -170,7 +170,7 @@ class ControlPlane(ControlPlaneBase):
         return await self.fired(firing)
 
     async def fired(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run a trigger's beat, and store the time and the result of this firing."""
+        """Run a trigger's beat, and store when it ran and with which result."""
         from drumbeat.triggers.firings import run_and_record
 
         return await run_and_record(self.store.notes, self.run_trigger, firing)
@@ -209,7 +209,7 @@ class ControlPlane(ControlPlaneBase):
         return await self.waker()(pool_id)
 
     def waker(self) -> Callable[[PoolId], Awaitable[Sequence[str]]]:
-        """Return a function that does what ``work_added`` does. Raises InvalidSettings now if the triggers file is invalid."""
+        """Return a function that fires the triggers for a pool's new jobs. Raises InvalidSettings if their file is invalid."""
         file = triggers_file()
         return self.triggers(file).work_added if file else _no_triggers
 

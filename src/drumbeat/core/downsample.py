@@ -6,7 +6,7 @@ Point = tuple[float, float | None]  #: x, and y; None where there is no value
 
 
 def downsample(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """At most ``most`` points: the least and the greatest of each stretch, in order; one point for a stretch without values.
+    """Return at most ``most`` points: the lowest and highest of each stretch of points; one point for a stretch without values.
 
     Stretches are 4, 8, 16 … points wide, so that the points of a growing line stay the same until the width doubles.
     """

@@ -92,7 +92,7 @@ class WorkerTarget:
     connections: int
     reason: str
     ramp: timedelta = timedelta()
-    qps: float | None = None  #: maximum operations per second, on schedule even if the database lags; None: as fast as possible
+    qps: float | None = None  #: most operations per second; they start on schedule even if the database is slow; None: no limit
     step_id: str | None = None
     effective_at: datetime | None = None
 

@@ -92,7 +92,7 @@ class Histogram:
         self._widen(total, least, greatest)
 
     def merge(self, other: "Histogram") -> None:
-        """Add the counts of another histogram. For speed they are added as one big integer: no count overflows its 64 bits."""
+        """Add the counts of another histogram. For speed, all counts are added as one big integer; no count can overflow."""
         if other.least is None or other.greatest is None:
             return
         used = _used(other)
@@ -143,7 +143,7 @@ class Histogram:
         return ((bucket, count) for bucket, count in enumerate(self.counts[used], used.start) if count)
 
     def to_bytes(self) -> bytes:
-        """Return a compact byte form: sum, least and greatest, then the counts, in one byte per bucket if that is enough."""
+        """Return a compact byte form: sum, least and greatest, then the counts; one byte per bucket if all counts are small."""
         if self.least is None or self.greatest is None:
             return bytes([_SPARSE])
         window = self.counts[_used(self)].tolist()

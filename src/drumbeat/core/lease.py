@@ -1,4 +1,4 @@
-"""Leases: which controller may act for a pool now. Each new owner gets a higher epoch; writes of earlier ones are refused."""
+"""Leases: which controller may act for a pool now. Each new owner gets a higher epoch; earlier owners' writes are refused."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """The lease and epoch that a controller sends with a write. The store refuses it once the lease has a newer epoch."""
+    """The lease and epoch that a controller sends with a write. Once the lease has a newer epoch, the write is refused."""
 
     name: str
     epoch: int

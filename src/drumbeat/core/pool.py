@@ -28,7 +28,7 @@ class Thresholds:
     stale_after: timedelta  #: a worker without a heartbeat for this long is suspect
     lost_after: timedelta  #: a worker without a heartbeat for this long is presumed dead
     give_up_after: timedelta  #: a worker cut off from the store for this long ends itself, before it is marked lost
-    start_within: timedelta  #: longest time from creating the row to the first heartbeat, and from ready to START
+    start_within: timedelta  #: longest wait for a new worker's first heartbeat, and of a ready worker for the event START
     drain_within: timedelta
     controller_gone_after: timedelta  #: workers leave when no controller has renewed its lease for this long
 
@@ -62,8 +62,8 @@ def _thresholds(
 LONGEST_NAME = 200
 _NEVER_IN_NAMES = frozenset("/\\")
 
-#: A pool of jobs has a controller only during a beat, and a trigger may run that once an hour or never again. Its workers do
-#: not need a controller: they leave by themselves, and their jobs return to the queue when the leases expire.
+#: A pool of jobs has a controller only during a beat, and the next beat may come in an hour or never. Its workers need no
+#: controller: they leave by themselves, and their jobs return to the queue when the leases expire.
 _NEVER = 1_000_000_000
 
 PRESETS: Mapping[PoolKind, Thresholds] = {
@@ -92,7 +92,7 @@ class PoolRow:
 
 
 def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
-    """Return thresholds with the heartbeat interval ``every`` and its limits in proportion. Raises InvalidInput unless > 0."""
+    """Return thresholds with this heartbeat interval and its limits scaled to match. Raises InvalidInput unless it is > 0."""
     if every <= timedelta():
         raise InvalidInput(f"expected a heartbeat interval above 0 s, got {every.total_seconds():g} s")
     ratio = every / usual.heartbeat_every

@@ -35,7 +35,7 @@ class PoolSnapshot:
     instances: tuple[ListedInstance, ...]
     partial: bool = False  #: the provider gave no list; ``instances`` may be incomplete
     unlisted: str | None = None  #: why the provider gave no list
-    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: the provider's instance ids that rows lack
+    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: instance ids that the provider lists and rows lack
     unique_names: bool = True  #: the provider never has two instances of one worker
     provider: str = ""  #: the provider of the instances
     settle: timedelta = timedelta()  #: how long a requested instance may be missing from the provider's list
@@ -137,7 +137,7 @@ def stays(worker: Worker) -> bool:
 
 
 def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
-    """Return actions that close rows, one per worker, for the first reason. Only ``unusual`` ones can be silent or overdue."""
+    """Return actions that close workers' rows: failed ones of ``live``, lost or overdue ones of ``unusual``; one per worker."""
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(snapshot, live), *mark_lost(snapshot, unusual), *end_overdue(snapshot, unusual)):
         closing.setdefault(action.worker.worker_id, action)
@@ -145,7 +145,7 @@ def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Work
 
 
 def mark_failed(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Return actions for live workers with no instance left that has not ended.
+    """Return actions for live workers whose listed instances have all ended.
 
     Without unique names the provider may have a second instance that it does not list yet, so a worker with a recent
     heartbeat is taken as alive.
@@ -210,7 +210,7 @@ def may_still_appear(snapshot: PoolSnapshot, worker: Worker) -> bool:
 
 
 def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
-    """Return actions that end instances without a row. Rows are written before instances are requested, so none is needed.
+    """Return actions that end instances without a row. A wanted instance has a row before it is requested.
 
     ``reap`` ends an ended worker's instance; if the provider lists it again after that, it is a stray.
     """
@@ -244,7 +244,7 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker that is not listed as running is certainly gone. False for a worker of another provider."""
+    """Whether a worker that is not listed as running is surely gone. Always False for a worker of another provider."""
     if snapshot.provider and row.provider and row.provider != snapshot.provider:
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))

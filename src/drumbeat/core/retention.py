@@ -51,7 +51,7 @@ class Retention:
     logs: timedelta | None = timedelta(days=7)
 
     def ages(self) -> Iterator[tuple[Prunable, timedelta]]:
-        """Yield each kind of row that is deleted, with its age; kinds kept forever are left out."""
+        """Yield each kind of row with the age at which it is deleted; kinds kept forever are left out."""
         found = {
             Prunable.DONE: self.jobs,
             Prunable.CANCELLED: self.jobs,

@@ -12,7 +12,7 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Counts of one interval, not running totals, so samples can be added up. The number ``n`` makes rewrites harmless."""
+    """Counts of one interval, not running totals, so samples can be added up. A sample is stored only once per number ``n``."""
 
     n: int
     interval: timedelta

@@ -72,7 +72,7 @@ class ExitCode(IntEnum):
 
     CLEAN = 0  #: the worker finished, or was asked to stop
     CONFIGURATION = 1  #: its arguments, run or settings cannot be used
-    STORE_LOST = 2  #: the store did not answer until the self-termination deadline
+    STORE_LOST = 2  #: the store gave no answer for so long that the worker ended itself
     START_TIMEOUT = 3  #: no START came in time
     FATAL = 4  #: its workload failed and cannot continue
     CONTROLLER_GONE = 5  #: no controller renewed its lease for too long
@@ -149,9 +149,9 @@ class Worker:
 
 
 def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) -> WorkerId:
-    """Return the name to show for the holder of a job: the id of a worker of this pool, if the holder is its process.
+    """Return the name to show for the holder of a job: the plain worker id if the holder is the worker of this pool.
 
-    A worker of another pool, or another process with the same id, gets a longer name, so that it is not mistaken for it.
+    A worker of another pool, or another process with the same worker id, gets a longer name that tells them apart.
     """
     if holder.pool_id != pool_id:
         return WorkerId(f"{holder.pool_id}/{holder.worker_id}")
@@ -174,7 +174,7 @@ def silence(worker: Worker, now: datetime) -> timedelta:
 
 
 def judge(worker: Worker, now: datetime, thresholds: Thresholds, looking_since: datetime | None = None) -> Health:
-    """Judge a worker's health by the time since its last heartbeat. A worker that has not joined yet has ``start_within``.
+    """Judge a worker's health by the time since its last heartbeat. Before a worker joins, its limit is ``start_within``.
 
     Silence from before ``looking_since`` does not count: the controller was cut off then, and perhaps the worker was too.
     """

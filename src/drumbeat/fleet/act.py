@@ -43,7 +43,7 @@ class FleetActor:
 
     @singledispatchmethod
     async def act(self, action: Recovery, fence: Fence) -> None:
-        """Carry out one action. With the fence, the store refuses it if this controller has lost its lease."""
+        """Carry out one action. ``fence`` names the controller's lease; once that is lost, the store refuses the action."""
         await self._recovery.recover(action, fence)
 
     @act.register
@@ -83,7 +83,7 @@ class FleetActor:
 
     @act.register
     async def _(self, action: ReleaseJobs, fence: Fence) -> None:
-        """Return an ended worker's jobs to the queue. Raises StaleWrite if the worker is live again: it keeps its jobs."""
+        """Return an ended worker's jobs to the queue. If the worker is live again, raise StaleWrite: it keeps its jobs."""
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
             raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} again and keeps its jobs")
@@ -96,7 +96,7 @@ class FleetActor:
 
     @act.register
     async def _(self, action: ExpandVolume, fence: Fence) -> None:
-        """Expand a volume to a size. A volume that is already larger at the provider stays as it is."""
+        """Expand a volume to the requested size, unless the volume at the provider is already larger."""
         if not isinstance(self._spawner, ExpandsVolumes):
             raise SpawnError(
                 f"expected a provider that can expand volumes, got {self._provider}; expand {action.volume} by hand"

@@ -24,7 +24,7 @@ class SpawnAllowance:
 
 
 def fault(worker: Worker) -> SpawnCause | None:
-    """Return how an ended worker failed: before it was ready or later. None: it did not fail, or was never started."""
+    """Return BOOT_CRASH if a worker failed before it was ready, else TRANSIENT; None if it did not fail or never started."""
     if worker.meta.get("spawn_failed") or worker.status not in (WorkerStatus.ERROR, WorkerStatus.LOST):
         return None
     return SpawnCause.BOOT_CRASH if worker.ready_at is None else SpawnCause.TRANSIENT
@@ -80,7 +80,7 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
 
 
 def breaker_allowance(view: FleetView, breaker: BreakerState) -> SpawnAllowance:
-    """How many workers the breaker allows to start: no limit while closed, none while open, one trial worker after the rest."""
+    """How many workers the breaker allows: any number while closed, none while open; after a rest, one trial worker."""
     if breaker.opened_at is None:
         return SpawnAllowance(most=UNLIMITED, reason="the breaker is closed")
     why = describe_open_breaker(breaker)
@@ -130,7 +130,7 @@ def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult, as
 
 
 def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
-    """How long to wait before asking the provider again: 0 after one fault, the maximum for causes a retry cannot fix."""
+    """How long to wait before asking the provider again: 0 after its first fault; the maximum if a retry cannot help."""
     if cause in HOPELESS:
         return policy.backoff_most
     if faults < 2:
@@ -139,7 +139,7 @@ def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
 
 
 def _from_rows(view: FleetView) -> BackoffState:
-    """Rebuild the backoff from worker rows if the last beat left no state: count refusals since the last successful start."""
+    """Rebuild the backoff state from the workers' rows: count the starts that the provider refused since its last success."""
     came = max((each.created_at for each in view.workers if each.started_at and each.created_at), default=None)
     refused = sorted(
         (each for each in view.workers if each.meta.get("spawn_failed") and each.ended_at),
@@ -161,7 +161,7 @@ def cause_of(worker: Worker) -> SpawnCause:
 
 
 def backoff_allowance(view: FleetView, backoff: BackoffState) -> SpawnAllowance:
-    """How many workers the provider may be asked for now: after a fault none until the wait is over, then one at a time."""
+    """How many workers the provider may be asked for now: after a fault, none until the wait is over, then one per beat."""
     if not backoff.faults or backoff.cause is None:
         return SpawnAllowance(most=UNLIMITED, reason="the provider works")
     why = describe_backoff(backoff)

@@ -33,7 +33,7 @@ class BeatExplanation:
 
 
 def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> BeatExplanation:
-    """Explain a decision about a view: with the recorded actions of a beat (``done``), or with what a beat would do now."""
+    """Explain what is decided from a view; the actions shown are those in ``done``, or else those that a beat would take."""
     found, decision = verdict(view), decide(view)
     return BeatExplanation(
         at=view.now,

@@ -48,7 +48,7 @@ def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
 
 
 def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
-    """Return until when a worker is paid for: its end, or now, rounded up to whole billing granules."""
+    """Return until when a worker is paid for: until its end, or until now while it may run, in whole billing granules."""
     begun = worker.created_at or now
     used = max((worker.reaped_at or now) - begun, timedelta())
     return begun + granule * max(ceil(used / granule), 1)
@@ -72,7 +72,7 @@ def burn(workers: Sequence[Worker], rates: Tariff) -> float:
 
 
 def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[Worker] = ()) -> tuple[int, str]:
-    """Return how many workers the ceilings allow, ``staying`` and new ones together, and the name of the lowest ceiling.
+    """Return how many workers the ceilings allow, ``staying`` and new ones together, and which ceiling allows the fewest.
 
     No money is reserved for the workers in ``uncounted``, which are drained before any of ``staying``.
     """
@@ -140,7 +140,7 @@ def _count_affordable(left: float, costs: Sequence[float]) -> tuple[int, float]:
 
 
 def _future_cost(now: datetime, rates: Tariff, worker: Worker, ceiling: Ceiling, span: timedelta) -> float:
-    """Return what a worker will cost within ``span`` and the ceiling's period, beyond what is already paid."""
+    """Return what a worker will cost, beyond what is already paid, in the part of ``span`` in the ceiling's period."""
     paid = max(paid_until(worker, now, rates.granule) - now, timedelta())
     return rates.of(worker) * (_unpaid_time(ceiling, span, paid, rates.granule) / HOUR)
 
@@ -151,7 +151,7 @@ def _cost_of_new(rates: Tariff, ceiling: Ceiling, span: timedelta) -> float:
 
 
 def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedelta) -> timedelta:
-    """Return how much of ``span`` is paid in the ceiling's period: whole granules, each counted where it begins."""
+    """Return the time in ``span`` that is yet to be paid, counting whole granules that begin in the ceiling's period."""
     until = _round_up(max(min(span, ceiling.ends_in) - paid, timedelta()), granule)
     if not ceiling.begins_in:
         return until
@@ -159,7 +159,7 @@ def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: ti
 
 
 def _until_gone(view: FleetView) -> timedelta:
-    """Return the longest time until a worker that the next beat drains is gone, even if that beat is late."""
+    """Return the longest time until a worker is gone if the next beat drains it, even if that beat comes late."""
     return view.cadence * 3 + view.policy.limits(view.thresholds).drain_within
 
 

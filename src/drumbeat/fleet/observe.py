@@ -141,7 +141,7 @@ def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, 
 
 
 def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datetime | None:
-    """Return the time before which ended workers are not read, because they cost nothing now. None: read all."""
+    """Return a time: workers that ended before it are not read, because they no longer matter for the cost. None: read all."""
     view = (last.view or {}) if last else {}
     if "last_number" not in view:
         return None

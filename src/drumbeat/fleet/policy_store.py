@@ -51,7 +51,7 @@ def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
 def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
-    """Return the policy to store: a complete one for a new fleet or from a file, else the current one with the settings.
+    """Return the policy to store: a new one for a new fleet or given a file, else the current one changed by ``settings``.
 
     Raises InvalidSettings.
     """
@@ -72,7 +72,7 @@ def merged_policy(pool: PoolRow, environment: Mapping[str, str], settings: Mappi
 
 
 def check_kind(pool: PoolRow, policy: FleetPolicy, *, has_handlers: bool) -> None:
-    """Raise InvalidInput for a handler or a queue policy on a fleet without a queue."""
+    """Raise InvalidInput if a fleet without a queue is given a handler, or a policy that needs a queue."""
     if has_handlers:
         raise InvalidInput(f"expected no handler for {pool.pool_id}, a fleet without a queue; create a pool of jobs instead")
     if policy.policy is not PolicyName.FIXED:
@@ -144,7 +144,7 @@ async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresho
 
 
 def check_new(store: Store, policy: FleetPolicy) -> None:
-    """Raise InvalidSettings for a ceiling without a price, or for workers that cannot reach this store."""
+    """Raise InvalidSettings for a money ceiling if workers cost nothing, or for workers that cannot reach this store."""
     check_price(policy)
     check_reach(store, policy)
 
@@ -177,7 +177,7 @@ def changes_provider(pool: PoolRow, policy: FleetPolicy) -> bool:
 
 
 def stay_limits(pool: PoolRow, policy: FleetPolicy) -> Thresholds | None:
-    """Return the pool's thresholds with a ``controller_gone_after`` that fits the policy; None: the current one fits."""
+    """Return the pool's thresholds with the policy's limit on how long workers run without a controller; None: no change."""
     every = timedelta(seconds=float(pool.policy.get("every_seconds", FleetPolicy().every.total_seconds())))
     was, absence = pool.thresholds.controller_gone_after, policy.controller_gone_after
     follows = was > _NEVER or (pool.is_scaled and was == max(FleetPolicy().controller_gone_after, every * 5))

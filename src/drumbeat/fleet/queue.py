@@ -71,7 +71,7 @@ class QueueReader:
         )
 
     async def _claimable(self, demand: Mapping[str, int]) -> int:
-        """Count the ready jobs that the pool's workers could claim, by group limits, capabilities and types."""
+        """Count the ready jobs that the pool's workers could claim, given group limits, capabilities and job types."""
         plan = self.view.plan
         most = sum(count for needed, count in demand.items() if plan.offers(needed))
         handled = 0
@@ -118,7 +118,7 @@ class QueueReader:
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
     async def _page(self, cursor: JobId | None) -> Sequence[Job]:
-        """Return jobs newer than the cursor (the last job counted), or unfinished jobs if that job does not exist."""
+        """Return jobs newer than the cursor (the last job counted). If there is no such job, return unfinished jobs instead."""
         jobs, pool_id = self.store.jobs, self.view.pool_id
         try:
             if cursor is not None:
@@ -128,7 +128,7 @@ class QueueReader:
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """Return how the jobs ended that the last beat found running, and failures too short for a beat to notice."""
+        """Return results of jobs that the last beat found running and that have ended, and of short jobs that failed."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         outcomes = [await self._outcome(each) for each in gone]
@@ -136,7 +136,7 @@ class QueueReader:
         return [*known, *self._short_failures(Counter(each.worker_id for each in known))]
 
     def _short_failures(self, known: Mapping[WorkerId, int]) -> Iterator[Finished]:
-        """Yield failures that began and ended between two beats, on workers where all jobs failed since the last beat."""
+        """Yield failed jobs that began and ended since the last beat, for workers on which every job since then failed."""
         rows = [each for each in self.view.workers if each.errors and each.is_live]
         earlier = (self.last.view or {}).get("workers", ()) if self.last and rows else ()
         before = {(each["worker_id"], each.get("instance")): each for each in earlier}
@@ -158,7 +158,7 @@ class QueueReader:
         return await self._attempt(held)
 
     async def _attempt(self, held: HeldJob) -> Finished | None:
-        """Return the last attempt of a job that is not done, if its handler finished or failed; others do not count."""
+        """Return the worker's last attempt at a job, of those in which the handler finished, failed or timed out."""
         for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
             own = (attempt.worker_pool, attempt.worker_id) == (self.view.pool_id, held.worker_id)
             if own and attempt.ended_at and attempt.outcome in _CONCLUSIVE:

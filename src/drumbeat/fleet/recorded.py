@@ -11,7 +11,7 @@ from drumbeat.fleet.replay import RecordedBeat
 
 
 def is_fleet_beat(beat: Beat) -> bool:
-    """Whether a fleet's controller, and not a checker, ran this beat. In older versions a checker's view has ``demand``."""
+    """Whether a fleet's controller ran this beat, not a checker, which only starts workers. Old checkers record ``demand``."""
     return not beat.is_check and (beat.view is None or "demand" not in beat.view)
 
 

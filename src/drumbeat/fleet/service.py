@@ -96,7 +96,7 @@ class FleetService:
         return found
 
     async def last_beat(self, at: datetime | None = None) -> Beat | None:
-        """Return the fleet's last beat up to a moment, even if it failed; beats of checkers are skipped."""
+        """Return the last fleet beat up to a moment, even if it failed. A checker's beat only starts workers and is skipped."""
         found = await self._store.beats.last(self._pool_id, before=at)
         if found is None or is_fleet_beat(found):
             return found
@@ -120,7 +120,7 @@ class FleetService:
         return found
 
     async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
-        """Return the beat before another one, by number, since both may have the same time."""
+        """Return the beat that precedes another one. Numbers decide, since two beats may have the same time."""
         found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
         if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)

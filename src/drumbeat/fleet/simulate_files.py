@@ -16,13 +16,13 @@ MAX_WORKERS = 1000  #: the default max_workers of a simulation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """The result of a simulation, cold and warm, and ways to show it."""
+    """Results of a simulation with a new fleet (cold) and one that has run the jobs before (warm), and ways to show them."""
 
     outcome: SimulationResult  #: cold run: the fleet begins without workers and has learnt nothing yet
     warm: SimulationResult | None = None  #: warm run: the same jobs a second time; None: too long to run twice
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the cold run by name, and those of the warm run under ``warm``, without the series."""
+        """Return the figures of the cold run by name, and those of the warm run under ``warm``, without values over time."""
         return {**_figures(self.outcome), "warm": _figures(self.warm) if self.warm else None}
 
     def lines(self, width: int = 72) -> Sequence[str]:
@@ -57,7 +57,7 @@ def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None 
 
 
 def simulate_load(load: SimulatedLoad, policy: FleetPolicy, provider: SimulatedProvider) -> Simulated:
-    """Simulate jobs under a policy on virtual time, cold and warm. Raises InvalidInput."""
+    """Simulate jobs on virtual time with a new fleet, and again with one that has run them before. Raises InvalidInput."""
     _check_any(policy)
     return Simulated(outcome=simulate_once(load, policy, provider), warm=_warm(load, policy, provider))
 

@@ -33,8 +33,8 @@ class PoolActor:
                 await self._recovery.recover(action, fence)
 
     async def _release(self, action: TakeBackJobs, fence: Fence) -> None:
-        """Take back the jobs of an ended worker. Raises StaleWrite if the worker is alive again: it keeps its jobs. If it has
-        no row, nothing is done: its jobs return to the queue when their leases run out."""
+        """Take back the jobs of an ended worker. Raises StaleWrite if the worker is alive after all; it then keeps its
+        jobs. If the worker has no row, nothing is done: its jobs return to the queue when their leases run out."""
         try:
             row = await self._store.workers.get(self._pool_id, action.worker_id)
         except NotFound:

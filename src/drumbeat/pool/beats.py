@@ -109,7 +109,7 @@ async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
 
 
 def beat_report(report: BeatReport) -> Mapping[str, Any]:
-    """Return a beat's report as JSON for the trigger that fired it, without the recorded view of the pool."""
+    """Return a beat's report as JSON, as the answer to the trigger that caused the beat. The view of the pool is left out."""
     return {
         "led": report.led,
         "beat": report.n,

@@ -13,7 +13,7 @@ _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes 
 
 
 def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
-    """Count the newest workers that failed in a row before they ran a job; only those that ended after ``mended_at``."""
+    """Count how many of the newest workers failed in a row before they ran a job. Ends up to ``mended_at`` do not count."""
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
@@ -30,7 +30,7 @@ def has_failed(row: Worker) -> bool:
 
 
 def counts_for_breaker(row: Worker) -> bool:
-    """Whether the breaker counts a worker's end: not if the worker was lost, or if its provider failed to start it."""
+    """Whether the breaker looks at an ended worker. It ignores lost workers, and those that the provider failed to start."""
     return row.status is not WorkerStatus.LOST and "spawn_failed" not in row.meta
 
 
@@ -42,7 +42,7 @@ def next_start_at(found: FailureStreak) -> datetime | None:
 
 
 def start_limit(found: FailureStreak, living: Sequence[Worker], now: datetime) -> int | None:
-    """Return how many workers may be started: 0 until ``next_start_at``, then one at a time; None: no limit."""
+    """Return how many workers may be started now: 0 while the breaker delays starts, then one at a time; None: no limit."""
     until = next_start_at(found)
     if until is None:
         return None

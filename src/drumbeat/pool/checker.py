@@ -20,7 +20,7 @@ _POLL_EVERY = timedelta(milliseconds=500)
 
 
 class Checker:
-    """Starts workers for the pools of one store and takes back jobs of lost workers. Each call runs the controller once."""
+    """Starts workers for the pools of one store and takes back jobs of lost workers. It acts only when called."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Checker:
     ) -> Mapping[PoolId, BeatReport]:
         """Take back jobs of dead workers in one pool or in all pools, without starting workers.
 
-        ``lost_after`` replaces the time without a heartbeat after which a worker counts as lost. If it is not longer than the
-        pool's heartbeat interval, InvalidInput is raised; when all pools are reaped, that pool keeps its own value instead.
+        ``lost_after`` replaces the time without a heartbeat after which a worker counts as lost. If it is not longer than
+        the pool's heartbeat interval, InvalidInput is raised or, if all pools are reaped, that pool's own value is used.
         """
         pools = [await jobs_pool(self._store, pool_id)] if pool_id else await self._store.pools.list(PoolKind.JOBS)
         reports = {}

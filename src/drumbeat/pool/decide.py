@@ -23,14 +23,14 @@ from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.breaker import breaker_message, next_start_at, start_limit
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, SpawnJobWorker, TakeBackJobs, no_handler, worker_name
 
-SHOW_WITHIN = timedelta(seconds=10)  #: how long to wait for the instance of a new worker row before it is started again
+SHOW_WITHIN = timedelta(seconds=10)  #: how long a new worker's instance may be missing before it is started again
 MOST_REAPED = 50  #: at most this many ended workers are reaped in one beat
-MAKES_ROOM = "makes_room"  #: key in a beat's summary: the next beat may start workers that this one could not
+MAKES_ROOM = "makes_room"  #: key in a beat's summary: this beat ends a worker, so that the next one can start another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPlan:
-    """The actions that clean up after ended workers, with the workers and ready jobs there will be afterwards."""
+    """The actions that clean up after ended workers; the workers that remain then, and the jobs that become ready again."""
 
     first: tuple[Action, ...]  #: done before workers are started: close rows, take back jobs, end stray instances
     last: tuple[Action, ...]  #: done after workers are started: reap ended workers
@@ -130,7 +130,7 @@ def release(view: PoolView, ended: set[WorkerId]) -> list[TakeBackJobs]:
 
 
 def expire(view: PoolView, ended: set[WorkerId]) -> list[ExpireLeases]:
-    """Take back jobs with an expired lease held by workers that have not ended. If not all claims were read, do it anyway."""
+    """Take back jobs with an expired lease, if workers that have not ended hold such jobs, or if not all claims were read."""
     expired = sum(claim.expired and claim.worker_id not in ended for claim in view.claims)
     if expired:
         return [ExpireLeases(reason=f"the lease of {_count(expired, 'job')} has run out")]
@@ -250,7 +250,7 @@ def _summary(view: PoolView, recovery: RecoveryPlan, need: Need) -> dict[str, in
 
 
 def _held(claims: Iterable[Claim]) -> Counter[WorkerId]:
-    """Count claimed jobs per worker, including jobs with an expired lease: a worker that does not renew is hardly free."""
+    """Count claimed jobs per worker. A job with an expired lease counts too: its worker is probably not free for others."""
     return Counter(claim.worker_id for claim in claims)
 
 

@@ -132,7 +132,7 @@ class DueJobWatcher:
             await self._clock.sleep(wait)
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
-        """Watch every pool of ``pools`` that has pending jobs, until cancelled. Only one process per ``place`` does this."""
+        """Watch every pool of ``pools`` that has pending jobs, until cancelled. Only one process per ``place`` name does so."""
         async with asyncio.TaskGroup() as group:
             watching: dict[PoolId, asyncio.Task[None]] = {}
             lease: Lease | None = None

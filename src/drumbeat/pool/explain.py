@@ -45,9 +45,9 @@ class ExplainInputs:
     workers: tuple[Worker, ...]  #: the pool's live workers
     attempts: tuple[Attempt, ...] = ()
     group_held: tuple[JobId, ...] = ()  #: claimed jobs of the job's group
-    group_recent: int = 0  #: claims of the job's group in the last period of its rate limit
-    ahead: int = 0  #: ready jobs that are claimed before this job
-    ahead_is_more: bool = False  #: there are more jobs ahead than ``ahead``: counting stopped
+    group_recent: int = 0  #: how many jobs of its group were claimed in the last period of the rate limit
+    ahead: int = 0  #: how many ready jobs will be claimed before this one
+    ahead_is_more: bool = False  #: ``ahead`` is too low, because counting stopped at a limit
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment

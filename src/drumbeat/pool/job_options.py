@@ -13,7 +13,7 @@ from drumbeat.store.job_ids import number_of
 
 _MOST = 2**31 - 1
 _LONGEST = timedelta(days=36_500)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: later moments do not fit every time zone
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: latest accepted time; later ones do not fit every time zone
 _DEFAULTS = NewJob(payload=None)
 
 
@@ -23,7 +23,7 @@ def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJo
 
 
 def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
-    """Build one job as AlikeJobs, which is faster than ``new_job``, above all without options. Raises InvalidInput."""
+    """Build one job, as a sequence of length one, because that is faster than ``new_job``. Raises InvalidInput."""
     return AlikeJobs([as_json(payload, "payload", most_bytes)], _template(options))
 
 

@@ -109,7 +109,7 @@ class Claim:
     expired: bool  #: the lease has run out
     extended: bool = False  #: the lease was extended once already, so the job is taken back when it runs out
     capability: str = ""
-    comes_back: bool = True  #: False: if taken back, it is poisoned or has no handler, so it needs no worker
+    comes_back: bool = True  #: False: once taken back it cannot run, because it is then poisoned or has no handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class SpawnJobWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBackJobs:
-    """Action: take back the jobs that an ended worker still holds. Each counts as a crash, and may be poisoned by it."""
+    """Action: take back the jobs that an ended worker still holds. For each job this counts as a crash; too many poison it."""
 
     TYPE: ClassVar[str] = "ReleaseJobs"
 

@@ -145,7 +145,7 @@ class Pool:
         return await self._store.pools.change(row.pool_id, change)
 
     async def _with_heartbeat(self, row: PoolRow, heartbeat: timedelta | None) -> Thresholds | None:
-        """Return the pool's thresholds changed for another heartbeat. Raises Refused if live workers would then seem silent."""
+        """Return thresholds for a new heartbeat interval. Raises Refused if live workers would seem silent with it."""
         if heartbeat is None:
             return None
         changed = with_heartbeat(row.thresholds, heartbeat)
@@ -263,7 +263,7 @@ class Pool:
         return job.holder or self._holder(self._who)
 
     def _holder(self, worker_id: WorkerId) -> Holder:
-        """Return the holder for claims made without a worker process: a worker name in this pool."""
+        """Return the identity for a claim that is made without a worker process: just a worker name in this pool."""
         return Holder(pool_id=self.pool_id, worker_id=worker_id)
 
     async def job(self, job_id: str) -> Job:

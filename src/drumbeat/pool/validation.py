@@ -28,7 +28,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def check_progress(name: str, value: Any) -> float:
-    """Check an argument that is progress, from 0 to 1. Raises InvalidInput."""
+    """Check that an argument (a job's progress) is a number from 0 to 1. Raises InvalidInput."""
     return _read(name, "a number from 0 to 1", _share, value)
 
 

@@ -23,9 +23,9 @@ from drumbeat.store.interface import Store
 log = logging.getLogger(__name__)
 
 _LARGEST_DRIFT = timedelta(seconds=10)  #: if the store's clock gains more than this on ours, it was set forward
-_LONG_AGO = timedelta(days=365)  #: given as the gap after a clock jump, so that no earlier silence of a worker counts
+_LONG_AGO = timedelta(days=365)  #: given to ``observe`` after a clock jump, so that earlier silence of workers is ignored
 _MOST_WAKEUPS = 10  #: a woken loop beats at most this many times as often as usual
-_AFTER_EXPIRY = timedelta(milliseconds=10)  #: waited after the leader's lease expires
+_AFTER_EXPIRY = timedelta(milliseconds=10)  #: how long after another leader's lease expires to ask for it
 
 
 class TimedView(Protocol):
@@ -73,7 +73,7 @@ class _Draft(Generic[V, A]):
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Run one stage of the beat. Its error is logged and recorded; it ends the stage, but not the loop."""
+        """Run one stage of the beat. An error in it is logged and recorded, and ends the stage, but not the loop."""
         try:
             yield
         except Exception as exc:
@@ -149,7 +149,7 @@ class ControlLoop(Generic[V, A]):
         self._sum_up = sum_up
         self._after = after
         self._last_seen: timedelta | None = None
-        self._store_time: datetime | None = None  #: the store's clock at ``_last_seen``; None if this controller stood by then
+        self._store_time: datetime | None = None  #: the store's clock at ``_last_seen``; None: this controller did not lead
         self._free_at: timedelta | None = None  #: when the lease of another leader expires unless it is renewed
 
     def gap(self) -> timedelta:
@@ -305,7 +305,7 @@ class ControlLoop(Generic[V, A]):
             await self.resign()
 
     def _lease_free_at(self, due: timedelta) -> timedelta:
-        """Return when to ask for another leader's lease: just after it expires; ``due`` if this controller leads."""
+        """Return when to run the next beat: at ``due`` or, if another controller leads, just after its lease expires."""
         return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _AFTER_EXPIRY
 
     async def resign(self) -> None:

@@ -145,7 +145,7 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Return memory use in percent of a limit; None without a limit, or if it is above the host's memory."""
+    """Return memory use in percent of a limit; None without a limit, or if the limit is above the host's memory."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100

@@ -85,12 +85,12 @@ class EventHandler:
         self._apply()
 
     def stop_work(self) -> None:
-        """Stop applying instructions, and end the sample interval. ``take_last_sample`` has the later counts."""
+        """Stop applying instructions, and end the sample interval. Later counts go into the last sample."""
         self.take_sample()
         self._working = False
 
     def take_last_sample(self) -> None:
-        """Take a sample of the drain, marked ``draining``: its errors count, its rate does not."""
+        """Take a sample of the time since ``stop_work``, marked ``draining``: its errors count, its rate does not."""
         self._samples.take(self._applied.phase, self._applied.target, self._reading, {"draining": True})
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:

@@ -22,7 +22,7 @@ class WorkerAddress:
 
     worker_id: WorkerId
     slot: int
-    created_at: datetime | None = None  #: a STOP to all workers before this time is ignored; None: none is
+    created_at: datetime | None = None  #: a STOP for all workers from before this time is ignored; None: no STOP is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def next_scheduled(instructions: WorkerInstructions) -> datetime | None:
 
 
 def at_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """Return the instructions at the start of work: phase of the run's row (a late worker skips warmup), and stored target."""
+    """Return the instructions to start work with: the run's current phase (a late worker skips warmup) and newest target."""
     if reply.run_phase not in (None, Phase.PREPARING) and not _has_scheduled(instructions, EventType.SET_PHASE):
         instructions = replace(instructions, phase=reply.run_phase)
     if _newest_target(instructions) == 0 or reply.target_seq > _newest_target(instructions):
@@ -128,7 +128,7 @@ def why_stop(instructions: WorkerInstructions, reply: HeartbeatReply) -> Stop | 
 
 
 def controller_gone(reply: HeartbeatReply, in_contact: timedelta, thresholds: Thresholds) -> bool:
-    """Whether no controller has held the lease for too long; only time in which the store answered this worker counts."""
+    """Whether the pool has had no controller for too long. Only time in which the store answered this worker counts."""
     if reply.controller_until is None:
         return False
     return min(reply.now - reply.controller_until, in_contact) > thresholds.controller_gone_after
@@ -167,7 +167,7 @@ def _with_target(instructions: WorkerInstructions, event: Event) -> WorkerInstru
 
 
 def _with_stored_target(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """Use the target of the worker's row. A row has no rate, so the rate stays until the event itself is read."""
+    """Use the target in the worker's row. The row has no rate (qps), so the old rate stays until the event is read."""
     return replace(instructions, target=max(reply.target, 0), ramp=timedelta(), target_seq=reply.target_seq)
 
 

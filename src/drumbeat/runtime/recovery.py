@@ -76,7 +76,7 @@ class RecoveryActor:
         await self._note(instance, fence)
 
     async def check(self, fence: Fence) -> None:
-        """Raise Fenced if another controller leads. Appends no events: the call only makes the store check the fence."""
+        """Raise Fenced if another controller leads. To find out, it appends an empty list of events: the store then checks."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:

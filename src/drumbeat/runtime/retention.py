@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 EVERY = timedelta(minutes=5)  #: pause after a round that has deleted all old rows
 WITHIN = timedelta(seconds=1)  #: longest duration of a round; the next beat continues where it stopped
-NOTE = "retention"  #: name of the note with the store's retention, for processes without a setting
+NOTE = "retention"  #: name of the note in the store with the retention for processes that have no setting
 LEASE = "retention/round"  #: name of the lease; only its holder deletes rows, until it expires
 IDLE_STEPS = 25  #: after this many steps that found no old row, the search in this kind of rows stops
 _PAUSE = 3  #: pause after a step, as a multiple of its duration
@@ -75,7 +75,7 @@ class Housekeeping:
                 return False
 
     async def _default(self) -> Retention:
-        """Return this process's setting, and store it for others; without one, the stored setting. Raises InvalidSettings."""
+        """Return this process's setting, and store it for others. Without one, return the stored setting."""
         note = await self._store.notes.find(NOTE)
         if self._setting is None:
             return USUAL if note is None else read_retention(str(note.value.get(NOTE)))

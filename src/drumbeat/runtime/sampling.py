@@ -24,7 +24,7 @@ class _PendingSample:
 
 
 class Sampling:
-    """Turns a workload's counts into samples. If over ``max_pending`` wait for the store, it drops the oldest and logs that."""
+    """Turns a workload's counts into samples. If more than ``max_pending`` wait for the store, drops the oldest."""
 
     def __init__(self, workload: Workload, clock: Clock, max_pending: int = MOST_KEPT) -> None:
         self._workload = workload

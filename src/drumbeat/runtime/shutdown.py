@@ -16,7 +16,7 @@ class EndDecision:
 
     code: ExitCode
     reason: str
-    drain: timedelta | None = None  #: how long it may finish its work; None: it stops at once
+    drain: timedelta | None = None  #: how long finishing its work may take; None: it stops at once
     urgent: bool = False  #: whether to leave without waiting, since other workers may already have its work
 
     @property

@@ -34,7 +34,7 @@ async def take_snapshot(
     unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> PoolSnapshot:
-    """Take a snapshot now. Instances are listed before rows are read: a row exists before its instance, so none seems a stray.
+    """Take a snapshot now. Instances are listed before rows are read, so that no instance of a new worker seems to lack a row.
 
     ``last`` is the last beat that observed the pool, if the caller has read it already. ``usual`` is the usual time between
     snapshots. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot is then ``partial``:
@@ -81,7 +81,7 @@ async def _listed(
 
 
 async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
-    """List the instances within ``LIST_WITHIN``, well below the beat's timeout: the beat can go on without the list."""
+    """List the instances within ``LIST_WITHIN``, so that the beat has time left to go on without the list."""
     try:
         return await race(clock.sleep(LIST_WITHIN), spawner.list(pool.pool_id))
     except LostRace:
@@ -91,7 +91,7 @@ async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequen
 
 
 def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
-    """Return, by worker, the provider's ids of running instances that are missing in the rows of workers not yet joined."""
+    """Return the provider's id of the running instance, by worker, for workers not yet joined whose row lacks this id."""
     spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
     running = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
     return {each.worker_id: each.ref for each in running if each.worker_id in spawning}
@@ -111,7 +111,7 @@ def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple
 
 
 def _gpu(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the GPU memory that the provider reports of an instance, as a heartbeat would have it; None if unknown."""
+    """Return the GPU memory that the provider reports for an instance, in the form used in heartbeats; None if unknown."""
     gpus = [each for each in instance.meta.get("gpus", ()) if each.get("memory_total_gb")]
     if not gpus:
         return None
@@ -120,7 +120,7 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
 
 
 async def last_observation(store: Store, pool: PoolRow) -> Beat | None:
-    """Return the last beat that stored a view: not one that failed to observe, nor a job check in a fleet's pool."""
+    """Return the last beat that stored a view. A beat that failed to observe, or a job check in a fleet's pool, stores none."""
     return await store.beats.last(pool.pool_id, seen=True)
 
 
@@ -131,7 +131,7 @@ def watched_since(
 
     The last beat's row has the time from which there was no gap. If that beat is older than a worker may be silent, or this
     controller had no contact for that long (``gap``), workers may have been cut off too, so the time starts again now. If
-    snapshots are usually far apart (``usual``), up to twice that time is no gap.
+    snapshots are usually far apart (``usual``), a pause of up to twice that time is no gap.
     """
     if last is None or last.view is None:
         return now

@@ -15,7 +15,7 @@ _CUT = "...(truncated)"
 
 
 class LostRace(Exception):
-    """In ``race``, the rival finished before the work. Always caught inside this package."""
+    """Raised by ``race`` if the rival finished before the work. Always caught inside this package."""
 
 
 async def race(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:

@@ -196,7 +196,7 @@ class WorkerLifecycle:
             log.exception("the workload failed to close; this worker ends anyway")
 
     async def _close_timeout(self) -> None:
-        """Wait as long as a drain may take; once ``hurry`` is set, only as long as a store call may take."""
+        """Sleep for as long as closing may take: the drain limit or, once ``hurry`` is set, the timeout of a store call."""
         if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
             await self._clock.sleep(self._connection.call_timeout)
 

@@ -13,7 +13,7 @@ class WorkloadFigures:
     """The current counts of the work, reported with every heartbeat."""
 
     active: int = 0  #: operations or jobs that are running now
-    applied_target: int = 0  #: the target now in effect, which a ramp or the workload's own limit may keep lower
+    applied_target: int = 0  #: the target now in effect; a ramp or the workload's own limit may keep it below the set one
     operations: int = 0  #: since the phase MEASUREMENT began; before that, since the start
     errors: int = 0
     error: str | None = None  #: the last error

@@ -28,7 +28,7 @@ class OrderFactory(Protocol):
     """Creates an order for a worker that runs until it is drained, and then exits with code 0."""
 
     def __call__(self, worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
-        """Create an order. With ``exits``, the worker exits by itself with that code; if not ``startable``, it is refused."""
+        """Create an order. ``exits``: the worker exits by itself with this code. Not ``startable``: its start must fail."""
         ...
 
 

@@ -229,7 +229,7 @@ class FakeSpawner:
             machine.end(self._clock.now(), exit_code)
 
     def running(self, pool_id: PoolId) -> Sequence[WorkerId]:
-        """Return the workers that really are pending or running, whatever ``list`` says; twice if two instances run."""
+        """Return the workers that really are pending or running, whatever ``list`` says; a worker with two instances, twice."""
         now = self._clock.now()
         instances = [machine.as_instance(now) for machine in self._machines if machine.order.pool_id == pool_id]
         return sorted(one.worker_id for one in instances if one.state is not InstanceState.EXITED)
@@ -267,7 +267,7 @@ class FakeSpawner:
         self.calls.append(SpawnerCall(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
 
     def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
-        """Return the first fault of this class that applies to the call, and use it up once; None if there is none."""
+        """Return the first fault of this class that applies to the call, and reduce its ``times`` by 1; None if none fits."""
         for index, fault in enumerate(self.faults):
             if isinstance(fault, kind) and fault.worker_id in {None, worker_id}:
                 self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []

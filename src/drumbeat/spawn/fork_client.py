@@ -1,4 +1,4 @@
-"""Asks a fork server (a process that forks new ones on request) for a process, over its socket or an inherited one."""
+"""Asks a fork server to start a process. A fork server is a running process that forks new ones on request."""
 
 import os
 import socket
@@ -61,7 +61,7 @@ class OwnForkConnector:
 
 
 def connect_within(connection: socket.socket, folder: Path) -> None:
-    """Connect to the socket in a folder. A socket's path may have only about 100 bytes, so the folder is opened first."""
+    """Connect to the socket in a folder, by way of the open folder: a socket's own path may have only about 100 bytes."""
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         connection.connect(f"/proc/self/fd/{folder_fd}/{SOCKET}")
@@ -78,7 +78,7 @@ class Forked:
     connection: socket.socket = field(repr=False)
 
     def wait(self) -> int | None:
-        """Wait until the process ends and return its exit code; None if the fork server ended first, so it is unknown."""
+        """Wait until the process ends and return its exit code; None if it is unknown, because the fork server ended first."""
         with self.connection:
             try:
                 code = receive_line(self.connection).get("exit")
@@ -90,7 +90,7 @@ class Forked:
 
 
 def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
-    """Request a process. Raises NoForkServer if certainly none was started, SpawnAmbiguous if no answer came in time."""
+    """Request a process. Raises NoForkServer if certainly no process was started, SpawnAmbiguous if no answer came in time."""
     try:
         connection = door.connect()
     except OSError as exc:

@@ -114,7 +114,7 @@ class ForkServer:
         return True
 
     def _report_exits(self) -> None:
-        """Send the exit codes of forked processes that have ended to their clients."""
+        """For each forked process that has ended, send its exit code to the client that requested it."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if connection := self._clients.pop(ended[0], None):
@@ -163,7 +163,7 @@ def set_up_process(request: Request, files: Sequence[int]) -> None:
 
 
 def announce(connection: socket.socket, request: Request) -> bool:
-    """Record this worker in the state folder, and send its pid. Returns False if the client is gone."""
+    """Record this process in the state folder if it is a worker, and send the client its pid. Returns False if that fails."""
     pid = os.getpid()
     birth = born(pid)
     if request.known_as:
@@ -241,7 +241,7 @@ def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.s
 
 @contextmanager
 def listening(state_dir: Path) -> Iterator[socket.socket]:
-    """Listen on the socket file of a state folder, readable only by its user. Raises AlreadyExists if another server does."""
+    """Listen on the socket file of a state folder, for its user only. Raises AlreadyExists if another server listens there."""
     with private_append(state_dir / f"{SOCKET}.lock") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as incoming:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by child processes
@@ -257,7 +257,7 @@ def listening(state_dir: Path) -> Iterator[socket.socket]:
 
 
 def _bind_within(incoming: socket.socket, folder: Path) -> None:
-    """Bind to the socket file in a folder, for this user only. The path may be too long, so the folder is opened first."""
+    """Bind to the socket file in a folder, for this user only. Goes by way of the open folder: the path may be too long."""
     os.fchmod(incoming.fileno(), 0o600)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -21,14 +21,14 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request to fork a process. Sent with it: its output file, a lock, and a leash (a pipe that closes with the parent)."""
+    """A request to fork a process. Open files go with it: output, lock, and leash (a pipe that closes when the parent ends)."""
 
     words: Sequence[str]  #: the arguments after ``python -m drumbeat``
     environment: Mapping[str, str]
     folder: str  #: the working directory of the process
     made_of: str  #: the client's interpreter and code; a server with other code refuses the request
     known_as: Sequence[str] = ()  #: for a worker: the state folder in which it records itself, its pool and its id
-    leash: str | None = None  #: the environment variable for the file descriptor of the leash
+    leash: str | None = None  #: the environment variable in which the process gets the leash's file descriptor
 
     def to_bytes(self) -> bytes:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()

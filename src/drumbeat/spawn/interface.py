@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
-LAUNCHED = "launched-"  #: prefix of the pool name of processes that are no workers; they have no row in the store
+LAUNCHED = "launched-"  #: a pool name with this prefix marks a process that is no worker and has no row in the store
 VOLUME_PATH = "DRUMBEAT_VOLUME_PATH"  #: environment variable: where the worker's volume is mounted
 VOLUME_ID = "DRUMBEAT_VOLUME_ID"  #: environment variable: the provider's name of the volume, if it can be expanded
 
@@ -60,7 +60,7 @@ class SpawnerTraits:
     price_per_hour: float = 0.0  #: the most an instance may cost; ``Instance`` has its actual price
     billing_granule: timedelta = timedelta(seconds=1)  #: the unit of time in which the provider bills
     usual_start: timedelta = timedelta(seconds=1)  #: typical time from spawn to a running process
-    settle: timedelta = timedelta()  #: how long an instance may still appear if its spawn got no answer
+    settle: timedelta = timedelta()  #: after a spawn without an answer: how long its instance may still appear
     expands_volumes: bool = False  #: whether it also implements ``ExpandsVolumes``
     owns_all: bool = False  #: whether every listed instance was started for this store
     asked_with: str = ""  #: a hash of API key and settings, which does not reveal the key

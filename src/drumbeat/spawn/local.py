@@ -204,7 +204,7 @@ class LocalSpawner:
         return _Child(process, popen.wait)
 
     def _make_known(self, process: Process) -> None:
-        """Wait until other processes can find this worker, and record it, unless it was forked and has recorded itself."""
+        """Wait until other processes can find this worker, and record it. A forked worker has already recorded itself."""
         if self._state_dir.find_ref(process.name) == process.ref:
             return
         await_tags(process)
@@ -234,7 +234,7 @@ class LocalSpawner:
         return tuple({**{process.ref: process for process in own}, **found}.values())
 
     def _all_running(self) -> Sequence[Process]:
-        """Return all processes of this folder's workers: those tagged in their environment, and forked ones with a record."""
+        """Return all processes of this folder's workers: found by tags in their environment or, if forked, by their records."""
         forked = []
         for name, ref in self._state_dir.forked():
             process = find_recorded(name, ref)
@@ -253,7 +253,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether the process is the worker itself, not its child: it leads a session, and any record names this process."""
+        """Whether the process is the worker itself, not its child: it leads a session, and no other process is on record."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:

@@ -74,7 +74,7 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record the worker's process (``pid:start``; None: unknown), so that a child that outlives it is not taken for it.
+        """Record the worker's process (``pid:start``; None: unknown), so that no child of it is later taken for the worker.
 
         Also records that the worker runs on this machine, so that a later process notices its end.
         """
@@ -103,7 +103,7 @@ class StateDir:
         return found
 
     def note_forked(self, name: Name, ref: str | None) -> None:
-        """Record a forked worker (None: delete the record). Its tags are not visible from outside, so it is found by this."""
+        """Record a forked worker (None: delete the record). Others find it by this record, as they cannot see its tags."""
         _write_ref(self._file("forked", name, ".ref"), ref)
 
     def forget_forked(self, name: Name, ref: str) -> None:

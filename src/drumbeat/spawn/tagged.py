@@ -36,7 +36,7 @@ class Process:
     birth: str
     name: Name
     started_at: datetime
-    leads: bool = True  #: whether it leads a session, as workers do, and seldom their children
+    leads: bool = True  #: whether it leads a session: workers do, their children seldom do
 
     @property
     def ref(self) -> str:
@@ -73,7 +73,7 @@ def is_recorded_running(ref: str) -> bool:
 
 
 def pid_namespace() -> str:
-    """Return an id of this machine's boot and pid namespace: two pids can be compared only if it is equal."""
+    """Return an id of this machine's boot and pid namespace. A pid recorded under another id means another process."""
     if sys.platform != "linux":
         return f"{socket.gethostname()}-{psutil.boot_time():.0f}"
     with open("/proc/sys/kernel/random/boot_id") as file:
@@ -131,7 +131,7 @@ def _tagged(pid: int, scope: str) -> Process | None:
 
 
 def _read(pid: int, scope: str) -> Process | None:
-    """Read a process's tags, with its start time before and after: they must not be those of a later process with this pid."""
+    """Read a process's tags; None if it ended meanwhile, because they may then be those of a later process with this pid."""
     birth, environment = born(pid), _environment(pid)
     process = Process(
         pid=pid,

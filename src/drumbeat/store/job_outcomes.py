@@ -48,7 +48,7 @@ def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company:
 
 
 def lost_attempt_outcome(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
-    """Return outcome and error of an attempt with a lost worker; ``others``: how many other jobs had begun on that worker."""
+    """Return outcome and error of an attempt that lost its worker. ``others``: how many other jobs had begun on that worker."""
     if job.begun_at is None:
         return AttemptOutcome.RELEASED, f"{error}; it had not begun"
     if others:

@@ -22,7 +22,7 @@ def open_store(url: str, *, create: bool = False, check_version: bool = True) ->
     """Return the store at a URL, for use with ``async with``. Raises InvalidSettings if the URL is not supported.
 
     ``create`` creates a missing file and missing tables; without it, a store without tables is refused. A store with older
-    tables is always refused, since programs of that version may use them. Without ``check_version`` neither is checked.
+    tables is refused even with ``create``, since older programs may use them. ``check_version=False`` skips both checks.
     """
     scheme = _SCHEME.match(url)
     opener = _OPENERS.get(scheme[1].lower()) if scheme else None

@@ -10,7 +10,7 @@ from typing import Protocol
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable, Pruned
 
-PAUSE = 3.0  #: a pause is this many times as long as the step before it; long, since waiting writers retry only now and then
+PAUSE = 3.0  #: each pause is this many times as long as the step before it, so that waiting writers find a free moment
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: bounds of a pause, in seconds
 
 

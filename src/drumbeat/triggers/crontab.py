@@ -57,7 +57,7 @@ def _mark(file: Path) -> str:
 
 
 def merged(crontab: str, ours: Sequence[str], file: Path) -> str:
-    """Return a crontab with the lines of a triggers file replaced by ``ours``. All other lines stay unchanged."""
+    """Return a crontab in which ``ours`` replaces the old lines of a triggers file. All other lines stay unchanged."""
     theirs = [line for line in crontab.splitlines() if not line.endswith(f" {_mark(file)}")]
     return "".join(f"{line}\n" for line in (*theirs, *ours))
 

@@ -78,7 +78,7 @@ class Deliveries:
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """Allow the same delivery again, because its beat failed or another process ran one at the same time."""
+        """Forget a delivery, so that it can be sent again: its beat failed, or another process ran a beat at the same time."""
         for lease in noted:
             await self._leases.release(lease)
 

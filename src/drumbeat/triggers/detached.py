@@ -23,7 +23,7 @@ from drumbeat.triggers.model import FIRE, Trigger
 
 ON_ITS_WAY = timedelta(seconds=10)  #: how long a checker may take to start before another one is started
 
-NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: left out, so that a worker's checker is not treated as part of that worker
+NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: variables not passed on: a worker's checker is no part of that worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ async def mark_checker_started(leases: Leases, trigger: str, pool_id: str) -> No
 
 
 def _start_checker(dispatch: CheckerLaunch, trigger: Trigger, firing: str) -> None:
-    """Fork a checker from the fork server (a warm process). If none runs, start a checker and, with keep_warm, a server."""
+    """Start a checker from the fork server. If none runs, start the checker directly and, with keep_warm, a fork server too."""
     try:
         fork_detached((FIRE, firing), dispatch)
     except NoForkServer:
@@ -73,7 +73,7 @@ def _start_checker(dispatch: CheckerLaunch, trigger: Trigger, firing: str) -> No
 
 
 def fork_detached(words: Sequence[str], dispatch: CheckerLaunch) -> int:
-    """Start a detached process by forking the state folder's fork server. Raises NoForkServer, SpawnAmbiguous."""
+    """Let the state folder's fork server start a process that outlives this one. Raises NoForkServer, SpawnAmbiguous."""
     if dispatch.state_dir is None:
         raise NoForkServer("there is no state folder, so there is no fork server")
     request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=code_identity())

@@ -40,12 +40,12 @@ async def run_and_record(notes: Notes, run: RunBeats, firing: Firing) -> Mapping
 
 
 async def last_fired(notes: Notes) -> Mapping[str, LastFired]:
-    """Return the last firing of each trigger, by trigger name. Triggers that never fired are not included."""
+    """Return when and with which outcome triggers last fired, by name. Triggers that never fired are left out."""
     return {note.name.removeprefix(_PREFIX): _read(note) for note in await notes.list(_PREFIX)}
 
 
 def outcome_of(beats: Mapping[str, Mapping[str, Any]]) -> str:
-    """Describe the outcome of one firing's beats in one line: actions, errors, or why nothing was done."""
+    """Describe in one line what the beats of a fired trigger did: actions, errors, or why nothing was done."""
     if not beats:
         return "no pool found"
     outcomes = [f"{pool}: {_outcome(report)}" for pool, report in list(beats.items())[:_MOST_POOLS]]

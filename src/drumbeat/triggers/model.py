@@ -39,7 +39,7 @@ class WorkerMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """A request to run one beat."""
+    """A request to run a beat, made when a trigger fires."""
 
     trigger: str
     machine: BeatKind = BeatKind.CHECKER
@@ -50,7 +50,7 @@ class Firing:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Firing":
-        """Read a firing that ``to_json`` wrote."""
+        """Read a request that ``to_json`` wrote."""
         lost_after, worker = fields.get("lost_after"), fields.get("worker")
         return cls(
             trigger=fields["trigger"],
@@ -73,7 +73,7 @@ class Firing:
         }
 
 
-RunBeats = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs the beats of a firing and returns a report for each pool
+RunBeats = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: runs the requested beats; returns a report for each pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Trigger:
     keep_warm: timedelta | None = None  #: how long a subprocess trigger keeps its fork server after the last use
 
     def firing(self, pool_id: str | None = None) -> Firing:
-        """Return the beat that this trigger runs. ``pool_id`` is used only if the trigger names no pool."""
+        """Return the request for this trigger's beat. ``pool_id`` is used only if the trigger names no pool."""
         return Firing(
             trigger=self.name,
             machine=self.machine,

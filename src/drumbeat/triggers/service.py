@@ -72,7 +72,7 @@ class TriggerService:
         return due_after(trigger, self._environment.clock.now()) if trigger.schedule is not None else None
 
     async def last_fired(self) -> Mapping[str, LastFired]:
-        """Return the last firing of each trigger, by trigger name. Triggers that never fired are not included."""
+        """Return when and with which outcome triggers last fired, by name. Triggers that never fired are left out."""
         return await last_fired(self._environment.store.notes)
 
     async def problems(self) -> Sequence[str]:
@@ -202,7 +202,7 @@ class TriggerService:
 
 
 def _command(firing: Firing) -> Sequence[str]:
-    """Return the drumbeat command that runs a firing's beat without a triggers.yml."""
+    """Return the arguments of the drumbeat command that runs the requested beat without a triggers.yml."""
     if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
         return ("fleet", "beat", firing.pool_id)
     if firing.machine is BeatKind.REAPER:

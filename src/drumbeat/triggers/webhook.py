@@ -51,7 +51,7 @@ def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> st
 
 
 async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: RecordDelivery) -> Delivery:
-    """Check a request and return it as a delivery. Raises Unwelcome if it is not signed, not recent or not valid.
+    """Check a request and return it as a delivery. Raises RequestRefused if it is not signed, not recent or not valid.
 
     The body and the key are read only after the signature is checked; the delivery is recorded only after all checks.
     """
@@ -89,7 +89,7 @@ def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: 
 
 
 def _pool(body: bytes) -> str | None:
-    """Return the pool that a request body names, or None. Other keys are ignored. Raises Unwelcome."""
+    """Return the pool that a request body names, or None. Other keys are ignored. Raises RequestRefused."""
     if not body.strip():
         return None
     try:

@@ -38,5 +38,5 @@ class AppState:
         return () if self.wake is None else await self.wake(pool_id)
 
     def fingerprint(self, request: bytes) -> str:
-        """Return a hash of a request; with DRUMBEAT_KEY set a keyed hash, so that its content cannot be guessed."""
+        """Return a hash of a request. If DRUMBEAT_KEY is set, the hash is keyed, so that the request cannot be guessed."""
         return self.plane.vault().fingerprint(request)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class AuthMiddleware:
-    """Authenticates each request, then passes it to the application (caller in the scope's state) or refuses it."""
+    """Authenticates each request and refuses it or passes it to the application, with the caller in ``scope["state"]``."""
 
     def __init__(self, app: App, settings: WebSettings, clock: Clock) -> None:
         self._app = app
@@ -53,7 +53,7 @@ class AuthMiddleware:
             await self._app(scope, limit_body(scope, headers, receive), _with_headers(send, scope["path"], is_refusal=False))
 
     def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
-        """Return the response to a request that must not reach the application (refusal, logout); None if it may."""
+        """Return the response if the request must not reach the application (refusal, logout); None to pass the request on."""
         if scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
             return None
         if not self._is_ours(headers.get("host", "")):
@@ -80,7 +80,7 @@ class AuthMiddleware:
         return is_form and not self._settings.is_open
 
     def _unauthenticated(self, scope: Scope, headers: dict[str, str]) -> Response:
-        """Return the response to an unauthenticated request. A wrong token counts as an attempt; no token does not."""
+        """Return the response to an unauthenticated request. A wrong token counts for the rate limit, no token does not."""
         if _token(headers) is not None:
             address = self._address(scope, headers)
             if wait := self._attempts.barred_for(address):
@@ -118,7 +118,7 @@ class AuthMiddleware:
         return is_loopback(name) or name in self._settings.names or name == self._settings.host.casefold()
 
     def _is_foreign(self, headers: dict[str, str]) -> bool:
-        """Whether a browser's headers say that another site's page sent the request. Programs send neither them nor cookies."""
+        """Whether a browser's headers say that another site's page sent the request; False if there are no such headers."""
         site = headers.get("sec-fetch-site")
         if site is not None:
             return site not in ("same-origin", "none")

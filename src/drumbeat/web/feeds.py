@@ -1,4 +1,4 @@
-"""Live updates of runs and pools: each is read once for all listeners (viewers). A slow listener gets only the newest."""
+"""Live updates of runs and pools: each is read once for all listeners (viewers). A slow listener gets only the newest one."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ class FeedUpdate(Generic[T]):
     seen: T | None = None
     logs: Sequence[Line] = ()
     is_last: bool = False
-    must_be_seen: bool = False  #: sent before the last update, even to a slow listener
+    must_be_seen: bool = False  #: even a slow listener gets this update, before the last one
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,11 +70,11 @@ class FeedSource(Protocol[T]):
     """Reads updates of one run or pool from the store."""
 
     async def read(self) -> Sequence[FeedUpdate[T]]:
-        """Return the current state, as several updates if none may be skipped. Raises StoreUnavailable, NotFound."""
+        """Return the updates to publish now, oldest first; the last is the current state. Raises StoreUnavailable, NotFound."""
         ...
 
     async def catch_up(self) -> bool:
-        """Read a part of the data from before the first read. Returns whether there is more to read."""
+        """Read a part of the data that is older than the first ``read``. Returns whether there is more such data."""
         ...
 
 
@@ -99,7 +99,7 @@ class Listener(Generic[T]):
             await self.changed.wait()
 
     def take(self) -> Frame[T] | None:
-        """Return the newest frame if it was not taken yet. A frame with ``must_be_seen`` comes before the last one."""
+        """Return the newest frame; None if it was taken. Before the last frame, returns a missed one with ``must_be_seen``."""
         frame = self._feed.newest
         if frame is None or frame is self._last:
             return None

@@ -49,7 +49,7 @@ class PoolSource:
         return [FeedUpdate(event=POOL_UPDATE, data=data, seen=data)]
 
     async def catch_up(self) -> bool:
-        """Return False (nothing more to read): of a pool's past only the last beats are shown, which ``read`` returns."""
+        """Return False: there is no earlier data to read, because ``read`` already returns all that is shown of the past."""
         return False
 
     async def _read_beats(self) -> None:
@@ -68,7 +68,7 @@ class PoolSource:
         return asdict(counts) | {"oldest_age_seconds": max((now - oldest).total_seconds(), 0.0) if oldest else None}
 
     def _rates(self) -> dict[str, float | None]:
-        """Return the jobs that ended per second, over the last reads; None after the first read."""
+        """Return how many jobs per second were done and poisoned, averaged over the last reads; None after only one read."""
         if len(self._counted) < 2:
             return {"done_per_second": None, "poisoned_per_second": None}
         (since, first), (until, last) = self._counted[0], self._counted[-1]

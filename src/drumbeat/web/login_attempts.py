@@ -8,7 +8,7 @@ from drumbeat.core.clock import Clock
 
 WRONG_AT_MOST = 10  #: wrong tokens per address and minute; more get 429
 WINDOW = timedelta(minutes=1)
-MOST_ADDRESSES = 10_000  #: remembered in memory; the address that failed longest ago is dropped first
+MOST_ADDRESSES = 10_000  #: maximum number of addresses in memory; the one that failed longest ago is dropped first
 _SITE_BITS = 64  #: length of the IPv6 prefix that one site owns
 
 

@@ -108,7 +108,7 @@ async def _invalid(request: Request, exc: Exception) -> JSONResponse:
 
 
 def _field_name(parts: Sequence[Any]) -> str:
-    """Return the name of a wrong field; a parameter has its place in front, such as ``query.limit``."""
+    """Return the name of a wrong field. For a parameter it begins with where the parameter is, such as ``query.limit``."""
     named = parts[1:] if len(parts) > 1 and parts[0] == "body" else parts
     return ".".join(str(part) for part in named)
 

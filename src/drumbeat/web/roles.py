@@ -28,7 +28,7 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller. A page stays open for hours, so ``is_here`` tells whether the session is still valid."""
+    """An authenticated caller. ``is_here`` tells whether the session is still valid, because a page can stay open for hours."""
 
     role: Role
     means: AuthMethod

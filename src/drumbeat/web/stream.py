@@ -78,7 +78,7 @@ def events(feed: Feed[Any], last_event_id: str | None) -> StreamingResponse:
 
 
 async def _event_lines(feed: Feed[Any], logs_to: int | None) -> AsyncIterator[bytes]:
-    """Yield the events. The id is the frame's number and its last log line, so a client can resume after a server restart."""
+    """Yield the events. An event's id contains the id of its last log line, so a client can resume after a server restart."""
     yield b"retry: 2000\n\n"
     with feed.listening(logs_to) as listener:
         while (frame := await listener.next()) is not None:

@@ -17,7 +17,7 @@ WORDS = {
     RunVerdict.NO_OBJECTIVE: "no objective set",
     RunVerdict.NOT_MEASURED: "not measured",
 }
-ORPHANED = "orphaned"
+ORPHANED = "no orchestrator"
 _CHANGING = frozenset({RunStatus.STARTING, RunStatus.STOPPING, RunStatus.CANCELLING})
 _COLOURS = {
     RunVerdict.PASSED: "positive",

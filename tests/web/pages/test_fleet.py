@@ -36,7 +36,7 @@ async def test_a_new_beat_and_its_alarms_come_into_view(page: Page, served: Serv
         await store.beats.append(RENDER, said)
 
     await expect(page.get_by_text("Alarm: 12 jobs where there were none")).to_be_visible()
-    await expect(page.get_by_label("Target", exact=True)).to_have_text("5")
+    await expect(page.get_by_label("Target workers", exact=True)).to_have_text("5")
     await expect(page.get_by_role("cell", name="no action: it waits for quiet")).to_be_visible()
     await expect(page.get_by_role("region", name="Explanation")).to_contain_text(f"Beat {last.n + 1}")
     await check_accessible(page)

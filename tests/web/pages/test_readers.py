@@ -18,7 +18,7 @@ OFFERED: dict[tuple[str, str], Sequence[str]] = {
     ("/runs", "Runs"): ("New run", "Run again", "Delete"),
     ("/runs/run-1", "used once"): ("Stop",),
     (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Retry database statistics"),
-    ("/templates/new", "New template"): ("Save", "Preview SQL", "Preview plan"),
+    ("/templates/new", "New template"): ("Save", "Preview SQL", "Preview run plan"),
     ("/templates", "Templates"): ("New template", "Run used once", "Copy used once", "Delete used once"),
     ("/triggers", "Triggers"): ("Fire now nightly", "Fire now yearly-mail"),
     ("/pools", "Pools"): ("Push a job",),

@@ -113,13 +113,15 @@ async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Pag
     await opened(page, f"/runs/{run_id}", SEARCH)
     await expect(page.get_by_label("step ends in")).to_contain_text("s", timeout=LIVE_MS)
     await expect(page.get_by_label("best so far")).to_contain_text("at", timeout=LIVE_MS)
-    await expect(page.get_by_label("Search result", exact=True)).to_contain_text("Best so far: ")
+    await expect(page.get_by_label("Maximum connections found", exact=True)).to_contain_text("Best so far: ")
     await picture(page, "run-find-max")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
 
-    await expect(page.get_by_label("Search result", exact=True)).to_contain_text("Max within bounds: 6 connections at ")
+    await expect(page.get_by_label("Maximum connections found", exact=True)).to_contain_text(
+        "Max within bounds: 6 connections at "
+    )
     await expect(page.get_by_label("Throughput by connections", exact=True)).to_be_visible()
     await expect(page.get_by_label("Type of maximum")).to_have_text("BOUNDED_MAX")
-    await expect(page.get_by_label("knee", exact=True)).to_have_text("not reached")
+    await expect(page.get_by_label("saturation point (knee)", exact=True)).to_have_text("not reached")
     await expect(page.get_by_text("Maximum within configured bounds (not system limit)").first).to_be_visible()

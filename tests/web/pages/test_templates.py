@@ -8,17 +8,18 @@ from web.pages.browsing import check_accessible, followed, opened, picture
 from web.pages.scene import under_test
 from web.pages.served import Served
 
-BOUNDS = {"Min workers", "Max workers", "Min connections", "Max connections", "Workers", "Connections"}
+LEAST, MOST, EACH = "Min connections per worker", "Max connections per worker", "Connections per worker"
+BOUNDS = {"Min workers", "Max workers", LEAST, MOST, "Workers", EACH}
 GUARDRAILS = {"Max Host CPU %", "Max Host Memory %"}
 SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
     ("AUTO", set(), GUARDRAILS),
-    ("BOUNDED", {"Min workers", "Max workers", "Min connections", "Max connections"}, GUARDRAILS),
-    ("FIXED", {"Workers", "Connections"}, set()),
+    ("BOUNDED", {"Min workers", "Max workers", LEAST, MOST}, GUARDRAILS),
+    ("FIXED", {"Workers", EACH}, set()),
 )
 LOADS = {
     "CONCURRENCY": {"Total connections", "Duration (s)"},
-    "QPS": {"Target operations per second", "Initial connections", "Duration (s)", "Max connections per worker"},
-    "FIND_MAX_CONCURRENCY": {"Start connections", "Connections per step", "Step duration (s)", "Max connections per worker"},
+    "QPS": {"Target operations per second", "Initial connections", "Duration (s)", "Connection limit per worker"},
+    "FIND_MAX_CONCURRENCY": {"Start connections", "Connections per step", "Step duration (s)", "Connection limit per worker"},
 }
 
 
@@ -50,7 +51,7 @@ async def test_a_template_is_made_in_the_form_after_a_look_at_its_sql_and_plan(p
     await expect(preview).to_contain_text("SELECT")
     await expect(preview.get_by_role("row").filter(has_text="POINT_LOOKUP").first).to_contain_text("1 to 500, uniform")
     await picture(page, "template-sql")
-    await page.get_by_role("button", name="Preview plan").click()
+    await page.get_by_role("button", name="Preview run plan").click()
     await expect(preview).to_contain_text("6 connections")
     await check_accessible(page)
     await picture(page, "template-plan")
@@ -126,7 +127,7 @@ async def test_fixed_needs_workers_and_connections(page: Page) -> None:
 async def test_weights_of_ones_own_have_to_total_100(page: Page) -> None:
     await opened(page, "/templates/new", "New template")
     await page.get_by_label("Name", exact=True).fill("weights")
-    await choose(page, "Workload type", "Custom SQL (four kinds)")
+    await choose(page, "Workload type", "Custom SQL for the four operation kinds")
     await page.get_by_label("Insert %").fill("90")
     await page.get_by_label("Insert SQL").fill("INSERT INTO {table} VALUES (?)")
     await expect(page.get_by_text("Total weight: 90 (must be 100)")).to_be_visible()
@@ -141,7 +142,7 @@ async def test_operations_of_ones_own_are_written_on_the_form(page: Page, served
     await choose(page, "Workload type", "Custom operations")
     for n, (kind, weight, sql) in enumerate((("POINT_LOOKUP", "60", "SELECT 1"), ("sum it", "40", "SELECT sum(id) FROM t")), 1):
         await page.get_by_role("button", name="Add operation").click()
-        await page.get_by_label(f"Kind of operation {n}").fill(kind)
+        await page.get_by_label(f"Name of operation {n}").fill(kind)
         await page.get_by_label(f"Weight of operation {n} (%)").fill(weight)
         await page.get_by_label(f"SQL of operation {n}").fill(sql)
     await page.get_by_label("SQL of operation 1").fill("SELECT * FROM t WHERE id = $1")

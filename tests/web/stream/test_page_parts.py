@@ -195,7 +195,7 @@ def test_the_knee_is_drawn_from_the_first_step_on_and_with_the_law_once_it_is_fi
 
     assert [each["name"] for each in nothing["series"]] == ["stable"]
     assert [(each["name"], len(each["data"])) for each in live["series"]] == [("stable", 2), ("not stable", 1)]
-    assert [each["name"] for each in finished["series"]] == ["stable", "not stable", "fitted scalability law (USL)"]
+    assert [each["name"] for each in finished["series"]] == ["stable", "not stable", "model curve (Universal Scalability Law)"]
     assert finished["series"][0]["markLine"]["data"] == [{"name": "best 8", "xAxis": 8}]
 
 
@@ -203,7 +203,7 @@ def test_the_knee_is_drawn_from_the_first_step_on_and_with_the_law_once_it_is_fi
     ("status", "judgement", "words", "colours"),
     [
         (RunStatus.RUNNING, RunJudgement(), None, ("positive", "grey-8")),
-        (RunStatus.RUNNING, RunJudgement(is_orphan=True), "orphaned", ("warning", "warning")),
+        (RunStatus.RUNNING, RunJudgement(is_orphan=True), "no orchestrator", ("warning", "warning")),
         (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.PASSED), "passed", ("positive", "positive")),
         (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.MISSED), "objectives missed", ("negative", "negative")),
         (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.FAILED), "failed", ("negative", "negative")),

@@ -19,7 +19,7 @@ WORKER_MACHINE = "job_worker"  #: default machine of a worker, as in FlatMachine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionCall:
-    """One call of an action: the backends, the machine's context, and the state's plan."""
+    """One call of an action: the backends, the machine's context, and the arguments for the machine's state (``plan``)."""
 
     backends: PoolClaims
     origin: Origin

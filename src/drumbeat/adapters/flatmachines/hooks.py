@@ -34,7 +34,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
     """The hook ``pool``, used as ``hooks: pool`` or ``hooks: {name: pool, args: {dsn: …}}``. It runs ``ACTIONS``.
 
     As ``lifecycle_hooks`` of a machine with a ``heartbeat_interval``, it registers a worker at the start, sends heartbeats in
-    the background, and ends the worker with the machine: as terminated or, if the machine fails, as error with failed jobs.
+    the background, and ends the worker with the machine: as terminated or, if the machine fails, as error, and its jobs fail.
     """
 
     def __init__(

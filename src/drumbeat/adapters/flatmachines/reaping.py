@@ -78,7 +78,7 @@ async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
 
 
 async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorker:
-    """Build a Stale from an entry of ``find_stale``, or from a worker's id and its current row. Raises ValueError."""
+    """Build a StaleWorker from an entry of ``find_stale``, or from a worker's id and its current row. Raises ValueError."""
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
         raise ValueError(f"expected a worker's id, or an entry of list_stale_workers, got {given!r}")

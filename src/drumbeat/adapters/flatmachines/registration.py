@@ -58,7 +58,7 @@ class DrumbeatRegistrationBackend:
     def __init__(
         self, where: str | Store | LazyStore, *, pool_id: str = DEFAULT_POOL, thresholds: Thresholds | None = None
     ) -> None:
-        """``pool_id``: the pool of registrations that name none. ``thresholds``: those of pools that are created here."""
+        """``pool_id`` is used for registrations that name no pool; ``thresholds`` for pools that this backend creates."""
         self.place = where if isinstance(where, LazyStore) else LazyStore(where)
         self._pool_id = pool_id
         self._thresholds = thresholds

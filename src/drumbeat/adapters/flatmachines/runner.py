@@ -41,14 +41,14 @@ class Launch:
     """A request to run a machine: its file or name, its input, and the files and hooks that it uses."""
 
     config: Path | None = None  #: the machine's file
-    machine: str | None = None  #: the machine's name, searched in ``config``, in its folder or, without it, in this one
+    machine: str | None = None  #: the machine's name: in ``config``, beside it or, without it, in the current folder
     given: Mapping[str, Any] = field(default_factory=dict)  #: the machine's input
     execution_id: str | None = None
     parent_id: str | None = None
     max_steps: int = 1000
     machines: Mapping[str, str] = field(default_factory=dict)  #: names of machines that its states use → their files
     hooks: Mapping[str, str] = field(default_factory=dict)  #: names of hooks that its states use → module:factory
-    successors: int | None = None  #: at its end, start workers for remaining jobs, up to this many in total; None: do not
+    successors: int | None = None  #: at its end, start workers for remaining jobs until there are this many; None: start none
 
 
 async def run_machine(request: Launch, *, where: str | Store | None = None, settings: Settings | None = None) -> dict[str, Any]:
@@ -86,8 +86,8 @@ async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Se
 
 
 async def start_successors(session: MachineSession, request: Launch) -> None:
-    """At the end of a worker that a trigger started: start workers for remaining jobs if it had a job, and a process that
-    watches delayed jobs. Store errors are only logged."""
+    """At the end of a worker that a trigger started: if it had a job, start workers for remaining jobs; in any case start a
+    process that watches delayed jobs. Store errors are only logged."""
     pool_id, me = request.given.get("pool_id"), request.given.get("worker_id")
     if request.successors is None or not isinstance(pool_id, str):
         return
@@ -108,7 +108,7 @@ async def start_successors(session: MachineSession, request: Launch) -> None:
 
 
 async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None:
-    """End the worker's row if it is still live: a worker that never registered would count as one that is starting."""
+    """End the worker's row if it is still live; otherwise a worker that never registered would seem to be still starting."""
     try:
         row = await store.workers.get(pool_id, worker_id)
     except NotFound:
@@ -118,13 +118,13 @@ async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None
 
 
 def _firing(origin: Origin, workers: RequestedWorkers) -> Firing:
-    """Return the firing that starts workers for the same machine when delayed jobs become ready."""
+    """Return the request to start workers for the same machine; it is carried out when delayed jobs become ready."""
     worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
     return Firing(trigger="successor", pool_id=workers.pool_id, max_workers=workers.cap, worker=worker)
 
 
 def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
-    """Read the machine; return it, the folder of its relative paths, and its origin. Raises InvalidInput, NotFound."""
+    """Read the machine. Returns it, the folder where its relative paths start, and its files and hooks (``Origin``)."""
     machines = {name: str(Path(file).expanduser().absolute()) for name, file in request.machines.items()}
     hooks = {name: _absolute_file(target) for name, target in request.hooks.items()}
     file = request.config.expanduser().absolute() if request.config else None
@@ -180,7 +180,7 @@ def _load_file(file: Path) -> ModuleType:
 
 
 class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
-    """Runs the machines that a machine starts; for ``launch:`` in a separate process, by name, so relative paths still work."""
+    """Runs the machines that a machine starts: those of ``launch:`` in separate processes, all others inside this process."""
 
     def __init__(self, session: MachineSession) -> None:
         self._session = session

@@ -91,7 +91,7 @@ class DrumbeatWorkPool:
         self._claims = backend.claims
 
     async def push(self, item: Any, options: dict[str, Any] | None = None) -> str:
-        """Push an item and return its id. It is poisoned after ``max_retries`` failures, or as many lost workers.
+        """Push an item and return its id. After ``max_retries`` failures, or as many lost workers, it is poisoned.
 
         With the option ``item_id``, pushing the same id again adds nothing.
         """
@@ -191,7 +191,7 @@ class DrumbeatWorkBackend:
         return self._pools[name]
 
     def register(self, holder: Holder) -> None:
-        """From now on, claim jobs for this worker as this registered process, in every pool."""
+        """Remember a worker's identity after it registered; from now on it is used for all its claims, in every pool."""
         self._registered[holder.worker_id] = holder
 
     def holder(self, pool_id: PoolId, worker_id: str) -> Holder:
@@ -199,7 +199,7 @@ class DrumbeatWorkBackend:
         return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
 
     async def release(self, holders: Collection[Holder]) -> int:
-        """Return all items of these holders, which are lost, to their queues. Returns how many."""
+        """Return all items of these lost workers to their queues. Returns the number of items."""
         queue = (await self.place.store()).queue
         return sum([len(await queue.release(each, f"worker {each.worker_id} was lost")) for each in holders])
 

@@ -49,7 +49,7 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Raises Refused when it would store a state that counts a failed action as done."""
+        """Carry out one action. Storing the run's state raises Refused if the state would record a failed action as done."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -112,7 +112,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Return the events noted in this beat. Those of an interrupted beat are dropped: this beat notes them again."""
+        """Return the events noted in this beat. Events of an interrupted beat are dropped: they are noted again in this one."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

@@ -44,8 +44,8 @@ async def prepare_run(
 ) -> PreparedRun:
     """Return the configuration of a run of the template. Raises InvalidInput with every error found in the template.
 
-    The configuration contains no password: it is looked up when the database is opened. Prices that the template does not set
-    are copied from ``usual`` (the default prices), so that a later change of the defaults does not alter this run's cost.
+    The configuration contains no password; passwords are looked up when the database is opened. If the template sets no price,
+    the default prices (``usual``) are copied, so that a later change of the defaults does not alter this run's cost.
     """
     resolved = await with_connection(document, connections)
     check_complete(resolved)

@@ -45,7 +45,7 @@ _PER_CONNECTION = timedelta(milliseconds=20)  #: added to the start limit for ea
 LAST = "after_measurement"  #: server statistics read when the load stops, and again when all workers have left
 _TOTALS_DELAY = timedelta(seconds=1)  #: database sessions add their counts to the server statistics once a second
 _READINGS_AFTER_END = 1  #: how many times the server statistics are read after the last worker has left
-_MAX_BEATS_WAITED = 8  #: most beats to wait for that reading
+_MAX_BEATS_WAITED = 8  #: most beats to wait for the reading after the last worker has left
 _READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 
 
@@ -90,7 +90,7 @@ def _begin(view: RunView, ready: int) -> Begin:
 
 
 def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> RunEnding | None:
-    """Return why to end the run if its workers start too late, else None. Time without an orchestrator does not count."""
+    """If workers are not ready in time, return how to end the run, else None. Time without an orchestrator does not count."""
     limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
     if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
         return None
@@ -121,7 +121,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _warmup_is_in_totals(view: RunView) -> bool:
-    """Whether to store the server statistics of the warm-up now: one second after it, when all sessions have reported."""
+    """Whether to store the server statistics of the warm-up now. They are complete one second after the warm-up has ended."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT

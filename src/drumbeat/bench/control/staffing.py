@@ -119,7 +119,7 @@ def reconcile_workers(view: RunView, recovered: Recovered, staffing: Staffing) -
 
 
 def _share(staffing: Staffing, slot: int, total: int) -> AssignedTarget:
-    """Return a worker's share of the connections and the rate. A rate of 0 is sent too: without one it sends at full speed."""
+    """Return a worker's share of the connections and the rate. A rate of 0 is sent too, as no rate means full speed."""
     connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
     return AssignedTarget(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
 

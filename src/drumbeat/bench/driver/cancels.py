@@ -26,7 +26,7 @@ class CancelRequests:
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="cancel")
 
     def end(self, session: PostgresSession, then: Callable[[], None]) -> None:
-        """Cancel the session's operation, close the session, and always call ``then``.
+        """Cancel the session's operation, close the session, and finally call ``then()``, even if the cancel request fails.
 
         The session closes only after the request: a connection pooler forgets a client's cancel key when the client leaves.
         """

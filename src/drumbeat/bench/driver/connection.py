@@ -32,8 +32,8 @@ class EngineState:
 class ConnectionSlot:
     """The state of one connection, async or threaded.
 
-    ``running`` holds the running operation, if any. The code that removes the operation from the list also records it: the
-    connection when it ends, or the engine when it times out. So it is recorded once, even if two threads try.
+    The list ``running`` contains the running operation, if any. Whoever removes the operation from it, records it: the
+    connection when the operation ends, or the engine at a timeout. So it is recorded once, even if two threads try.
     """
 
     __slots__ = ("busy", "expired", "number", "recorder", "running", "served", "shared", "stopped", "timeout", "wanted")
@@ -113,7 +113,7 @@ class ConnectionSlot:
 
     @asynccontextmanager
     async def within(self, seconds: float | None) -> AsyncIterator[None]:
-        """Raise TimeoutError if the ``async with`` block takes longer, or when another task calls ``end_wait``."""
+        """Raise TimeoutError if the ``async with`` block takes longer than ``seconds``, or when ``end_wait`` is called."""
         async with asyncio.timeout(seconds) as self.timeout:
             try:
                 yield
@@ -121,7 +121,7 @@ class ConnectionSlot:
                 self.timeout = None
 
     def end_wait(self, after: float = 0.0) -> None:
-        """End the ``within`` block that runs now by a TimeoutError, after this many seconds."""
+        """Make the current ``within`` block raise TimeoutError ``after`` seconds from now. If there is none, does nothing."""
         if self.timeout is not None:
             self.timeout.reschedule(asyncio.get_running_loop().time() + after)
 

@@ -164,7 +164,7 @@ class ThreadConnection:
         self._turns.put(due)
 
     def _due(self) -> int:
-        """Wait for the next due time, or STOP. If ``stop`` was called just before the wait, nothing would wake it: leave."""
+        """Wait for the next due time, or STOP. Checks ``wanted`` first: a ``stop`` just before the wait would be missed."""
         due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due
@@ -174,7 +174,7 @@ class ThreadConnection:
 
 
 def _failure(error: Exception) -> OperationFailure:
-    """Return the error as OperationFailure. An unexpected error counts as a lost session, because its state is unknown."""
+    """Return the error as OperationFailure. After an unexpected error, the session counts as lost: its state is unknown."""
     if isinstance(error, OperationFailure):
         return error
     log.warning("a database session failed with an unexpected error; opening a new session", exc_info=error)

@@ -1,4 +1,4 @@
-"""The interface of the PostgreSQL engine's core, the loop that sends and receives. One is in C, one in Python."""
+"""The interface of the PostgreSQL engine's core, the loop that sends and receives. There is one core in C and one in Python."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -26,7 +26,7 @@ class Core(Protocol):
     """Drives many connections in one thread. Other threads may call only ``set_epoch`` and ``accept(False)``."""
 
     def add(self, index: int, connection: socket) -> None:
-        """Take over a connection that is ready for queries, as number ``index``. Raises OSError if the number is in use."""
+        """Take over a connection that is ready for queries; its number is ``index``. Raises OSError if the number is in use."""
         ...
 
     def retire(self, index: int) -> None:
@@ -46,7 +46,7 @@ class Core(Protocol):
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None: ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """Set how many operations become due per second; None: send as fast as connections become free. Due ones stay due."""
+        """Set how many operations become due per second; None: send whenever a connection is free, without due times."""
         ...
 
     def forgive(self) -> None:

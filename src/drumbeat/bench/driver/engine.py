@@ -113,12 +113,12 @@ class PostgresEngine:
         self._enqueue(lambda core: core.forgive())
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch at once, without waiting for the driving thread, because it marks where measuring begins and ends."""
+        """Set the epoch (phase number) at once, not in the driving thread: it marks where measuring begins and ends."""
         if self._core is not None:
             self._core.set_epoch(epoch)
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations. Stopping takes effect at once; allowing waits for the commands queued before."""
+        """Allow or stop new operations. Stopping takes effect at once; allowing, only after the commands queued earlier."""
         if self._core is not None and not accepting:
             self._core.accept(False)
         self._enqueue(lambda core: self._set_accepting(core, accepting))
@@ -237,7 +237,7 @@ class PostgresEngine:
         self._collect(core)
 
     def _wait_for_command(self, core: Core) -> None:
-        """Wait briefly for a command and run it, while no operation is running or may begin."""
+        """Wait briefly for a command, and run it. Called when no operation is running and none may begin."""
         try:
             self._commands.get(timeout=BUDGET / 1e9)(core)
         except queue.Empty:
@@ -262,7 +262,7 @@ class PostgresEngine:
             self._release(slot, state, given_up=slot in given_up)
 
     def _sample_failures(self, core: Core, records: Records) -> set[int]:
-        """Keep samples of failed operations. Returns the connections with timed-out ones, which may still run in the server."""
+        """Keep samples of failed operations. Returns the connections whose operation timed out; the server may still run it."""
         self._samples.add(records, core.error_message)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 

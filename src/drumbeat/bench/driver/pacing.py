@@ -9,7 +9,7 @@ from typing import Protocol
 AT_ONCE = 0  #: given instead of a due time: the operation is due when it begins
 STOP = -1  #: given instead of a due time: the connection must begin no operation
 _TICK_NS = 200_000  #: the shortest time between two wake-ups of the pacer; a shorter one only costs CPU
-_IDLE_TICK_NS = 1_000_000  #: the same while all connections are busy: each then takes due operations itself
+_IDLE_TICK_NS = 1_000_000  #: wait of the pacer while all connections are busy; when free, they take due operations themselves
 _LONG_NS = 5_000_000
 
 
@@ -58,7 +58,7 @@ class FixedSchedule:
 
 
 class RateSchedule:
-    """Due times at a rate that may change. Operations that were due before a change keep their due times."""
+    """Due times at a rate that may change. Operations due before a change keep their due times, unless the new rate is None."""
 
     def __init__(self) -> None:
         self.per_second: float | None = None  #: None if operations have no due times; 0 if none become due
@@ -106,7 +106,7 @@ class RateSchedule:
 
 
 class PacingGate:
-    """Tells connections when to begin an operation. Thread-safe; ``wake`` may be called in any thread."""
+    """Tells connections when to begin an operation. Thread-safe; may call a connection's ``wake`` in any thread."""
 
     def __init__(self, *, hottest_first: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
         self._now = now
@@ -220,7 +220,7 @@ class Pacer:
                 self._sleep(at - now)
 
     def _sleep(self, nanoseconds: int) -> None:
-        """Sleep: exactly if short; if long, a bit less than asked, and ``wake`` ends it early."""
+        """Sleep this long if it is at most 5 ms. Otherwise sleep a bit less, and wake up early when ``wake`` is called."""
         if nanoseconds <= _LONG_NS:
             time.sleep(nanoseconds / 1e9)
         elif self._changed.wait((nanoseconds - _LONG_NS / 2) / 1e9):

@@ -21,7 +21,7 @@ def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
 
 
 def in_transactions(load: Load) -> Load:
-    """Return the load with BEGIN and COMMIT around each operation of several statements that does not begin with BEGIN."""
+    """Add BEGIN and COMMIT to each operation that has several statements and does not begin a transaction itself."""
     return replace(load, operations=tuple(_in_transaction(operation) for operation in load.operations))
 
 

@@ -67,7 +67,7 @@ class _Phases:
         return self.names[self.current]
 
     def is_measured(self, phase: str | None) -> bool:
-        """Whether operations of this phase are measured: those of MEASUREMENT, or without a phase before the first one."""
+        """Whether operations of this phase are measured: MEASUREMENT or, before that was ever entered, None (no phase)."""
         return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
 
     @property
@@ -138,7 +138,7 @@ class LoadRunner:
             self._note_unsent(self.engine.backlog)
 
     def _note_unsent(self, count: int) -> None:
-        """Count operations that are due but unsent, with the time each has waited: the last 0, the one before 1/rate …"""
+        """Count operations that are due but unsent. The newest has waited 0 seconds, the one before it 1/rate, and so on."""
         self.unsent += count
         if count:
             self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))
@@ -270,7 +270,7 @@ class LoadRunner:
         return self._executions.files if self._executions is not None else []
 
     def kept(self) -> Mapping[str, float | str]:
-        """Return how many rows were written to Parquet files, how many were lost, and why; empty if none are written."""
+        """Return how many rows were written to Parquet files, how many were lost, and why; empty if no files are written."""
         if self._executions is None:
             return {}
         files, loss = self._executions.files, self._executions.loss

@@ -85,7 +85,7 @@ def open_session(address: PostgresAddress, load: Load, limit: timedelta) -> Post
     """Connect, log in and prepare the load's statements. Blocks, so call it in a thread.
 
     Raises OSError when the server cannot be reached, InvalidSettings when it refuses the login, InvalidInput for a statement
-    that it rejects, ServerSaid for temporary errors such as too many connections.
+    that it rejects, PostgresError for temporary errors such as too many connections.
     """
     connection = _connect(address, limit)
     try:
@@ -134,7 +134,7 @@ class _MessageSocket:
         return self._messages.pop(0)
 
     def until_ready(self) -> Iterator[Message]:
-        """Yield messages until the server is ready for queries. If one is an error, raises ServerSaid at the end."""
+        """Yield messages until the server is ready for queries. An error message is not yielded but raised (PostgresError)."""
         error: PostgresError | None = None
         while (message := self.receive()).type != b"Z":
             if message.type == b"E":

@@ -13,7 +13,7 @@ _originals: list[float] = []  #: the original interval, repeated for each runnin
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Shorten the thread switch interval of this process. When the last engine leaves the block, the old one is restored."""
+    """Shorten Python's thread switch interval in a ``with`` block. When the last such block ends, restores the old interval."""
     with _lock:
         _originals.append(_originals[0] if _originals else sys.getswitchinterval())
         _set(min(_originals[0], _INTERVAL))

@@ -81,9 +81,9 @@ class LoadTally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Add operations that were due but never sent, with the time each waited: to response times, not to the count.
+        """Add operations that were due but never sent: ``waits`` enter the response times, but no operation is counted.
 
-        A response time is at least that of the fastest operation of the same kind that was sent.
+        Each added time is at least the service time of the fastest successful operation of the same kind.
         """
         kinds = np.resize(self._order, len(waits))
         for number, tally in enumerate(self.kinds):

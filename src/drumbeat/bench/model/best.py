@@ -21,7 +21,7 @@ class Best:
 
 
 def best_of(record: RunRecord) -> Best | None:
-    """Return the best level from the run's result, else from its highest stable step; None if no level was stable."""
+    """Return the best level from the run's result or, before there is a result, from its steps; None if none was stable."""
     result = record.find_max_result
     stable = [step for step in find_max_steps(record) if step.outcome == STABLE]
     highest = max((step.to_target for step in stable), default=None)
@@ -33,7 +33,7 @@ def best_of(record: RunRecord) -> Best | None:
 
 
 def measured_at_best(record: RunRecord) -> Mapping[str, Measured]:
-    """Return what the last stable step at the best level measured, by kind of operation; empty if no level was stable."""
+    """Return what find-max measured at its best number of connections, by kind of operation; empty if none was stable."""
     best = best_of(record)
     if best is None or best.step is None:
         return {}
@@ -60,7 +60,7 @@ def find_max_steps(record: RunRecord) -> list[Step]:
 
 
 def knee_of(record: RunRecord) -> float | None:
-    """Return at how many connections throughput peaks, according to the fitted Universal Scalability Law."""
+    """Return the number of connections with the highest throughput, estimated by the Universal Scalability Law."""
     usl = record.find_max_result.get("usl") or {}
     return _number(usl.get("peak_connections"))
 

@@ -33,7 +33,7 @@ class GuardedWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardView:
-    """The input of a guardrail decision: limits, workers, and how many workers there may be."""
+    """The input of a guardrail decision: the limits, the workers, and the highest number of workers allowed."""
 
     now: datetime
     guardrails: Guardrails
@@ -92,7 +92,7 @@ class GuardState:
     workers_over_cpu: tuple[WorkerId, ...] = ()
     workers_over_memory: tuple[WorkerId, ...] = ()
     over_threshold_intervals: int = 0  #: consecutive checks in which any worker was above a threshold
-    failing_intervals: int = 0  #: consecutive checks in which so many were above it that the run may fail
+    failing_intervals: int = 0  #: consecutive checks with so many workers above a threshold that the run fails if this lasts
     actions_taken: tuple[GuardAction, ...] = ()
     looked_at: datetime | None = None
     workers: Mapping[str, WorkerGuard] = field(default_factory=dict)

@@ -19,7 +19,7 @@ def explain_deviation(little: Mapping[str, float] | None) -> str | None:
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """Compare in words throughput × latency, or its sum with the client's pauses, with the number of connections."""
+    """Return a text that compares throughput × latency, if needed plus the client's pauses, with the number of connections."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = texts_that_differ(found, held)

@@ -79,7 +79,7 @@ class KeyValue:
     theta: float = 0.99  #: zipfian and latest: the skew; closer to 1, fewer keys get most of the load
     hot_share: float = 0.2  #: hotspot: the share of the keys that are hot
     hot_load: float = 0.8  #: hotspot: the share of the load on the hot keys
-    inserted: NewKey | None = None  #: latest: the source of this worker's inserted keys, which are newer than ``high``
+    inserted: NewKey | None = None  #: latest: the source of the keys that this worker inserts
     type: ValueType = ValueType.BIGINT
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolValue:
-    """A value source that goes through a list of sampled values; no two workers use the same position of it."""
+    """A value source that repeats a list of sampled values in order; each worker uses different positions of the list."""
 
     values: Sequence[object]
     type: ValueType = ValueType.TEXT
@@ -167,7 +167,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameAs:
-    """Repeats an earlier value of the same operation (``index`` counts from 0 over all its statements), plus a number."""
+    """Repeats the operation's value number ``index`` (from 0, over all its statements), and adds ``plus`` to it."""
 
     index: int
     plus: int = 0

@@ -38,7 +38,7 @@ class Scaling:
     max_workers: int | None = None  #: None: no limit
     min_connections: int = 1  #: per worker
     max_connections: int | None = None  #: per worker, as set by the user
-    cap: int = 200  #: the maximum per worker that counts: the user's limit, or the capacity of its host
+    cap: int = 200  #: the maximum per worker: the user's limit if there is one, else by the capacity of its host
     allocation: Allocation = Allocation.SPREAD
 
     @property
@@ -53,7 +53,7 @@ class QpsPlan:
     target_qps: float = 100.0
     interval: timedelta = timedelta(seconds=5)  #: time between two decisions of the controller
     starting_connections: int | None = None
-    max_increase: int = 15  #: connections added per interval; the first, computed step may add more
+    max_increase: int = 15  #: an interval adds at most this many, or twice the current number; the first two have no limit
     bounds_patience_intervals: int = 3
 
     @property
@@ -63,7 +63,7 @@ class QpsPlan:
 
 
 class Queueing(StrEnum):
-    """Which waiting database sessions make a number of connections count as unstable in find-max."""
+    """Which waiting sessions find-max counts. If too many wait, the database is unstable at this number of connections."""
 
     AUTO = "auto"  #: like LOCKS, plus waits for internal locks (latches, group commit) once throughput stops growing
     LOCKS = "locks"  #: only sessions that wait for another transaction's lock
@@ -83,10 +83,10 @@ class FindMaxPlan:
     latency_stability_pct: float = 20.0
     max_error_rate_pct: float = 1.0
     queueing: Queueing = Queueing.AUTO
-    max_waiting_pct: float = 10.0  #: most connections that may wait in the database, on average; one always may
+    max_waiting_pct: float = 10.0  #: percentage of connections that may wait in the database, on average; one may always wait
     bisect: bool = True  #: whether to search between the last stable and the first unstable number of connections
     min_operations: int = 20  #: a step with fewer operations is repeated once
-    most_looks: int = 5  #: most measurements of one number of connections; only if results vary
+    most_looks: int = 5  #: if results vary, each number of connections is measured up to this often
 
 
 class GuardrailMode(StrEnum):

@@ -153,7 +153,7 @@ class DecisionRecord:
 
 
 def without_repeats(decisions: Iterable[DecisionRecord]) -> tuple[DecisionRecord, ...]:
-    """Merge equal consecutive decisions into one; its reason then says how often they were repeated."""
+    """Merge equal consecutive decisions into one, and add to its reason how often the decision was made."""
     merged = collapsed(decisions, lambda each: (each.what, each.reason, each.error), lambda each: each.at)
     return tuple(_counted(each) for each in merged)
 
@@ -180,7 +180,7 @@ class ServerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
-    """The measurements of one phase of a run: exact for MEASUREMENT, for other phases the sum of samples that ended there."""
+    """The measurements of one phase of a run. Only MEASUREMENT is exact; other phases sum the samples that ended in them."""
 
     name: str
     began: float  #: seconds since the run's start, like ``ended``
@@ -207,7 +207,7 @@ class RunErrors:
 
     operations: int = 0  #: only in phase MEASUREMENT, like ``errors``
     errors: int = 0
-    by_kind: Mapping[str, int] = field(default_factory=dict)  #: errors of all phases, like in the fields below
+    by_kind: Mapping[str, int] = field(default_factory=dict)  #: errors of all phases; the fields below cover all phases too
     by_class: Mapping[str, int] = field(default_factory=dict)
     by_second: Mapping[int, int] = field(default_factory=dict)
     examples: tuple[FailureExample, ...] = ()

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 RESETS = "server.resets"  #: the name of the total that says how often the server reset its totals
 UPTIME = "Uptime"  #: seconds since the server started, for servers that do not report reset times
-SINCE = "since"  #: ``GROUP.since`` is no total, but when a group of totals was last reset, in seconds of any clock
+SINCE = "since"  #: ``GROUP.since`` is not a total, but the time when a group of totals was last reset, in seconds of any clock
 
 Totals = Mapping[str, float]
 
 
 class RunningTotals:
-    """Converts the totals of a server, which may be reset, to totals that only increase."""
+    """Converts a server's totals to totals that continue to increase when the server resets its own."""
 
     def __init__(self) -> None:
         self._last: Totals = {}
@@ -47,12 +47,12 @@ def _increase(name: str, before: Totals, after: Totals) -> float:
 
 
 def is_mark(name: str) -> bool:
-    """Whether this name stands for the reset time of a group of totals, that is, not for a total."""
+    """Whether this is the name of a reset time (of a group of totals) and not the name of a total."""
     return name.rpartition(".")[2] == SINCE
 
 
 def was_reset(name: str, before: Totals, after: Totals) -> bool:
-    """Whether a total was reset: the uptime fell, the reset time changed, or it fell below half (small drops are normal)."""
+    """Whether a total was reset: the server's uptime fell, the total's reset time changed, or the total fell below half."""
     if name not in before:
         return False
     if UPTIME in before and UPTIME in after and after[UPTIME] < before[UPTIME]:

@@ -35,7 +35,7 @@ class StepFigures:
 
 
 class FindMaxStatus(StrEnum):
-    """The stage of a find-max search (for the highest stable number of connections, called the level)."""
+    """The stage of a find-max search. A level is a number of connections; the best level is the highest stable one so far."""
 
     STEPPING = "STEPPING"  #: each step adds one increment of connections
     VERIFYING = "VERIFYING"  #: measures the best level again, after the first unstable level
@@ -62,8 +62,8 @@ class FindMaxState:
     history: tuple[StepFigures, ...] = ()
     next_connections: int | None = None  #: the next level if this step is stable, for display
     ceiling_reached: bool = False
-    trial: int = 0  #: the level that is tested; ``connections`` differs while the baseline is measured again
-    rounds: int = 0  #: how many best levels failed verification
+    trial: int = 0  #: the level that is tested; while the baseline is measured again, ``connections`` has the baseline's level
+    rounds: int = 0  #: how many levels were stable at first, but not when verified
     short: str | None = None  #: why the window began before all connections were open
 
 
@@ -84,10 +84,10 @@ class QpsState:
     ready: int = 0  #: how many workers were running in the last window
     unsettled_since: datetime | None = None  #: since when workers lack some of their assigned connections; None: they have all
     peak_service_ms: float | None = None  #: highest service time in the windows counted by ``slack``
-    scaled_out_at_qps: float | None = None  #: throughput when workers were last added
-    scaled_out_from: int | None = None  #: connections when workers were last added
+    scaled_out_at_qps: float | None = None  #: throughput before workers were last added
+    scaled_out_from: int | None = None  #: connections before workers were last added
     settled: bool = False  #: whether nothing needs to change: the target, or the most that is possible, is reached
-    futile: int = 0  #: windows since added workers brought no more throughput; 0: they did
+    futile: int = 0  #: windows since it was found that added workers bring no throughput; 0: not found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,7 @@ def judgement_document(judgement: RunJudgement) -> dict[str, Any]:
 
 
 def stored_judgement(run: Run) -> RunJudgement | None:
-    """Return the judgement stored in a run's row; None if a completed run has none, so that its results must be read."""
+    """Return the judgement from a run's row. None: a completed run without a stored judgement; judge it by its results."""
     unfinished = judgement_by_status(run)
     if unfinished is not None and run.status not in RUN_ENDED:
         return unfinished

@@ -60,7 +60,7 @@ class ControllerState:
     qps: QpsState | None = None
     guard: GuardState | None = None
     snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: server totals by moment (before_warmup …)
-    left_at_look: int | None = None  #: the number of the server reading at which the last worker left
+    left_at_look: int | None = None  #: number of the latest server reading when the last worker left
     looks_waited: int = 0  #: how many beats have waited since then for the server's final totals
     ending: RunEnding | None = None
 
@@ -134,7 +134,7 @@ class AskWorkersToDrain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Action, once all workers are ready: set RUNNING, enter the first phase and send START, in one transaction."""
+    """Action, once all workers are ready: in one transaction, set the run to RUNNING, enter its first phase, and send START."""
 
     phase: str
     workers: int
@@ -177,7 +177,7 @@ class NoteFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """Action: store state and figures in the run's row. Always the last one, so that an interrupted beat is decided again."""
+    """Action: store state and figures in the run's row. The last action of a beat: an interrupted beat is decided again."""
 
     state: ControllerState
     operations: int

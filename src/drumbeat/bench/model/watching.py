@@ -89,7 +89,7 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeries:
-    """The parts of a run that take long to read (time series, decisions, failures), as far as they are loaded yet."""
+    """The parts of a run that take long to read (time series, decisions, failures), or what is loaded of them so far."""
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSnapshot = field(default_factory=ServerSnapshot)

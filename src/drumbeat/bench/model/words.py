@@ -21,6 +21,6 @@ def ms(value: float | None) -> str:
 
 
 def texts_that_differ(one: float, other: float, digits: int = 3) -> tuple[str, str]:
-    """Format two numbers with so many significant digits that the texts differ, if possible."""
+    """Format two numbers as texts that differ, if possible; more significant digits are used if that is needed."""
     candidates = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
     return next((texts for texts in candidates if texts[0] != texts[1]), (number(one, digits), number(other, digits)))

@@ -24,9 +24,9 @@ from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Phase
 
 _OUTAGE_MIN_QPS = 10.0  #: from this many operations per second on, a second without any is an outage, not chance
-_MIN_SERVED_SHARE = 0.02  #: fewer successes than this share of the usual are the edge of a sampling interval, not service
+_MIN_SERVED_SHARE = 0.02  #: up to this share of the usual successes counts as none: samples do not start exactly at a second
 _WHOLE = 0.9  #: share of a second that must be measured for it to count as a full second
-_MOST_ADDED = 2000  #: most values added for one long latency; each stands for several if more are needed
+_MOST_ADDED = 2000  #: most values added for one long latency; if more were omitted, each value stands for several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def _shows_failures(measured: Sequence[Second], began: int, ended: int) -> bool:
 
 
 def _measured(timeline: Sequence[Second]) -> list[Second]:
-    """Return the seconds from the first to the last of MEASUREMENT in which a worker ran, without partial ones at the ends."""
+    """Return the seconds of the measurement in which a worker ran. A first or last second measured only in part is left out."""
     inside = [n for n, second in enumerate(timeline) if second.phase == Phase.MEASUREMENT]
     if not inside:
         return []
@@ -110,7 +110,7 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """Return the offsets of seconds without service. A gap no longer than a typical operation counts only with a failure."""
+    """Return the offsets of seconds without service. A gap no longer than a typical operation needs a failure to count."""
     usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [

@@ -84,7 +84,7 @@ class WindowMerger:
                 self._kinds[kind].add(block)
 
     def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
-        """Return the figures of the window. Each worker's rate is over its own measured time, so the edges do not distort it.
+        """Return the figures of the window. Each worker's rate is over the time that its own samples cover.
 
         A worker that started after another had ended counts as its replacement: both, and the time between, are one worker.
         """

@@ -15,13 +15,13 @@ from drumbeat.core.run import Result, Run, RunId
 from drumbeat.core.sample import StoredSample
 from drumbeat.store.interface import Store
 
-_LONGEST = timedelta(seconds=10)  #: longest interval of a sample: one that covers a second may be dated this much later
+_LONGEST = timedelta(seconds=10)  #: a sample may be dated up to this long after a second that it covers
 
 
 async def read_seconds(
     store: Store, run_id: RunId, since: int = 0, until: int | None = None
 ) -> tuple[datetime | None, tuple[Second, ...]]:
-    """Return when a run began, and its seconds from offset ``since`` to before ``until``. Other samples are not read."""
+    """Return when a run began, and its seconds from offset ``since`` to before ``until``. Samples far outside are not read."""
     run, now = await store.runs.get(run_id), await store.now()
     origin = began(run)
     if origin is None:
@@ -77,7 +77,7 @@ class _Errors:
 
 
 def _measured(run: Run, results: Sequence[Result]) -> Measured:
-    """Return the totals of the stored results, or the counts in the run's row while these are higher (run under way)."""
+    """Return the totals of the stored results; for a run under way the counts in its row, if those are higher."""
     totals = totals_of(results, ()).get(ALL_KINDS) or Measured()
     counted = Measured(operations=run.operations, errors=run.errors)
     return counted if counted.operations > totals.operations else totals

@@ -150,7 +150,7 @@ async def samples_between(
     *,
     failed: bool = False,
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
-    """Yield samples of a run or of one worker in time slices, each with its end, oldest first. Full slices are halved."""
+    """Yield the samples of a run or of one worker, oldest first, in slices of time: the end of each slice and its samples."""
     filters: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
     length = _SLICE
     while since < until:
@@ -254,8 +254,8 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
 
 
 def with_exact_totals(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
-    """Return the phase; for MEASUREMENT with the figures of ``totals``, as samples also count operations that began before it
-    or ended after it."""
+    """Return the phase. If it is MEASUREMENT, its figures are replaced by ``totals``: the samples also count operations that
+    began before the phase or ended after it."""
     if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
         return phase
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}

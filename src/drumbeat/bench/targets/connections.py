@@ -43,7 +43,7 @@ class ConnectionService:
         self._vault = vault
 
     async def add(self, name: str, url: str, password: str | None = None, description: str | None = None) -> StoredConnection:
-        """Store a connection. Raises InvalidInput, AlreadyExists, and InvalidSettings if no key can encrypt its password."""
+        """Store a connection. Raises InvalidInput, AlreadyExists, or InvalidSettings (such as: no key to encrypt with)."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(
                 f"name: expected up to 100 letters, digits and _ . -, beginning with a letter or digit; got {name[:100]!r}"
@@ -57,7 +57,7 @@ class ConnectionService:
     async def change(
         self, name: str, url: str | None = None, password: str | None = None, description: str | None = None
     ) -> StoredConnection:
-        """Replace the given fields; an empty password is removed. A new URL needs the password again. Raises NotFound."""
+        """Change the given fields. An empty password deletes the old one. A new URL needs the password too. Raises NotFound."""
         stored = await self._store.connections.get(name)
         new_url = url or stored.url
         _check(new_url, password)
@@ -68,7 +68,7 @@ class ConnectionService:
         return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Encrypt again, with the first key, every password that used another key. Returns the changed connections' names."""
+        """Encrypt with the vault's first key all passwords encrypted with another. Returns the changed connections' names."""
         resealed = []
         for stored in await self._store.connections.list():
             if stored.secret is not None and not self._vault.is_current(stored.secret):
@@ -109,7 +109,7 @@ class ConnectionService:
 
     @asynccontextmanager
     async def open(self, target: Mapping[str, Any]) -> AsyncIterator[Target]:
-        """Open the database in a template's or run's ``target``. Raises InvalidInput if the connection's URL has changed."""
+        """Open the database in a template's or run's ``target``. Raises InvalidInput if its connection now has another URL."""
         async with open_target(await self._url(target)) as opened:
             yield opened
 
@@ -133,7 +133,7 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """Return the text that encryption binds a password to, so that it cannot be decrypted for another name or URL."""
+    """Return a text of name and URL. A password encrypted with it cannot be decrypted for another name or URL."""
     return f"{name}\n{url}"
 
 

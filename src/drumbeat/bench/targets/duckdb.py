@@ -61,7 +61,7 @@ _CONFINED = {
     "allow_community_extensions": False,
     "python_enable_replacements": False,  # Python variables cannot be queried as tables
     "lock_configuration": True,  # no statement can undo these settings
-}  #: users write the statements, so these settings limit them to the database under test
+}  #: users write the statements; these settings let a statement use only the database under test
 #: Returns NULL if the opened file is not a DuckDB database but, for example, a CSV file.
 _DATABASE_PATH = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
 _COLUMNS = """
@@ -296,7 +296,7 @@ def code_of(error: Exception) -> str:
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """Return the error class for an operation's outcome and a code from ``_CODES``; None if it succeeded."""
+    """Return the error class for an operation's outcome and SQLSTATE (see ``_CODES``); None if the operation succeeded."""
     return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate.startswith("42") else CLASSES[outcome]
 
 

@@ -18,7 +18,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 class SetupConnection(Generic[C]):
-    """A connection for setup and checks, apart from those of the load. Opened on first use; creates a file only if asked."""
+    """A connection for setup and checks; the load has others. Opened on first use; creates the file only with ``create``."""
 
     def __init__(self, path: Path, connect: Callable[[], C]) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class SetupConnection(Generic[C]):
             lane.end()
 
     async def run(self, work: Callable[[C], T], *, create: bool = False) -> T:
-        """Call ``work(connection)`` in its thread. Raises InvalidSettings if the file is missing and ``create`` is False."""
+        """Call ``work(connection)`` in the connection's thread. Without ``create``, a missing file raises InvalidSettings."""
         if self._lane is None:
             raise InvalidSettings("this target is not open; use it as: async with open_target(url) as target")
         return await self._lane.run(lambda: work(self._opened(create)))

@@ -1,4 +1,4 @@
-"""The interface of every database under test. Only ``define`` and ``load_rows``, used by ``bench prepare``, change it."""
+"""The interface of every database under test. Only ``define`` and ``load_rows`` change the database."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

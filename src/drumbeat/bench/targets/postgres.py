@@ -238,14 +238,14 @@ class PostgresTarget:
 
 
 def _tls(address: PostgresAddress) -> ssl.SSLContext | str | bool:
-    """Return asyncpg's ``ssl`` argument. A context keeps asyncpg from looking for root certificates in the home folder."""
+    """Return asyncpg's ``ssl`` argument. If it is a context, asyncpg does not look for certificates in the home folder."""
     if address.tls == "disable" or address.is_local:
         return False
     return "prefer" if address.tls == "prefer" and address.tls_root is None else tls_context(address)
 
 
 def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
-    """Make signals from rows of (is active, wait event type, wait event, number of sessions)."""
+    """Count all, active and waiting sessions, from rows of (is active, wait event type, wait event, count)."""
     events: Counter[str] = Counter()
     for _, kind, event, count in activity:
         if kind is not None:

@@ -33,7 +33,7 @@ class Key:
 
 
 class Vault:
-    """Encrypts with its first key, decrypts with any of its keys. To change keys: put a new key first, reseal, drop the old."""
+    """Encrypts with its first key, decrypts with any. To change keys: add a new one in front, ``reseal``, remove the old."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = tuple(keys)

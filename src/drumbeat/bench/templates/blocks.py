@@ -116,7 +116,7 @@ class WorkloadBlock(TemplateBlock):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Return which ways of defining a workload are used: more than one is an error; with none, it cannot be run yet."""
+        """Return the ways in which this block defines a workload. More than one is an error; with none, no run is possible."""
         on_table = bool(self.preset or self.custom_sql or self.custom_weights)
         defined = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
         return tuple(way for way, is_set in defined.items() if is_set)
@@ -271,7 +271,7 @@ class RecordingBlock(TemplateBlock):
 
 
 class ShardingBlock(TemplateBlock):
-    """Divides the keys into partitions, so that each worker uses only its own (see ``bench/workloads/sharding.py``)."""
+    """Divides the keys into partitions; each worker uses the keys of one partition (see ``bench/workloads/sharding.py``)."""
 
     enabled: bool = Field(default=False, description="each worker uses only `key` values of its own partition")
     total_partitions: Count | None = Field(

@@ -1,4 +1,4 @@
-"""Builds a load from the ``custom_*_query`` fields: the kind and the table decide which values replace ? or $1 in the SQL."""
+"""Builds a load from the ``custom_*_query`` fields, and chooses the values for ? and $1 by kind of operation and table."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
 
 
 def weights_of(workload: WorkloadBlock) -> Mapping[Kind, int]:
-    """Return the percentage of each kind: from the preset, else from ``custom_*_pct``, else from the preset "mixed"."""
+    """Return each kind's share in percent: from the preset, else from ``custom_*_pct``, else from the preset "mixed"."""
     sql = workload.custom_sql
     weights = PRESETS[workload.preset] if workload.preset else workload.custom_weights or PRESETS["mixed"]
     if missing := [kind for kind, weight in weights.items() if weight and kind not in sql]:
@@ -87,14 +87,14 @@ def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return value sources for a range scan: a sampled time for a single placeholder, or else one key for up to two."""
+    """Return a sampled time for a single placeholder if the table has sampled times; else the same key for one or two."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)
 
 
 def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return a new value for each column that the INSERT names, or for every column if it names none."""
+    """Return a source of new values for each column that the INSERT lists, or for all columns if it lists none."""
     found = _INSERTED.search(sql)
     names = (
         [each.strip().strip('"`') for each in found[1].split(",")] if found else [each.name for each in subject.table.columns]
@@ -103,7 +103,7 @@ def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return value sources for an update: a single placeholder gets a key, two get a new value for the SET column and a key."""
+    """Return value sources for an update: a key if there is one placeholder; else a new value for the SET column, and a key."""
     key = _key(field, subject)
     if count == 1:
         return [key]

@@ -142,12 +142,12 @@ class TemplateDocument(TemplateBlock):
 
     @property
     def table(self) -> str | None:
-        """Return the table for which presets generate SQL, and which replaces {table} in SQL."""
+        """Return the name of the table: presets generate their SQL for it, and it replaces {table} in custom SQL."""
         return self.workload.table or self.target.table
 
 
 def kind_named(name: str) -> str:
-    """Return the kind of operation for a name in any letter case: '' for "all" and "overall"; a custom name is unchanged."""
+    """Return a standard kind's name in upper case, '' for "all" and "overall", and any other name unchanged."""
     if name.lower() in ("", "all", OVERALL):
         return ALL_KINDS
     return name.upper() if name.upper() in Kind.__members__ else name

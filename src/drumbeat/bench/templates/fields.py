@@ -17,7 +17,7 @@ _NO_LIMIT = -1
 
 YEAR, DAY = 31_536_000, 86_400  #: in seconds; the longest duration of a phase, and the longest timeout of an operation
 MOST_HELD = 20_000  #: the most connections of one worker
-MOST_IN_ALL = 64 * MOST_HELD  #: the most connections of a run: keys are divided among at most 64 workers
+MOST_IN_ALL = 64 * MOST_HELD  #: the most connections of a run: 64 workers, because keys are divided into 64 shares
 MOST_WORKERS = 10_000  #: the most workers that a template may name; ``preflight`` checks how many can be started
 MOST = 1_000_000_000  #: the highest value of all other numbers
 

@@ -29,8 +29,8 @@ _TYPICAL_LATENCY = 10.0  #: milliseconds; a typical latency of a simple operatio
 def plan_of(document: TemplateDocument, capacity: HostCapacity, *, measured_latency_ms: float | None = None) -> RunPlan:
     """Return the plan for a run of the template on workers whose hosts have this capacity.
 
-    A measured latency takes precedence over the template's. Raises InvalidInput for contradictory limits, and for a target
-    QPS that is impossible with a known latency (``plan_warnings`` reports less certain problems).
+    A measured latency takes precedence over the template's expected latency. Raises InvalidInput if limits contradict each
+    other, or if the target QPS is impossible at that latency.
     """
     scaling = scaling_of(document, capacity)
     plan = RunPlan(
@@ -59,7 +59,7 @@ def _partitions(document: TemplateDocument) -> int:
 
 
 def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:
-    """Return the limits on workers and connections with all defaults, including the most connections of one worker."""
+    """Return the limits on workers and on connections per worker, with defaults for those that the template does not set."""
     given = document.scaling
     if given.mode is ScalingMode.FIXED:
         return _fixed(document)
@@ -113,18 +113,18 @@ def _fixed_find_max(workers: int, connections: int, allocation: Allocation) -> S
 
 
 def _ceiling(document: TemplateDocument) -> int | None:
-    """Return ``concurrent_connections`` if it is a maximum per worker (QPS and find-max); None if it is a total."""
+    """Return ``concurrent_connections`` in load modes QPS and find-max, where it limits each worker; else None."""
     return None if document.load_mode is LoadMode.CONCURRENCY else document.concurrent_connections
 
 
 def _default_allocation(document: TemplateDocument, ceiling: int | None) -> Allocation:
-    """Return PACK for find-max if the template sets no maximum per worker; otherwise SPREAD."""
+    """Return PACK (fill one worker after the other) for find-max without a maximum per worker; otherwise SPREAD (evenly)."""
     packs = document.load_mode is LoadMode.FIND_MAX_CONCURRENCY and ceiling is None
     return Allocation.PACK if packs else Allocation.SPREAD
 
 
 def _connections(document: TemplateDocument, scaling: Scaling) -> int | None:
-    """Return the total connections in load mode CONCURRENCY (FIXED scaling overrides it); otherwise the maximum per worker."""
+    """Return the total number of connections in load mode CONCURRENCY; in other load modes, the maximum of each worker."""
     if document.load_mode is not LoadMode.CONCURRENCY:
         return scaling.cap if document.scaling.mode is ScalingMode.FIXED else document.concurrent_connections
     if scaling.mode is ScalingMode.FIXED:

@@ -45,7 +45,7 @@ def _number(bound: float) -> str:
 
 
 def problems_of(error: ValidationError, most: int) -> list[str]:
-    """Return the first ``most`` errors as text: field, expected value, found value. Possible secrets are not shown."""
+    """Return at most ``most`` errors as text: field, expected value, found value. Possible secrets are not shown."""
     return [_problem(each) for each in error.errors(include_url=False)[:most]]
 
 
@@ -61,7 +61,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def _check_message(path: str, message: str, given: Any) -> str:
-    """Put the path of the block before a custom validator's message, which may begin with a field of that block."""
+    """Put the block's path before a validator's message, as ``path.field: …`` if the message begins with a field name."""
     if not path or _NAMED.match(message):
         return f"{path}.{message}".lstrip(".")
     return f"{path}: {message}{_got(path, given)}"
@@ -108,7 +108,7 @@ def _siblings(path: Sequence[str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the block class in a field's type, also if it is inside a list or a mapping; None if there is none."""
+    """Return the class of the block that a field, list or mapping of this type contains; None if it contains no block."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in get_args(annotation) if (found := _model_in(inner))), None)

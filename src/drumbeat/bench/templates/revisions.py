@@ -31,14 +31,14 @@ def row_of(template_id: str, name: str, document: TemplateDocument) -> Template:
 
 
 def revision(template: Template) -> str:
-    """Return a hash of the template's content; it stays the same when the template is only used."""
+    """Return a hash of the template's content. It changes when the template is edited, but not when a run uses it."""
     return hashlib.sha256(json.dumps(as_document(template), sort_keys=True).encode()).hexdigest()[:32]
 
 
 async def save_if(store: Store, owner: str, template: Template, seen: str) -> Template:
-    """Save a template if its stored revision is still ``seen``. Raises StaleWrite if it was changed or is being changed.
+    """Save a template, but raise StaleWrite if its stored revision is no longer ``seen``, or if someone else is saving it.
 
-    The lease prevents another save between the check and this save.
+    A lease prevents other saves between the check and the save.
     """
     lease = await store.leases.acquire(f"template/{template.template_id}", owner, _SAVED_WITHIN)
     if lease is None:

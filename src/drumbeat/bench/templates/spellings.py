@@ -92,7 +92,7 @@ def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
 
 
 def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
-    """Translate ``autoscale_enabled``: true is AUTO, false is FIXED with one worker. Newer fields take precedence."""
+    """Translate the old field ``autoscale_enabled``: true to scaling mode AUTO, false to FIXED. Newer fields override it."""
     if adaptive is None:
         return []
     if not isinstance(adaptive, bool):

@@ -1,4 +1,4 @@
-"""Draws random values for operations, many at a time. Workers have numbered slots, so that no two draw the same new key."""
+"""Draws random values for operations, many at a time. Each worker draws new keys from a range of its own, by slot number."""
 
 import string
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Draw:
     chance: np.random.Generator
     now_us: Callable[[], int]
     slots: int = VIRTUAL_SLOTS
-    drawn_keys: dict[int, range] = field(default_factory=dict)  #: by NewKey.first: the keys of the last batch, counted from 0
+    drawn_keys: dict[int, range] = field(default_factory=dict)  #: the last batch of new keys, counted from 0; by NewKey.first
 
     def __post_init__(self) -> None:
         _check_slot(self.slot, self.slots)
@@ -55,7 +55,7 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return the next positions of this slot in a list of ``size``: every ``slots``-th one, so that slots never overlap."""
+        """Return the list positions that this slot uses next: every ``slots``-th one, so that no two slots share a position."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
@@ -71,7 +71,7 @@ class Draw:
         return np.arange(first, first + count, dtype=np.int64)
 
     def likely_inserted(self, value: NewKey | None) -> int:
-        """Return how many new keys are probably inserted by now: all except those of the last batch."""
+        """Return how many of the drawn new keys the database probably has by now: all except those of the last batch."""
         return self.drawn_keys.get(value.first, range(0)).start if value else 0
 
 
@@ -91,7 +91,7 @@ class ValueStream:
             _check_span(value, draw.slots)
 
     def next(self, count: int, earlier: Sequence[Drawn]) -> Drawn:
-        """Return the next ``count`` values; ``earlier`` holds the values of the same operations' previous placeholders."""
+        """Return one value for each of ``count`` operations; ``earlier`` has the values of their earlier placeholders."""
         begin, self._drawn = self._drawn, self._drawn + count
         match self._value:
             case KeyValue():
@@ -130,7 +130,7 @@ class ValueStream:
         return self._zipf.ranks(self._draw.chance.random(count))
 
     def _newest(self, value: KeyValue, ranks: Drawn) -> Drawn:
-        """Return keys by rank: rank 0 is this worker's newest inserted key; its own keys are followed by ``high`` and lower."""
+        """Return a key for each rank, newest first: the keys that this worker inserted, then the keys from ``high`` down."""
         own = self._draw.likely_inserted(value.inserted)
         keys = value.high - (ranks - own)
         if value.inserted is None or not own:

@@ -1,4 +1,4 @@
-"""Skewed key distributions: Zipf ranks, and a fixed shuffle from ranks to keys."""
+"""Skewed key distributions: draws Zipf-distributed ranks, and scatters them over the key range."""
 
 from math import gcd
 
@@ -43,9 +43,9 @@ class Zipf:
 
 
 def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
-    """Map each rank to a key of its own, always the same one, with neighbouring ranks far apart.
+    """Map each rank to a different key, always the same one. Neighbouring ranks get keys that are far apart.
 
-    With more than 2**32 keys the products no longer fit in 64 bits, and two ranks may share a key.
+    With more than 2**32 keys, two ranks may get the same key.
     """
     wide = ranks.astype(np.uint64)
     if keys <= 2**32:
@@ -56,7 +56,7 @@ def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
 
 
 def stride(size: int) -> int:
-    """Return a large step with which a walk round ``size`` positions visits each exactly once."""
+    """Return a large step: repeated from any of ``size`` positions in a circle, it visits each position exactly once."""
     step = max(1, round(size * _GOLDEN))
     while gcd(step, size) != 1:
         step += 1

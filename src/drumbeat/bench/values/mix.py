@@ -1,11 +1,11 @@
-"""Mixes kinds of operation exactly by weight (smooth weighted round-robin): 100 operations have each kind's percentage."""
+"""Orders kinds of operation so that of 100 operations each kind has exactly its percentage (smooth weighted round-robin)."""
 
 from collections.abc import Sequence
 from math import gcd
 
 
 def cycle(weights: Sequence[int]) -> list[int]:
-    """Return one round of the mix: indices of ``weights``, evenly interleaved, each as often as its weight requires."""
+    """Return the shortest list in which each index of ``weights`` occurs in proportion to its weight, evenly interleaved."""
     shared = gcd(*weights) or 1
     shares = [weight // shared for weight in weights]
     total, current = sum(shares), [0] * len(shares)

@@ -114,7 +114,7 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """Set the rate. In a run with a fixed rate, None keeps the last rate, or 0: None must not mean full speed there."""
+        """Set the rate. None: full speed or, in a run with a fixed rate, no change (0 if no rate was set before)."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps
@@ -142,7 +142,7 @@ class BenchWorkload:
         )
 
     def _drop_overdue(self) -> None:
-        """Before the measurement, drop overdue operations if they are more than one second's worth of the rate."""
+        """Drop the overdue operations if the load is more than a second behind its rate. Does nothing while measuring."""
         if self._qps is not None:
             self._running.forgive(self._qps * _MOST_OVERDUE.total_seconds())
 
@@ -248,7 +248,7 @@ def _too_few(runner: LoadRunner, target: int) -> str:
 
 
 def _extra(interval: DriverInterval) -> dict[str, Any]:
-    """Return what a sample contains besides its counts: exact histograms by kind, and the client's own cost."""
+    """Return the part of a measurement besides its counts: exact histograms by kind, and the client's own cost."""
     cost = interval.cost
     return {
         "kinds": {

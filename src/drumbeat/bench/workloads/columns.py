@@ -29,7 +29,7 @@ class SqlDialect:
     """A database's SQL dialect: how names are quoted and arguments are cast."""
 
     quote: str = '"'
-    casts: Mapping[ValueType, frozenset[str]] | None = None  #: by argument type: column types that need no cast; None: all
+    casts: Mapping[ValueType, frozenset[str]] | None = None  #: column types that need no cast, by argument type; None: no casts
 
 
 _POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
@@ -78,7 +78,7 @@ def generated(column: Column) -> Value | None:
 
 
 def generated_key(column: Column, table: str, highest: int | None) -> Value | str:
-    """Return a source of new keys for the column, or as text the reason why there is none."""
+    """Return a source of new keys for the column; if none is possible, return the reason as text."""
     if column.type in LARGEST:
         return _next_key(column, table, highest)
     value = _text(column) if column.type is ValueType.TEXT else None
@@ -97,7 +97,7 @@ def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
 
 
 def _fraction(column: Column) -> RandomNumber:
-    """Return a source of numbers with two decimal places, or with as many as the column stores."""
+    """Return a source of numbers with the decimal places of a decimal column, or with two for other columns."""
     precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
     digits = 2 if precision is None else (scale or 0)
     most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)

@@ -15,8 +15,8 @@ _HIGHEST = "SELECT MAX({column}) FROM {table}"
 async def with_keys_above_existing(target: Target, load: Load) -> Load:
     """Return the load with its new keys above the highest key that each table has now.
 
-    Call it once when a run starts and give every worker the result: a worker that read the highest key later would use keys
-    of other workers' ranges. Raises InvalidInput if a column has no room left for new keys.
+    Call it only once, when a run starts, and give every worker the result: if workers read the highest key at different
+    times, their ranges of new keys would overlap. Raises InvalidInput if a column has no room left for new keys.
     """
     return above(load, await highest_keys(target, load))
 
@@ -52,7 +52,7 @@ async def _highest(target: Target, key: NewKey) -> int | None:
 
 
 def _above_highest(key: NewKey, highest: int) -> NewKey:
-    """Return a source of keys above the highest key, with fewer keys per worker if the column's type has no room for all."""
+    """Return a source of keys above the highest key, with fewer keys per worker if the column's type is too small."""
     first = max(key.first, highest + 1)
     span = min(key.span, (LARGEST.get(key.type, 2**63 - 1) - first) // VIRTUAL_SLOTS)
     if span < 1:

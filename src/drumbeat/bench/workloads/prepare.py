@@ -45,7 +45,7 @@ class PreparedReport:
 
 
 def _no_progress(table: str, done: int, total: int) -> None:
-    """Report no progress: the default of ``prepare``."""
+    """Do nothing: the progress callback of ``prepare`` if the caller gives none."""
 
 
 async def prepare(
@@ -92,7 +92,7 @@ async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
 
 
 async def _complete(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
-    """Return the complete tables in which the load adds or deletes rows. Raises InvalidInput if the scale differs."""
+    """Return tables that count as complete, although the load changes their rows. Raises InvalidInput for another scale."""
     if not any(table.changes and table.count for table in standard.tables):
         return frozenset()
     counts = [await _count(target, table) if table.name in existing else 0 for table in standard.tables]
@@ -149,7 +149,7 @@ def _key(table: StandardTable, number: int) -> tuple[int, ...]:
 
 
 def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Return a query for keys from ``first`` to ``last``, and its arguments; bounds on the first column allow its index."""
+    """Return a query for keys from ``first`` to ``last`` that can use an index on the first key column, and its arguments."""
     lead, count = table.key[0], len(first)
     bounds = [
         f"{lead} >= $1 AND {lead} <= ${count + 1}",

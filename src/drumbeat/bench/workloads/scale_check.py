@@ -1,4 +1,4 @@
-"""Checks that tables are large enough for a workload's scale: lookups of missing keys would look too fast."""
+"""Checks that tables are large enough for a workload's scale; if keys are missing, lookups are faster than they should be."""
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard import Scaled

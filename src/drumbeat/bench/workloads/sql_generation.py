@@ -65,7 +65,7 @@ class Subject:
         return next((column for column in self.table.columns if column.name == self.table.time_column), None)
 
     def written(self, sql: str, **names: str) -> str:
-        """Replace {table}, and each {name} in ``names``, in SQL."""
+        """Replace {table} in SQL by the table's name, and each {name} by the text that ``names`` has for it."""
         for name, text in {"table": quoted_name(self.table.name, self.words), **names}.items():
             sql = sql.replace("{" + name + "}", text)
         return sql
@@ -122,7 +122,7 @@ def point_lookup(subject: Subject) -> Made:
 
 
 def range_scan(subject: Subject) -> Made:
-    """Generate a scan of 100 consecutive keys if the key is a number (it has an index); else of 100 rows from a time on."""
+    """Generate a range scan: of 100 consecutive keys if the key is a number; else of the 100 rows from a sampled time on."""
     key = subject.key
     if key is not None and key.type in LARGEST:
         return _key_range(subject, key)
@@ -185,7 +185,7 @@ def _inserted(subject: Subject, column: Column) -> Value | str | None:
 
 
 def update(subject: Subject) -> Made:
-    """Generate an update of one column: not the key, if possible a text and no reference to another table."""
+    """Generate an update of one column, never the key; prefers a text column that does not refer to another table."""
     key, value = subject.key, _existing_key(subject)
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
@@ -212,7 +212,7 @@ _MAKERS: Mapping[Kind, Callable[[Subject], Made]] = {
 
 
 def _existing_key(subject: Subject) -> Value | str:
-    """Return a source of existing keys: sampled keys, else keys of sampled rows, else the range from lowest to highest key."""
+    """Return a source of existing keys: sampled keys if there are any, else all numbers from the lowest to the highest key."""
     table, key = subject.table, subject.key
     sampled = subject.pools.keys or subject.pools.rows.get(table.key or "", ())
     if key is not None and sampled:
@@ -223,7 +223,7 @@ def _existing_key(subject: Subject) -> Value | str:
 
 
 def _written(subject: Subject, column: Column) -> Value | None:
-    """Return a source of new values for a column; existing values if it seems to refer to another table (``_id``)."""
+    """Return a source of values to write to a column: sampled values if its name ends with ``_id``, else generated ones."""
     sampled = subject.pools.rows.get(column.name, ())
     if sampled and _is_reference(column):
         return PoolValue(values=sampled, type=column.type)

@@ -87,7 +87,7 @@ class _Sampler:
         return list(found.values())
 
     def _runs(self, low: int, high: int, count: int) -> list[tuple[int, int]]:
-        """Return where to read: a random start key in each hundredth of the key range, and how many rows from there."""
+        """Return a random start key in each hundredth of the key range, each with the number of rows to read from there."""
         if high - low < count:
             return [(low, count)]
         parts = np.linspace(low, high, _POSITIONS, endpoint=False)
@@ -101,7 +101,7 @@ class _Sampler:
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:
-    """Return the values without nulls, repeated until there is one for each worker slot."""
+    """Return the values without nulls; a list with fewer values than worker slots is repeated until it is long enough."""
     present = tuple(moment(value) if column.type is ValueType.TIMESTAMP else value for value in values if value is not None)
     return present * -(-VIRTUAL_SLOTS // len(present)) if 0 < len(present) < VIRTUAL_SLOTS else present
 
@@ -114,7 +114,7 @@ def plain(value: object) -> object:
 
 
 def moment(value: object) -> object:
-    """Convert a date, a datetime or its text to microseconds since 1970; without a time zone it counts as UTC."""
+    """Convert a date, a datetime or an ISO text to microseconds since 1970; a time without a time zone counts as UTC."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, date) and not isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""Value sources (key, new_key, pool, number …), which fill placeholders: names, described fields and JSON Schema."""
+"""The value sources (key, new_key, pool …) that a template may use for placeholders: names, fields and JSON Schema."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -172,7 +172,7 @@ def _settings_schema(source: ValueSource) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
-    """Return a schema with its references resolved, which allows no additional properties."""
+    """Return a copy of a schema in which references are resolved and additional properties are not allowed."""
     if isinstance(schema, list):
         return [_inlined(each, known) for each in schema]
     if not isinstance(schema, Mapping):
@@ -185,7 +185,7 @@ def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
 
 
 def documented() -> Iterator[tuple[str, str, str, str]]:
-    """Yield, for the documentation, source, field, default (empty if required) and description of each field."""
+    """Yield rows for the documentation: value source, field, default (empty if there is none), description."""
     for name, source in SOURCES.items():
         yield name, "", "", source.meaning
         for each in fields(source.of):

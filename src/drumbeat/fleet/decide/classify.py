@@ -104,7 +104,7 @@ def _split_busy(staying: Sequence[Worker], jobs_by_worker: JobsByWorker) -> tupl
 
 
 def _still_here(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[tuple[Worker, ...], Sequence[Worker]]:
-    """Return the live workers, and of these the ones not asked to drain; workers that are closed in this beat are left out."""
+    """Return all live workers, and separately those not asked to drain; both without workers whose rows this beat closes."""
     if not gone and not any(isinstance(action, Closing) for action in recovered.actions):
         return recovered.living, recovered.staying
     living = tuple([worker for worker in view.workers if worker.is_live and worker.worker_id not in gone])
@@ -128,7 +128,7 @@ def group_by_worker(held: Sequence[HeldJob]) -> dict[WorkerId, tuple[HeldJob, ..
 
 
 def _closings(view: FleetView, jobs_by_worker: JobsByWorker, recovered: Recovered) -> list[Closing]:
-    """Return the rows to close. While nothing is queued, silent workers without jobs get the longer ``quiet_timeout``."""
+    """Return the rows to close. While nothing is queued, a silent worker without jobs is kept for ``quiet_timeout``."""
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     if not has_queue(view) or view.queue is None or view.queue.ready or view.held_partial:
         return closing
@@ -143,7 +143,7 @@ def _may_be_quiet(view: FleetView, jobs_by_worker: JobsByWorker, action: Closing
 
 
 def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
-    """Mark workers as lost that are silent for longer than ``stale_after`` and missing from two provider lists in a row."""
+    """Mark as lost each worker that is silent for longer than ``stale_after`` and missing from two provider lists in a row."""
     if view.instances_partial or view.state is None or not view.state.missing:
         return []
     stale = view.policy.limits(view.thresholds).stale_after
@@ -179,7 +179,7 @@ def _may_drain(view: FleetView, missing: frozenset[WorkerId]) -> bool:
 def _in_order(
     view: FleetView, closing: Sequence[Closing], ill: HealthFindings, jobs_by_worker: JobsByWorker, recovered: Recovered
 ) -> tuple[Action, ...]:
-    """Order the recovery actions: close rows first, then release their jobs, and only then terminate their instances."""
+    """Order the recovery actions: first close workers' rows, then release the workers' jobs, then terminate their instances."""
     elsewhere = {worker.worker_id: worker for worker in recovered.ended if is_at_other_provider(view, worker)}
     reaping = [action for action in recovered.actions if isinstance(action, Reap | EndStray)]
     return (
@@ -200,7 +200,7 @@ def is_at_other_provider(view: FleetView, worker: Worker) -> bool:
 
 
 def _of_other_providers(view: FleetView, ended: Iterable[Worker]) -> list[Warn]:
-    """Warn about instances of ended workers that only another provider can terminate: they may still run and cost money."""
+    """Warn about ended workers whose instance is at another provider: it may still run, and this fleet cannot terminate it."""
     return [
         Warn(
             worker_id=worker.worker_id,
@@ -229,7 +229,7 @@ def _expired(view: FleetView) -> list[ExpireJobs]:
 
 
 def _not_terminated(view: FleetView, recovered: Recovered) -> list[Warn]:
-    """Warn about ended workers with an instance that may still run after ``error_cleanup_grace``."""
+    """Warn about workers that ended more than ``error_cleanup_grace`` ago and whose instance may still run."""
     grace: timedelta = view.policy.error_cleanup_grace
     return [
         Warn(
@@ -247,9 +247,9 @@ def _ended(recovered: Recovered) -> list[Worker]:
 
 
 def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
-    """Return rows without an instance: it was never started, or the provider gave no answer.
+    """Return the rows of workers without an instance: it was never started, or the provider gave no answer.
 
-    If the provider accepts two instances with one name, the instance must be missing from two of its lists in a row.
+    If the provider would start a second instance of the same name, the first must be missing from two of its lists in a row.
     """
     if view.instances_partial:
         return []
@@ -260,13 +260,13 @@ def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
 
 
 def _was_due(view: FleetView, worker: Worker) -> bool:
-    """Whether the provider's last list should have shown this worker's instance, that is, enough time had passed by then."""
+    """Whether this worker's instance was requested long enough before the last beat to be in the provider's list by then."""
     settle = view.provider.settle
     return not settle or (view.last is not None and view.last.at - asked_at(worker, view.now) >= settle)
 
 
 def note_instances(view: FleetView) -> list[NoteInstance]:
-    """Record instances in rows that lack them because a controller died; the provider's next list may leave them out."""
+    """Record the provider's ids of instances in workers' rows that lack them because a controller died."""
     return [
         NoteInstance(worker_id=worker_id, ref=ref, reason=f"the worker's row lacks its instance, {ref}")
         for worker_id, ref in view.unnoted.items()

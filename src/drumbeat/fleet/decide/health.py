@@ -26,7 +26,7 @@ class HealthFindings:
 
 
 def check_health(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> HealthFindings:
-    """Check each worker with the health rules until one finds a fault. A fixed fleet is not checked, since it has no jobs."""
+    """Apply the health rules to each worker until a rule finds a fault. A fixed fleet is not checked, since it has no jobs."""
     if view.policy.policy is PolicyName.FIXED:
         return HealthFindings()
     longest = {each.type: each.longest for each in view.state.services} if view.state else {}
@@ -40,7 +40,7 @@ def check_health(view: FleetView, living: Sequence[Worker], jobs_by_worker: Jobs
 
 
 def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
-    """Return the workers a rule could apply to: starting ones, and those that hold a job with a timeout or for long."""
+    """Return the workers to check: starting ones, and those that hold a job that has a timeout or that was claimed long ago."""
     limit = stuck_timeout(view.policy)
     since = view.now - limit if limit is not None else None
     long = {each.worker_id for each in view.held if each.timeout is not None or (since and each.claimed_at < since)}
@@ -62,7 +62,7 @@ def _find_illness(
 
 
 def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
-    """Fail a worker that sends heartbeats but is not ready in time: its launcher may run on after the worker has died."""
+    """Fail a worker that is not ready in time but sends heartbeats: they may come from its launcher after the worker died."""
     installing = worker.phase in INSTALLING
     limit = view.policy.installing_timeout if installing else view.policy.startup_grace
     age = _time_since(view.now, worker.started_at)
@@ -100,12 +100,12 @@ def _lease_over(view: FleetView, held: HeldJob) -> bool:
 
 
 def _slack(held: HeldJob) -> timedelta:
-    """Return extra time for a job with a timeout: the worker ends the job itself and needs time to report that."""
+    """Return the extra time before a job with a timeout counts as stuck: its worker ends it at the timeout and reports that."""
     return timedelta() if held.timeout is None else max(held.timeout * 0.1, timedelta(seconds=30))
 
 
 def _work_is_left(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> bool:
-    """Whether jobs were claimable for so long that a worker without a job is faulty.
+    """Whether jobs have been claimable for so long that a ready worker without a job must be faulty.
 
     Every beat in that time must have found claimable jobs, since a pause or a full group leaves nothing to claim. If some
     workers are busy, there must be a job for each of the others.
@@ -133,7 +133,7 @@ def _not_claiming(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def _could_claim(view: FleetView, worker: Worker) -> bool:
-    """Whether a worker can claim the waiting jobs, that is, has every capability they need that this pool offers."""
+    """Whether a worker can claim all waiting jobs, leaving aside jobs that need a capability this pool does not offer."""
     offered = [needed for needed in view.queue.demand if view.plan.offers(needed)] if view.queue else []
     return bool(offered) and all(not needed or needed in worker.capabilities for needed in offered)
 

@@ -42,12 +42,12 @@ class UsualTimes:
 
     @property
     def reach(self) -> float:
-        """The longest time from a job's arrival until a worker started for that job is ready; also the cost of a restart."""
+        """The longest wait for a new worker, in seconds: one beat until it is requested, and the time it takes to start."""
         return self.lag + self.every
 
 
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """Return the levels after this beat (needed or not, and since when), and all gaps and uses up to now."""
+    """Return for each n whether an n-th worker is needed and since when, and past times without (gaps) and with need (uses)."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
     count = max(min(max(here, demand), LEVELS), len(before.levels))
     for n in range(count):
@@ -70,7 +70,7 @@ def _moving_mean(mean: float | None, one: float) -> float:
 
 
 def worker_levels(state: FleetState, at: float, needed: int, here: int, times: UsualTimes) -> tuple[WorkerLevel, ...]:
-    """Return for each surplus worker how long its level has not been needed, and how long to keep the worker."""
+    """Return for each surplus worker how long the pool has not needed so many workers, and how long to keep this one."""
     keep_times = _KeepTimes(times, state)
     return tuple(
         WorkerLevel(idle=0.0 if is_needed else at - since, keep=keep_times.keep(n, 0.0 if is_needed else at - since))
@@ -92,7 +92,7 @@ class _KeepTimes:
     def keep(self, level: int, idle: float) -> float:
         """Return how many seconds to keep a worker that is not needed: at least as long as a restart takes.
 
-        Until enough gaps are known, keep it until keeping has cost as much as losing it would (the ski rental rule).
+        Until enough gaps between uses are known, keep it until that has cost as much as losing it would (ski rental rule).
         """
         loss_cost, gaps = self.loss_cost(level), self._gaps[BANDS[level]][-RECENT_GAPS:]
         aged = idle if idle > self._times.lag else 0.0
@@ -107,7 +107,7 @@ class _KeepTimes:
         """Estimate the cost in worker-seconds if this worker is gone when it is needed: jobs wait, or another is started.
 
         If no worker is left, a job waits for a start. Otherwise jobs wait until another worker is free, but at most until a
-        new worker is ready; a longer use makes more jobs wait. The result is at least the cost of a restart.
+        new worker is ready; the longer the worker is needed, the more jobs wait. The result is at least the cost of a restart.
         """
         reach = self._times.reach
         service = min(self._times.service or reach, reach)
@@ -118,10 +118,10 @@ class _KeepTimes:
 
 
 def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> float:
-    """Return the keep time that would have cost least in these gaps.
+    """Return how many seconds to keep a worker that is not needed: the time that would have cost least in these past gaps.
 
-    Keep times that could cost more than twice the optimum in hindsight, whatever the next gap is, are ruled out.
-    ``loss_cost`` is always allowed.
+    A time is ruled out if, after the worst possible next gap, it would have cost more than twice the best choice in hindsight.
+    Keeping for ``loss_cost`` seconds is never ruled out.
     """
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))

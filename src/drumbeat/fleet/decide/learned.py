@@ -58,7 +58,7 @@ def claimable_since(view: FleetView) -> datetime | None:
 
 
 def spawn_lag(view: FleetView) -> timedelta:
-    """Median time from creating a worker's row until it is ready; the provider's usual start time before the first worker."""
+    """Median time from creating a worker's row until it is ready. If no worker was ready yet: the provider's usual time."""
     ready = [each for each in view.workers if each.ready_at is not None]
     newest = nlargest(_LAG_SAMPLES, ready, key=attrgetter("ready_at"))
     took = [(each.ready_at - each.created_at).total_seconds() for each in newest if each.ready_at and each.created_at]
@@ -76,7 +76,7 @@ def needed_now(view: FleetView, classified: Classified) -> int:
 
 
 def between_beats(view: FleetView) -> int:
-    """Estimate how many workers the jobs since the last beat kept busy, including jobs too short for a beat to notice."""
+    """Estimate how many workers were busy with the jobs since the last beat, including jobs too short for a beat to notice."""
     came, every = sum(each.count for each in view.arrived), view.policy.every.total_seconds()
     took = mean_service(view.state.services if view.state else (), {}) or 0.0
     offered = came * took / every / view.policy.concurrency if took < every else 0.0
@@ -101,12 +101,12 @@ def service_time(view: FleetView, services: Sequence[ServiceTime]) -> float | No
 
 
 def restart(view: FleetView) -> timedelta:
-    """What a restart costs in worker time: a worker is paid for while it starts, and for one beat more than it is needed."""
+    """How much paid worker time a restart wastes: the time to start, and one beat in which the worker is no longer needed."""
     return spawn_lag(view) + view.policy.every
 
 
 def service_variance(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float:
-    """Variance of the seconds that jobs take, within each type and between types."""
+    """Variance of the time that jobs take, in seconds squared: the spread within job types plus the spread between them."""
     weights, mean = _weights(services, types), mean_service(services, types) or 0.0
     squares = sum((each.variance + each.mean.total_seconds() ** 2) * weight for each, weight in weights)
     return max(squares - mean**2, 0.0)
@@ -158,10 +158,10 @@ def _services(before: Sequence[ServiceTime], finished: Sequence[Finished], every
 
 
 def _updated(known: ServiceTime | None, kind: str, took: Sequence[float], every: float) -> ServiceTime:
-    """Update one job type's service time with the attempts that ended since the last beat, in any order.
+    """Update one job type's service time with the attempts that ended since the last beat.
 
-    Only attempts that a beat finds running are seen, so attempts shorter than the time between beats are under-sampled: each
-    is weighted by the inverse of its duration.
+    Only attempts that were running during a beat are known, so many short ones are missed. To make up for that, an attempt
+    shorter than the time between beats counts more, in inverse proportion to its duration.
     """
     weights = [max(every / max(each, 0.001), 1.0) for each in took]
     weight = sum(weights)
@@ -182,7 +182,7 @@ def _updated(known: ServiceTime | None, kind: str, took: Sequence[float], every:
 
 
 def _idle(view: FleetView, before: Mapping[str, datetime], idle: Sequence[Worker]) -> Mapping[str, datetime]:
-    """Return since when each idle worker has held no job: since now if it finished a job since the last beat."""
+    """Return since when each idle worker has held no job; the current time if it finished a job since the last beat."""
     worked = {each.worker_id for each in view.finished}
     if not before and not worked:
         return dict.fromkeys([str(each.worker_id) for each in idle], view.now)

@@ -83,7 +83,7 @@ def _slo(view: FleetView, classified: Classified) -> Iterator[RuleWish]:
 
 
 def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
-    """Return the minimum and maximum number of workers now, and whether a schedule sets them. The last schedule wins."""
+    """Return the current minimum and maximum of workers, and who sets them: the policy, or the last schedule that applies."""
     least, most, whose = policy.min_workers, policy.max_workers, "policy"
     for schedule in policy.schedules:
         if applies(schedule, now):

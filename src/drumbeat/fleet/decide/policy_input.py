@@ -65,7 +65,7 @@ def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
 
 
 def remaining(age: float, progress: float | None, mean: float | None) -> float:
-    """Estimate the seconds a job still takes, from its age and progress, or from the mean. A late job's estimate grows."""
+    """Estimate the seconds a job still takes, from its age and progress, or the mean. The estimate grows if the job is late."""
     if progress and 0.05 < progress < 1:
         return age * (1 - progress) / progress
     if mean is None:

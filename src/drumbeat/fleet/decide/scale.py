@@ -17,7 +17,7 @@ DEFAULTS = FleetPolicy()
 
 
 def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[Spawn]:
-    """Start instances for rows that have none, because a controller died first or the provider gave no answer.
+    """Start instances for rows that have none, because a controller died before starting one or the provider gave no answer.
 
     An instance that was started once is not started again, even if the provider does not list it: if it does not join in
     time, another worker replaces it.
@@ -100,7 +100,7 @@ def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
 
 
 def _drain_surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain surplus workers: in a fixed fleet those with the highest slots, otherwise in the order of ``_surplus``."""
+    """Drain surplus workers: in a fixed fleet those with the highest slots, otherwise starting, then idle, then busy ones."""
     desired, here = bounded.verdict.desired, len(classified.staying)
     if here <= desired:
         return []
@@ -116,13 +116,13 @@ def _drain_surplus(view: FleetView, classified: Classified, bounded: BoundedDeci
 
 
 def _grace(classified: Classified, worker: Worker, within: timedelta) -> timedelta:
-    """Return a worker's time to drain: 0 if it has not joined and cannot receive the request, so the next beat ends it."""
+    """Return a worker's time to drain; 0 before it has joined: it cannot receive the request, and the next beat ends it."""
     not_joined = worker.status is WorkerStatus.SPAWNING and worker.worker_id not in classified.jobs_by_worker
     return timedelta() if not_joined else within
 
 
 def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """Yield workers to drain: starting ones, then idle ones with paid time about to end, and above the bound also busy ones."""
+    """Yield workers to drain: starting ones, then idle ones whose paid time ends soon, and busy ones only above the limit."""
     above = len(classified.staying) > bounded.bound
     limit, unpaid = idle_limit(view, above=above), len(classified.staying) - len(classified.starting) - bounded.paid
     for worker in sorted(classified.starting, key=_newest_first(view.now)):
@@ -138,7 +138,7 @@ def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) 
 
 
 def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
-    """Whether a starting worker may be drained: after ``spawning_grace``, with ``lag_aware`` also after two restart times."""
+    """Whether a starting worker may be drained: after ``spawning_grace``, with ``lag_aware`` not before two restart times."""
     age = view.now - (worker.created_at or view.now)
     weighed = view.policy.policy is PolicyName.LAG_AWARE
     return age >= max(view.policy.spawning_grace, 2 * restart(view) if weighed else timedelta())
@@ -153,7 +153,7 @@ def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> 
 
 
 def _busy_surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """Yield busy workers if draining all starting and idle ones does not reach the bound; they may finish their jobs."""
+    """Yield as many busy workers as exceed the limit even without starting and idle workers; they may finish their jobs."""
     excess = len(classified.staying) - bounded.bound - len(classified.starting) - len(classified.idle)
     since = {name: max(each.claimed_at for each in held) for name, held in classified.jobs_by_worker.items()}
     latest = sorted(classified.busy, key=lambda worker: (since[worker.worker_id], worker.worker_id), reverse=True)
@@ -166,7 +166,7 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """Count the idle workers that may be drained; with ``lag_aware``, starting workers do not count as replacements."""
+    """Count the idle workers that may be drained; with ``lag_aware``, starting workers cannot replace them yet."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
@@ -180,13 +180,13 @@ def idle_limit(view: FleetView, *, above: bool) -> timedelta:
 
 
 def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
-    """Whether a worker's paid time ends within two beats, so that little of it is wasted. Always true for short granules."""
+    """Whether a worker's paid time ends within two beats, so little is wasted. Always true for shorter billing granules."""
     soon = view.cadence * 2
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 
 def rotate(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain one worker that is too old or was started with another contract; in a fleet without a queue only exempt ones."""
+    """Drain one worker that is too old or has another version label (contract); without a queue, only exempt ones."""
     if not classified.may_drain:
         return []
     replaceable = [*classified.idle, *classified.busy] if _may_replace(view, classified, bounded) else []

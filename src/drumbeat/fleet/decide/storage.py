@@ -37,7 +37,7 @@ class Disk:
 
 
 def watch_storage(view: FleetView, living: Sequence[Worker], state: FleetState) -> tuple[list[Action], FleetState]:
-    """If a check is due, return expansions of and warnings about nearly full volumes, and the state with the new sizes."""
+    """If a check is due, return actions that expand or warn about nearly full volumes, and the state with the new sizes."""
     if not is_due(view):
         return [], state
     found = disks(living)
@@ -78,7 +78,7 @@ def _is_valid(figures: Any) -> bool:
 
 
 def _freshness(figures: Mapping[str, Any]) -> tuple[float, float]:
-    """Sort key for reports of one volume: the largest is the newest, since volumes only grow; then the fullest."""
+    """Sort key that puts the newest report of a volume last: the largest size, since volumes only grow, then the fullest."""
     return figures["total_gb"], -figures["free_gb"]
 
 

@@ -37,7 +37,7 @@ class ScalingVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawn:
-    """Start a worker. The decision names it, so that a repeated request does not start a second one."""
+    """Start a worker. Its name is chosen beforehand, so that a repeated request does not start a second worker."""
 
     worker_id: WorkerId
     slot: int

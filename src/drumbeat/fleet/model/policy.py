@@ -122,14 +122,14 @@ class FleetPolicy:
     def damping(self, name: str) -> timedelta:
         """Return the value of ``stabilisation``, ``cooldown_down`` or ``turn_after``: as set, or this policy's default.
 
-        ``fixed`` and ``lag_aware`` have none by default: ``fixed`` changes at once, ``lag_aware`` weighs each worker itself.
+        The default is 0 for ``fixed``, which changes at once, and for ``lag_aware``, which learns how long to keep workers.
         """
         value: timedelta | None = getattr(self, name)
         by_queue = self.policy in (PolicyName.QUEUE_RATIO, PolicyName.QUEUE_COVER)
         return value if value is not None else _DEFAULT_DAMPING[name] if by_queue else timedelta()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, and always workers, target and ramp, as JSON with seconds."""
+        """Return workers, target, ramp and all fields that differ from their defaults, as JSON. Times are in seconds."""
         always = {"workers", "target", "ramp"}
         listed = [each for each in fields(self) if each.name in always or getattr(self, each.name) != _default(each)]
         return {_json_name(each): _plain(getattr(self, each.name)) for each in listed}
@@ -150,7 +150,7 @@ class FleetPolicy:
         return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | values)
 
     def limits(self, thresholds: Thresholds) -> Thresholds:
-        """Return the pool's thresholds overridden by this policy, adjusted so that workers can meet them."""
+        """Return the pool's time limits, or this policy's where it sets them, adjusted so that workers can meet them."""
         timeout = self.heartbeat_timeout
         lost = thresholds.lost_after if timeout is None else max(timeout, least_silence(thresholds))
         stale = min(thresholds.stale_after, lost / 2)

@@ -35,7 +35,7 @@ class QueueView:
     """Numbers of jobs in the pool's queue. Counting stops at a limit, so large numbers may be too low."""
 
     ready: int = 0  #: jobs that the pool's workers could claim now
-    blocked: int = 0  #: ready jobs that the pool's workers cannot claim now, by group limit, capability or type
+    blocked: int = 0  #: ready jobs that the pool's workers cannot claim now, due to group limit, capability or type
     delayed: int = 0
     claimed: int = 0
     oldest_ready: datetime | None = None  #: since when the oldest ready or blocked job has been waiting
@@ -146,7 +146,7 @@ class BreakerState:
     opened_at: datetime | None = None
     trial: WorkerId | None = None  #: the one worker started on trial, to see whether workers start again
     faults: int = 0  #: number of workers that had failed when the breaker opened
-    starts: int = 0  #: number of workers of which ``faults`` had failed
+    starts: int = 0  #: number of workers counted then, of which ``faults`` had failed
     error: str | None = None  #: which worker failed last, and how
 
 
@@ -168,7 +168,7 @@ class FleetState:
     streaks: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)  #: times of failed jobs in a row, by worker
     levels: tuple[tuple[bool, float], ...] = ()  #: entry n: whether n + 1 workers are needed, and since when
     gaps: tuple[tuple[int, float], ...] = ()  #: band (group of levels), and seconds a level was not needed; latest last
-    uses: tuple[tuple[int, float], ...] = ()  #: band (group of levels), and how long a level is needed, in mean seconds
+    uses: tuple[tuple[int, float], ...] = ()  #: band (group of levels), and mean seconds for which a level is needed
     claimable_since: datetime | None = None  #: since when every beat has found claimable jobs
     cursor: JobId | None = None  #: the last job counted as an arrival
     ready: int | None = None  #: ready jobs when the queue was last read

@@ -31,7 +31,7 @@ class PolicyInput:
     service: float | None = None  #: seconds a job takes; None: unknown
     variance: float = 0.0  #: variance of ``service``, in seconds squared
     rate: float = 0.0  #: jobs per second that arrived recently
-    steady_rate: float = 0.0  #: jobs per second that arrive in every beat without a break
+    steady_rate: float = 0.0  #: jobs per second that arrive steadily: the lowest of the recent rates
     coming: int = 0  #: delayed jobs that come due within the spawn lag
     needed: int = 0  #: workers that are in use now
     levels: tuple[WorkerLevel, ...] = ()  #: one entry for each worker beyond those needed now, in rising order
@@ -42,7 +42,7 @@ class PolicyInput:
 
     @property
     def restart(self) -> float:
-        """The cost of a restart in seconds: a worker is paid for while it starts, and for one beat more than it is needed."""
+        """Seconds of paid worker time that a restart wastes: the time to start, and one beat without need for the worker."""
         return self.lag + self.policy.every.total_seconds()
 
 

@@ -20,14 +20,14 @@ _EPSILON = 1e-9
 
 
 def lag_aware(inputs: PolicyInput) -> PolicyResult:
-    """Ask for as many workers as the most demanding of the rules below wants."""
+    """Apply all rules of this policy and ask for the largest number of workers that any of them wants."""
     return highest(
         uncovered(inputs), flow(inputs), pressure(inputs), in_use(inputs), worth_keeping(inputs), warm_buffer(inputs)
     )
 
 
 def acceptable_wait(inputs: PolicyInput) -> float:
-    """Return how many seconds a job may wait: half a spawn lag and a beat, but at most twice its service time."""
+    """Return how many seconds a job may wait: one beat and half a spawn lag, but at most twice the time the job takes."""
     most = inputs.policy.every.total_seconds() + inputs.lag / 2
     return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
 
@@ -66,8 +66,8 @@ def starts(inputs: PolicyInput, span: float) -> int:
 def flow(inputs: PolicyInput) -> RuleWish:
     """Ask for the fewest workers with which 95 % of jobs begin within the acceptable wait at the recent arrival rate.
 
-    If workers start faster than a job takes, less spare capacity is needed. If one job slot is enough, ``worth_keeping``
-    decides instead.
+    If workers start faster than a job takes, less spare capacity is needed. If one job slot is enough, ask for none: then
+    the other rules of the policy decide whether a worker is started or kept.
     """
     service = inputs.service or 0.0
     load, slots = inputs.rate * service, slots_for(inputs, acceptable_wait(inputs))
@@ -91,7 +91,7 @@ def slots_for(inputs: PolicyInput, wait: float) -> int:
 
 
 def pressure(inputs: PolicyInput) -> RuleWish:
-    """Ask for enough workers to begin all ready jobs within the acceptable wait or a restart; at most twice those ready now."""
+    """Ask for enough workers to begin all ready jobs in an acceptable time, but at most twice as many as are ready now."""
     ready, here = inputs.queue.ready, inputs.busy + inputs.idle
     span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
     slots = ready * (inputs.service or 0.0) / span

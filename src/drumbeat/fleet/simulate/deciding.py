@@ -1,4 +1,4 @@
-"""The controller of a simulation: builds a view of the simulated world and decides with the fleet's real decision."""
+"""The controller of a simulation: builds a view of the simulated world and decides as a real fleet does."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ def without_health_timeouts(policy: FleetPolicy) -> FleetPolicy:
 
 
 class SimulatedController:
-    """Runs a simulation's beats with the fleet's real decision and state. Rows are rebuilt only when they change."""
+    """Runs a simulation's beats and decides as a real fleet does. A worker's row is rebuilt only when the worker changes."""
 
     def __init__(self, policy: FleetPolicy) -> None:
         self._policy = without_health_timeouts(policy)

@@ -17,7 +17,7 @@ from drumbeat.fleet.simulate.values import (
 from drumbeat.fleet.simulate.world import World
 
 HOUR = 3600.0
-MAX_STALLED_BEATS = 20_000  #: after this many beats without progress, waiting jobs are never served
+MAX_STALLED_BEATS = 20_000  #: after this many beats without progress, the simulation is given up
 MAX_BEATS = 1_000_000  #: maximum number of beats in one simulation
 
 Controller = Callable[[World], SimulatedOrders]

@@ -59,7 +59,7 @@ class Claims:
         return not await self.queue.begin(self.holder, [token])
 
     async def take_turn_alone(self) -> bool:
-        """Whether jobs wait that must run alone, and this worker was chosen to finish its own jobs and then claim one."""
+        """Whether this worker now has the turn to finish its own jobs and then claim a waiting job that must run alone."""
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"

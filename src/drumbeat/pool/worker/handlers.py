@@ -73,7 +73,7 @@ def check_importable(handlers: Handlers) -> None:
 
 
 def handlers_of(given: "Callable[..., Any] | str | Mapping[str, Callable[..., Any] | str]") -> dict[str, Handler]:
-    """Make handlers by job type, from one handler for every type or from a mapping; each is a function or its name."""
+    """Return handlers by job type. ``given`` is one handler for all types, or a mapping; a handler is a function or a name."""
     by_type = given if isinstance(given, Mapping) else {"": given}
     return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in by_type.items()}
 

@@ -53,7 +53,7 @@ class InFlightJob:
     stop_outcome: AttemptOutcome | None = None  #: the outcome to write, if the handler was asked to stop
     unsent: tuple[float, str | None] | None = None  #: progress and note to send to the store
     began: timedelta = timedelta()
-    sure_until: timedelta = timedelta()  #: until then the lease surely holds: no other worker can claim the job
+    sure_until: timedelta = timedelta()  #: until this time the lease holds for sure: no other worker can claim the job
 
     context: JobContext = field(init=False)
 

@@ -28,7 +28,7 @@ class LeaseKeeper:
         self._clock = clock
         self._changed = changed
         self.unsent = asyncio.Event()  #: there is progress to send
-        self.in_doubt = asyncio.Event()  #: set when a notification brought no job: it may announce an order to exit
+        self.in_doubt = asyncio.Event()  #: set if a notification came but no job: it may have meant an order to exit
         self.beat: Callable[[], None] = lambda: None  #: sends a heartbeat at once, which also reads the worker's orders
 
     async def keep(self) -> None:
@@ -55,7 +55,7 @@ class LeaseKeeper:
         await self._claims.expire()
 
     async def _look_for_turn(self) -> None:
-        """If jobs wait that must run alone, a busy worker finishes its own jobs first. An idle worker claims them anyway."""
+        """If a job waits that must run alone, one busy worker is chosen to finish its own jobs and then claim that job."""
         if self._in_flight.held_count and await self._claims.take_turn_alone():
             log.info("a job waits that must run alone; this worker finishes its own jobs, then claims it")
             self._in_flight.next_is_alone = True

@@ -23,7 +23,7 @@ class ProcessPool:
         self._idle: list[Process] = []
 
     async def run(self, handler: str, context: JobContext) -> Any:
-        """Run a handler in a child process. Raises FailedElsewhere if it fails. If this is cancelled, the process is killed."""
+        """Run a handler in a child process. Raises ChildProcessFailure if it fails. Cancelling kills the process."""
         process = self._idle.pop() if self._idle else await _start()
         try:
             result = await _exchange(process, handler, context)

@@ -316,7 +316,7 @@ class JobWorkload:
         return asked > 0 and not got and not self.in_flight.held_count and self._plan.mode is not Mode.LOOP
 
     def _suspect_orders(self, got: int) -> None:
-        """Poll for an order to exit if a notification brought no job: it may have been for the order."""
+        """Poll for an order to exit if a notification came but no job: the notification may have been about such an order."""
         if self._waited and not got:
             self._keeper.in_doubt.set()
         self._waited = False

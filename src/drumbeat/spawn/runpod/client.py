@@ -97,7 +97,7 @@ class RunPodClient:
         await self._http.aclose()
 
     async def pods(self) -> Sequence[Pod]:
-        """Return all pods of the account. Raises SpawnError, also if the list is incomplete: pods would seem to be gone."""
+        """Return all pods of the account. Raises SpawnError, also for an incomplete list: other pods would seem to be gone."""
         answer = await self._ask("GET", "/v2/pods")
         body = self._read(answer, dict[str, Any])
         if more := [field for field, value in body.items() if value and re.search(r"next|cursor|page", field, re.IGNORECASE)]:
@@ -201,7 +201,7 @@ class RunPodClient:
 
 
 def _retry_after(headers: httpx.Headers) -> timedelta | None:
-    """Return how long RunPod asks to wait: the Retry-After header, else the longest exhausted limit of RateLimit."""
+    """Return how long RunPod asks to wait: by the header Retry-After, else until all used-up limits in RateLimit are reset."""
     if (seconds := headers.get("Retry-After", "").strip()).isdecimal():
         return timedelta(seconds=int(seconds))
     used_up = re.findall(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))

@@ -83,7 +83,7 @@ class Refusal:
 
     @property
     def is_out_of_stock(self) -> bool:
-        """Whether the place is out of stock. Found by words: RunPod answers 400, as for an invalid request."""
+        """Whether the place is out of stock. Only words in the message tell: status 400 can also mean an invalid request."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
@@ -150,7 +150,7 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Remembers places that refused recently, so that they are not asked again at once; a ``ledger`` file keeps them."""
+    """Remembers places that refused recently, so they are not asked again at once. A ``ledger`` file stores them."""
 
     def __init__(
         self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None

@@ -47,7 +47,7 @@ class RunPodSettings:
     tries_per_spawn: int = 5  #: how many places (GPU types and data centres) a spawn tries
     refused_for: timedelta = timedelta(minutes=10)  #: for how long a place that refused is not asked again
     catalogue_for: timedelta = timedelta(minutes=1)  #: for how long prices and stock are cached
-    settle: timedelta = timedelta(minutes=3)  #: how long a pod may still appear if its creation got no answer
+    settle: timedelta = timedelta(minutes=3)  #: after a creation without an answer: how long its pod may still appear
     timeout: timedelta = timedelta(seconds=30)  #: of one API call
     usual_start: timedelta = timedelta(minutes=2)
     billing_granule: timedelta = timedelta(minutes=1)  #: the billed unit of time; RunPod documents both second and minute

@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a start first looks for a pod."""
+"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a start looks for one first."""
 
 import asyncio
 import logging
@@ -155,7 +155,7 @@ class RunPodSpawner:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _instances(self, name: Name, found: WorkerPods | None, known: Pod | None) -> Sequence[Instance]:
-        """Return the worker's instance, as listed or else as last known, and one instance for each surplus (second) pod."""
+        """Return the worker's instance (as found now, else as last known), and one instance for each surplus (second) pod."""
         pool_id, worker_id = name
         last = (found.last if found else None) or known
         own = [instance(last, name, self._market.memory_gb)] if last else []
@@ -201,7 +201,7 @@ class RunPodSpawner:
             raise self._list_error(name, exc) from exc
 
     async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
-        """Request a pod at one place. Until the answer comes, also after a cancellation, the creation counts as unresolved."""
+        """Request a pod at one place. Its creation is unresolved until RunPod answers, even if this call is cancelled."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
         self._backoff.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))
@@ -216,7 +216,7 @@ class RunPodSpawner:
         return answer
 
     async def _resolve(self, name: Name, lost: NoAnswer) -> Instance:
-        """Look for the pod of a creation without an answer. It must not be requested again while it may exist."""
+        """Look for the pod after its creation got no answer. Raises SpawnAmbiguous if it is not found: it may still exist."""
         log.warning("worker %s: the creation of its pod got no answer (%s); looking for the pod", name[1], lost.why)
         if (pod := await self._seek(name)) is None:
             raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer ({lost.why}); list before trying again")

@@ -1,4 +1,4 @@
-"""Finds the pods of each worker, even if RunPod's list is incomplete: known pods that it lacks are looked up by id."""
+"""Finds the pods of each worker. RunPod's list may be incomplete, so known pods that it lacks are looked up by id."""
 
 import logging
 from collections import defaultdict
@@ -96,7 +96,7 @@ class PodFinder:
         ]
 
     async def _by_id(self, known: _Known) -> Pod:
-        """Read a pod by its id. If RunPod does not know it, it has ended, or it is so new that RunPod does not show it yet."""
+        """Read a pod by its id. If RunPod does not know the id, a new pod counts as unchanged, any other pod as ended."""
         pod = await self._client.find_pod(known.pod.id)
         if pod is not None:
             return pod

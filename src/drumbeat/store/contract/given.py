@@ -30,7 +30,7 @@ AWKWARD: Mapping[str, Any] = {
     "large": 2**53 - 1,
     "negative": -0.125,
     "nothing": None,
-}  #: JSON that a faulty store would return changed
+}  #: unusual JSON: a store with a bug might not return exactly what was written
 
 
 class Given:

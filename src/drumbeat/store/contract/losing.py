@@ -1,4 +1,4 @@
-"""Tests of jobs whose worker is lost: which count a crash, which are retried alone, which are poisoned."""
+"""Tests of jobs with a lost worker: which of these jobs count a crash, are retried alone, or are poisoned."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """A lost worker counts as a crash for jobs that had begun. If several had, none is poisoned before it has run alone."""
+    """Tests of lost workers. Jobs that had begun count a crash; if several had, each must run alone before it is poisoned."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow
@@ -283,7 +283,7 @@ class LossContract(Given):
 
 
 async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
-    """Push ``count`` jobs, and ``losses`` times let a worker claim them all at once and be lost."""
+    """Push ``count`` jobs. Then repeat ``losses`` times: a worker claims all of them at once and is lost."""
     ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
     for _ in range(losses):

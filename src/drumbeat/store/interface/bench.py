@@ -25,7 +25,7 @@ class RunChange:
     qps: float | None = None
     controller_state: Mapping[str, Any] | None = None
     custom_metrics: Mapping[str, Any] | None = None
-    started: bool = False  #: set ``started_at`` to now, unless it is set already; the next three fields do the same
+    started: bool = False  #: set ``started_at`` to now, unless it is set; the next three fields set their own times
     warmup_started: bool = False
     warmup_ended: bool = False
     ended: bool = False
@@ -57,8 +57,8 @@ class Runs(Protocol):
     ) -> Sequence[Run]:
         """Return the runs that match every filter, newest first.
 
-        ``search`` is a part of the name, case-insensitive. The two modes are compared with ``load_mode`` and
-        ``scaling.mode`` of the config. ``since`` (inclusive) and ``until`` (exclusive) bound the creation time.
+        ``search`` is a part of the name, case-insensitive. ``load_mode`` and ``scaling_mode`` must equal ``load_mode`` and
+        ``scaling.mode`` in the run's config. ``since`` (inclusive) and ``until`` (exclusive) bound the creation time.
         """
         ...
 

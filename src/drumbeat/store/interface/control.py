@@ -13,7 +13,7 @@ from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 
 BATCH = 100  #: the most events that one read returns
-UNREAPED = 1000  #: the most ended workers with instances not confirmed gone that one read returns
+UNREAPED = 1000  #: one read returns at most this many ended workers with an instance that may still exist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +88,13 @@ class Workers(Protocol):
         ...
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
-        """Return a pool's workers, sorted by slot, then age; with ``live`` only live ones. ``gone_since`` leaves out workers
-        with instances confirmed gone before that time: almost all workers of a long-lived pool."""
+        """Return a pool's workers, sorted by slot, then age; with ``live`` only live ones. ``gone_since`` leaves out
+        workers with an instance that was confirmed gone before that time; a long-lived pool has many of them."""
         ...
 
     async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
-        """Return the live workers, up to UNREAPED ended workers that were not reaped (instance not confirmed gone), and the
-        workers in ``named``, sorted by slot, then age. The cost does not grow with the number of reaped workers."""
+        """Return the live workers, the workers in ``named``, and ended workers with an instance not yet confirmed gone (at
+        most UNREAPED of these), sorted by slot, then age. The cost does not grow with the number of other ended workers."""
         ...
 
     async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
@@ -207,7 +207,7 @@ class HeartbeatReply:
 
 
 class Membership(Protocol):
-    """The worker registry as workers use it. Only the process that joined may write its row, and only while it is live."""
+    """The worker registry as workers use it. Only the process that joined as a worker may write its row, if it is live."""
 
     async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create one. The same process may safely join again.

@@ -62,8 +62,8 @@ class Queue(Protocol):
     """Pushes, claims and settles jobs (records their outcomes). Every method is atomic and may raise NotFound (the pool)."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or an
-        unfinished job the same unique key; then the other job's id is returned. Wakes workers that wait for jobs."""
+        """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or if
+        an unfinished job has the same unique key; then the other job's id is returned. Wakes workers that wait for jobs."""
         ...
 
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
@@ -104,16 +104,16 @@ class Queue(Protocol):
         Does not touch jobs of another process or pool that uses the same worker id. Harmless to repeat.
 
         The jobs become pending. If one job had begun, its ``crashes`` rise by one; if several had begun, the ``suspicions`` of
-        each. Both count towards max_crashes: one short of it, the job must run alone; at it, the job is poisoned if it was
-        the only one that had begun.
+        each rise by one. When the sum of both is one below max_crashes, the job must run alone. When the sum reaches
+        max_crashes, the job is poisoned, unless other jobs had begun on the same worker.
         """
         ...
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         """Take back jobs with an expired lease from any worker, as ``release`` does.
 
-        An expired lease is first extended once by its length, since the store may have been unreachable and a live worker
-        then renews it. If the lease expires again, the job is taken back.
+        When a lease expires for the first time, it is extended once by its length: if the store was only unreachable, a
+        live worker can still renew it. If the lease expires again, the job is taken back.
         """
         ...
 
@@ -121,7 +121,7 @@ class Queue(Protocol):
         """Wait at most ``within`` until a job may be claimable (a push, a release, a job that came due) or a worker was asked
         to drain. Returns whether that happened.
 
-        The result may be wrong, so the worker must try to claim in any case. Without notifications only jobs are noticed.
+        The result may be wrong, so the worker must always try to claim. Without notifications, drain requests go unnoticed.
         """
         ...
 
@@ -166,12 +166,12 @@ class Jobs(Protocol):
         ...
 
     async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
-        """Count the jobs of a group that were claimed within the last ``per``: the number that the group's rate limits."""
+        """Count the jobs of a group that were claimed within the last ``per``; the group's rate limit applies to it."""
         ...
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
-        """Count ready jobs by the capability they need ('' for none), each up to ``most``. Counts only as many jobs of a group
-        as its limit and rate allow to claim now. ``types``: only jobs of these types; empty: every type."""
+        """Count ready jobs by the capability they need ('' for none), each up to ``most``. Of each group, counts only the
+        jobs that its limit and rate allow to be claimed now. ``types``: only jobs of these types; empty: every type."""
         ...
 
     async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
@@ -191,9 +191,9 @@ class Jobs(Protocol):
         ...
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        """Return the time until ``expire`` can take back a job that this worker could claim; zero: now.
+        """Return the time until ``expire`` can take back a job that this worker could then claim; zero: now.
 
-        Considers claims that expired and were not renewed since; None if there is none.
+        Only jobs with a lease that has expired at least once since its last renewal count; None if there is no such job.
         """
         ...
 

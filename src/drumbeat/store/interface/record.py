@@ -30,7 +30,7 @@ class Beats(Protocol):
         ...
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
-        """Return the last beat, or the last one up to ``before``; with ``seen`` only beats that have a ``view`` count."""
+        """Return the last beat, or the last one up to ``before``. ``seen``: ignore beats without a ``view``."""
         ...
 
 

@@ -48,14 +48,14 @@ class Upkeep(Protocol):
         ...
 
     async def give_back(self) -> bool:
-        """Return some free space to the file system, in one short step; True if there is more. Only a store in one file
-        (SQLite) does this; other stores reuse the space."""
+        """Give some free disk space back to the file system, in one short step. Returns True if another step may free more.
+        Only a store in one file (SQLite) does this; other stores reuse the space."""
         ...
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
-        """Delete samples, logs, beats, ended workers, events of ended runs, and expired one-time leases (names with a slash: a
-        trigger fired, a webhook arrived) that are older than ``older_than``. Returns the number of rows by table. Works in
-        many short steps with pauses; ``told`` is called after each step with the number of rows deleted so far.
+        """Delete samples, logs, beats, ended workers, events of ended runs, and expired one-time leases that are older
+        than ``older_than``. (A one-time lease has a slash in its name and marks one event, such as a webhook that arrived.)
+        Returns the number of rows by table. Works in many short steps; after each, ``told`` gets the number so far.
 
         A pool's lease is never deleted, since its epochs must not be used twice. A worker of a fleet is deleted only after it
         was reaped and no longer counts for the current month, since costs are summed from these rows.

@@ -156,7 +156,7 @@ class MemoryQueue(MemoryTable):
         return True
 
     def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
-        """Return claimed jobs of lost workers to the queue, or poison them; ``why`` gives the error of a job."""
+        """Return claimed jobs of lost workers to the queue, or poison them; ``why`` returns the error text for a job."""
         now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
         after = []
         for job in jobs:
@@ -166,7 +166,7 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """Count the jobs that a lost worker had begun. Each job stores the count, since their leases may expire one by one."""
+        """Count the jobs that a lost worker had begun. Each job stores this count, since the leases may expire one by one."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:
@@ -264,7 +264,7 @@ def _take(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> Job
 
 
 def _next_due(rows: PoolRows, now: datetime) -> datetime | None:
-    """Return when a job becomes claimable next: its delay, the pool's pause or its group's rate limit ends."""
+    """Return the next time a job can become claimable because its delay, the pool's pause or its group's rate limit ends."""
     paused = rows.pool.paused_until
     freed = paused if paused is not None and paused > now and any(rows.jobs.ready()) else rows.jobs.next_freed(now)
     return min((moment for moment in (rows.jobs.next_due(), freed) if moment is not None), default=None)

@@ -11,10 +11,10 @@ from drumbeat.core.pool import PoolId
 
 @dataclass(slots=True, kw_only=True)
 class Subscribers:
-    """Workers that wait for jobs, and a count of notifications per pool: a worker that missed one need not wait."""
+    """Wakes workers that wait for jobs. It counts notifications per pool, so that a worker that missed one does not wait."""
 
     notified: Counter[PoolId] = field(default_factory=Counter)
-    checked: Counter[PoolId] = field(default_factory=Counter)  #: notifications before the last claim that found too few jobs
+    checked: Counter[PoolId] = field(default_factory=Counter)  #: ``notified`` at the last claim that found too few jobs
     waiting: dict[PoolId, set[asyncio.Future[bool]]] = field(default_factory=dict)
 
     def notify(self, pool_id: PoolId) -> None:
@@ -27,7 +27,7 @@ class Subscribers:
         self.checked[pool_id] = self.notified[pool_id]
 
     async def wait(self, pool_id: PoolId, clock: Clock, within: timedelta, *, due: bool) -> bool:
-        """Wait for a notification. Returns True if one came, or ``due`` if none came in the time ``within``."""
+        """Wait for a notification, at most for the time ``within``. Returns True if one came, else the argument ``due``."""
         if self.notified[pool_id] != self.checked[pool_id]:
             self.mark_checked(pool_id)
             return True

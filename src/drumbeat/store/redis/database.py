@@ -217,7 +217,7 @@ class RedisDatabase:
 
 
 def _take_over(connection: Any) -> PipelinedConnection:
-    """Turn the driver's connection into a Wire, and detach it from the driver so that the driver does not close it."""
+    """Move the driver's socket to a PipelinedConnection, so that the driver no longer uses or closes it."""
     writer, connection._reader, connection._writer = connection._writer, None, None  # noqa: SLF001
     return PipelinedConnection(writer.transport, held=writer)
 

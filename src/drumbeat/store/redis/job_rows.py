@@ -24,7 +24,7 @@ _DECODE_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, InvalidInput)
 _NUMBER = re.compile(rb'\{"n":(\d+)')
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DEFAULT_BACKOFF = Backoff()
-_MOST_PLAIN = 10_000  #: most jobs of one plain push (``are_plain``): each job is one script argument
+_MOST_PLAIN = 10_000  #: most jobs of a push by the faster script (see ``are_plain``): each job is one argument of the script
 _extra_options = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
 _NO_EXTRA_OPTIONS = _extra_options(NewJob(payload=None))
 
@@ -147,7 +147,7 @@ def _common(job: NewJob) -> tuple[Any, ...]:
 
 
 def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
-    """Whether the jobs differ only in payload and have no id, unique key, delay or limits of their own: a faster script."""
+    """Whether the jobs differ only in payload and set no id, unique key, delay or limits; a faster script pushes such jobs."""
     return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _extra_options(jobs.like) == _NO_EXTRA_OPTIONS
 
 
@@ -287,7 +287,7 @@ def _rate(count: int, per: int) -> RateLimit:
 
 
 def _moment(us: int | None) -> datetime | None:
-    """Convert a stored time. A time outside the range of datetime (a very long delay) becomes its first or last moment."""
+    """Convert a stored time. A time out of the range of datetime (after a very long delay) becomes its least or greatest."""
     if us is None:
         return None
     try:
@@ -297,7 +297,7 @@ def _moment(us: int | None) -> datetime | None:
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
-    """Return a job's attempts. The list has ended ones; a running or successful last attempt is in the job's row only."""
+    """Return a job's attempts: from ``tries_text``, and a running or successful last attempt from the job's row."""
     job = job_of(job_text)
     attempts = [_attempt(job.job_id, each) for each in _read_tries(tries_text)]
     is_listed = bool(attempts) and attempts[-1].n == job.lease_epoch

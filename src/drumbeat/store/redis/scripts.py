@@ -1,4 +1,4 @@
-"""Loads the Lua scripts: one file per atomic operation, plus the shared parts that its first line names."""
+"""Loads the Lua scripts: one file per atomic operation. A file's first line names the shared parts that it needs."""
 
 import hashlib
 import re

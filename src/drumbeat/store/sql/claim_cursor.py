@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from drumbeat.store.sql.database import Row
 
 LEAST, MOST = 0.5, 10.0  #: shortest and longest lifetime of a cursor, in seconds
-WORTH = 20.0  #: within these bounds a cursor lives this many times as long as reading the whole queue took
+WORTH = 20.0  #: a cursor's lifetime is this many times the duration of a claim that read the whole queue
 
 _LOWEST = -(2**31)
 

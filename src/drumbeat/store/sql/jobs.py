@@ -20,7 +20,7 @@ from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import dump, moment, to_us
 
-_SAMPLE_FACTOR = 10  #: ``demand`` first counts this many times the jobs asked for, and the whole queue only if it must
+_SAMPLE_FACTOR = 10  #: ``demand(most)`` first looks at this many times ``most`` jobs, and at the whole queue only if needed
 _ALL = 2_000_000_000
 _MOST_PARTS = 64  #: a count of ended jobs is the sum of several rows; above this many they are merged into one
 
@@ -111,7 +111,7 @@ class SqlJobs:
         return {row["type"]: int(row["jobs"]) for row in rows}
 
     async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
-        """Count demand in the first part of the queue, or in all of it if that part has capabilities or limited groups."""
+        """Count demand in the first part of the queue; in the whole queue if jobs there need capabilities or have limits."""
         some = values["most"] * _SAMPLE_FACTOR
         rows = await self._database.read("count_demand", {**values, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]

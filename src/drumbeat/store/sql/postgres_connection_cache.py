@@ -29,8 +29,8 @@ _NOTHING: Mapping[str, _Prepared] = {}
 
 
 class ConnectionCache:
-    """Lends connections to callers. A connection goes back to the pool after an error, and also while callers wait for
-    one: they wait in the pool, which serves them in order."""
+    """Lends connections to callers and keeps returned ones for reuse. After an error, or if a caller waits for the pool,
+    a connection goes back to the pool instead; the pool serves waiting callers in order."""
 
     def __init__(
         self,

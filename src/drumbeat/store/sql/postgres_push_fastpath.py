@@ -50,7 +50,7 @@ class StatementConnection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def ask(self, values: Iterable[str | int | None]) -> asyncio.Future[int | None]:
-        """Run the statement. The future gets the first column of the first row, or None without a row. Needs ``is_free``."""
+        """Run the statement; call only while ``is_free``. The future gets the first column of the first row, or None."""
         parts = [self._head]
         for value in values:
             text = None if value is None else str(value).encode()
@@ -123,7 +123,7 @@ class StatementConnection(asyncio.Protocol):
 
 
 def _first_number(text: bytes, at: int) -> int:
-    """Return the first column, as a number, of the row message with a body that starts at ``at``."""
+    """Return the first column of a row message as a number. The body of the message starts at ``at``."""
     return int(text[at + 6 : at + 6 + int.from_bytes(text[at + 2 : at + 6], "big")])
 
 

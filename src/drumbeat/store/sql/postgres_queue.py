@@ -31,11 +31,11 @@ from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
 from drumbeat.store.sql.queue import Notifier, SqlQueue
 from drumbeat.store.sql.rows import to_us
 
-_TRIES = 5  #: how often a push looks for the existing job with its unique key, if that job ends meanwhile
+_TRIES = 5  #: how often a push is tried if an existing job with the same unique key ends before it is found
 
 
 class StatementNotifier(Notifier, Protocol):
-    """A notifier that can also name the channel to notify, so that a SQL statement notifies it without a round trip."""
+    """A notifier that can also name the channel, so that another SQL statement can notify it without an extra round trip."""
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None: ...
 
@@ -45,7 +45,7 @@ class StatementNotifier(Notifier, Protocol):
 class PostgresQueue(SqlQueue):
     """The job queue in PostgreSQL. Claims skip rows that are locked, so concurrent claims do not wait for each other."""
 
-    poll_interval = timedelta(seconds=30)  #: long, since notifications are lost only with their connection, and that is noticed
+    poll_interval = timedelta(seconds=30)  #: long, since only a lost connection loses notifications, and that is noticed
 
     def __init__(self, database: Database, notifier: StatementNotifier, fastpath: PushFastpath) -> None:
         """``fastpath`` runs the query that inserts one plain job and returns its number."""
@@ -127,7 +127,7 @@ class PostgresQueue(SqlQueue):
         return await self._completed(claiming, rows, began, cursor)
 
     async def _completed(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Complete a claim with jobs that its one statement could not get: before the cursor, in limited groups, just due."""
+        """Add jobs that the claim's first statement could not get: before the cursor, in limited groups, or just become due."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]

@@ -38,7 +38,7 @@ TABLES = (
 )
 
 
-_FEWEST_PAGES = 1000  #: with fewer free pages, or less than a quarter of the file, no space is given back: it is reused soon
+_FEWEST_PAGES = 1000  #: fewer free pages, or under a quarter of the file, are not given back: they are reused soon
 
 
 class SqlUpkeep:

@@ -107,7 +107,7 @@ def _add_worker(worker: Worker) -> Script[None]:
 
 
 def note_numbers(pool_id: PoolId, names: Sequence[WorkerId]) -> Script[None]:
-    """Store the highest N of worker ids that end with ``worker-N`` in the pool's row, so that no id is used twice."""
+    """Keep in the pool's row the highest N of all worker ids that end with ``worker-N``, so that no id is used twice."""
     numbers = [number for name in names if (number := worker_number(name)) is not None]
     if numbers:
         yield "note_worker_number", {"pool_id": pool_id, "number": max(numbers)}

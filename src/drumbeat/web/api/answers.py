@@ -34,7 +34,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def created(links: Mapping[str, str], field: str, parameter: str) -> dict[int | str, dict[str, Any]]:
-    """Describe a response 201, with OpenAPI links to operations that take ``field`` of the response as ``parameter``."""
+    """Describe a response 201. Its OpenAPI links pass ``field`` of the response to other operations as their ``parameter``."""
     found = {
         name: {"operationId": operation, "parameters": {parameter: f"$response.body#/{field}"}}
         for name, operation in links.items()

@@ -48,7 +48,7 @@ async def run_trend(
     plane: Plane,
     limit: Annotated[int, Query(ge=2, le=200, description="Maximum number of runs; the newest are used.")] = 20,
 ) -> RunTrend:
-    """Return the trend of a run's metrics over earlier runs of its template (without one: of the same configuration)."""
+    """Return the trend of a run's metrics over earlier runs of its template, or of its configuration if it has no template."""
     found = await plane.bench().trend(RunId(run_id), limit)
     runs = [
         TrendRun(

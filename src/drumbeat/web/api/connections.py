@@ -98,7 +98,7 @@ class ColumnShape(Shape):
 
 
 class WholeTable(Shape):
-    """A table with what SQL is generated from: its columns, its key with the range of values, and its time column."""
+    """A table, described for generating SQL: its columns, its key with the range of key values, and its time column."""
 
     name: str
     columns: list[ColumnShape]
@@ -158,7 +158,7 @@ async def change_connection(name: Id, body: ConnectionChange, plane: Plane) -> C
 
 @router.post(f"{_CONNECTION}/default", operation_id="default_connection", responses=problems(404, 409))
 async def set_default_connection(name: Id, plane: Plane) -> ConnectionShape:
-    """Make a connection the default, which forms preselect."""
+    """Make a connection the default: new forms have it already selected."""
     return _shown(await plane.store.connections.set_default(name))
 
 

@@ -33,7 +33,7 @@ def _operator(connection: HTTPConnection) -> None:
         )
 
 
-#: refuses readers; for GET routes that make the server connect to a database under test or a provider of workers
+#: refuses read-only callers: for GET routes where the server connects to a database under test or a provider of workers
 OPERATORS = (Depends(_operator),)
 
 State = Annotated[AppState, Depends(_state)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 router = checked("fleet")
 
 _FLEET = f"{PREFIX}/fleet/{{pool_id}}"
-_INTERNAL = frozenset({"state"})  #: fields of a beat's summary for the next beat only; not returned
+_INTERNAL = frozenset({"state"})  #: fields of a beat's summary that only the next beat needs; not returned to clients
 
 Arrival = Annotated[float, Field(ge=0, le=LONGEST, description="Seconds since the start of the trace.")]
 Lasts = Annotated[float, Field(ge=0, le=LONGEST_JOB, description="Seconds.")]
@@ -113,7 +113,7 @@ class Asked(Shape):
 
 
 class Exempt(RequestBody):
-    """Whether to exclude a worker from the capacity of its fleet, or to include it again (false)."""
+    """Whether a worker is excluded from the capacity of its fleet (true) or counted again (false)."""
 
     exempt: bool = True
 
@@ -122,7 +122,7 @@ EXEMPT = Exempt()
 
 
 class RetryShape(Shape):
-    """The fleet whose provider is tried again, and when this was requested."""
+    """A request to try the provider of a fleet again: the fleet, and the time of the request."""
 
     pool_id: str
     retry_at: datetime
@@ -220,7 +220,7 @@ async def drain_workers(pool_id: Id, plane: Plane, body: Drain = ALL_WORKERS) ->
 
 @router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
 async def retry_provider(pool_id: Id, plane: Plane) -> RetryShape:
-    """Retry after failures: the next beat ignores the provider's backoff, and an open breaker lets one worker start."""
+    """Ask a failing provider for workers again at the next beat. If the circuit breaker is open, one worker is tried."""
     return RetryShape(pool_id=pool_id, retry_at=await (await _fleet(plane, pool_id)).retry())
 
 
@@ -242,7 +242,7 @@ async def kill_worker(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
 
 
 async def _fleet(plane: ControlPlane, pool_id: str) -> "FleetService":
-    """Return the fleet of a pool. Raises NotFound, and InvalidInput for the pool of a run, which an orchestrator scales."""
+    """Return the fleet of a pool. Raises NotFound, and InvalidInput if the pool belongs to a benchmark run."""
     if (await plane.store.pools.get(PoolId(pool_id))).kind is PoolKind.BENCH:
         raise InvalidInput(f"pool_id: expected a fleet or a job pool, got the run {pool_id!r}")
     return plane.fleet(pool_id)

@@ -18,8 +18,8 @@ from drumbeat.web.api.route import router as checked
 
 router = checked("health")
 
-MOST_POOLS = 200  #: pools that have metrics: the newest, without the pools of runs
-MOST_RUNS = 1000  #: newest runs that are counted by status
+MOST_POOLS = 200  #: maximum number of pools with metrics: the newest, not counting the pools of benchmark runs
+MOST_RUNS = 1000  #: maximum number of runs counted by status: the newest
 _TYPE = "text/plain; version=0.0.4"
 _HELP = {
     "drumbeat_up": "Whether the store answers.",

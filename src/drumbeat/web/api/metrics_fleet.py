@@ -26,7 +26,7 @@ FLEET_HELP = {
 
 
 async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """Return a fleet's metrics, from its last beat that made a decision. Before its first decision it has only costs."""
+    """Return a fleet's metrics, from its last beat that made a decision. Before the first decision only costs are returned."""
     last = await plane.fleet(pool.pool_id).last_decision()
     decided = [] if last is None else _decided(str(pool.pool_id), last, now)
     return [*decided, *await _money(plane, pool, last)]

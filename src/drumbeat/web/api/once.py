@@ -48,7 +48,7 @@ async def with_idempotency_key(request: Request, work: Handler) -> Response:
 
 @contextmanager
 def _store_errors_logged(key: str) -> Iterator[None]:
-    """Log store errors instead of raising them, because the request was processed. The key expires after ``HOLD_FOR``."""
+    """Log store errors instead of raising them: the request was already processed. Its key expires after ``HOLD_FOR``."""
     try:
         yield
     except StoreError as exc:

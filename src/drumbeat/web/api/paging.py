@@ -1,4 +1,4 @@
-"""Pages of a list. Callers read one row more than ``limit``: if there is one, there is a next page."""
+"""Pages of a list. Callers read one row more than ``limit``; if that extra row exists, there is a next page."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

@@ -58,7 +58,7 @@ class Route(APIRoute):
 
 
 def _has_key(request: Request) -> bool:
-    """Whether to apply the idempotency key of a request, that is, a POST to the API. Webhooks check repeats themselves."""
+    """Whether a request has an idempotency key to apply: only POST requests to the API do, not webhooks."""
     return request.method == "POST" and KEY in request.headers and request.url.path.startswith(PREFIX)
 
 

@@ -54,7 +54,7 @@ async def run_samples(
     since: Annotated[int, Query(ge=0, le=LARGEST_INT, description="Only from this second of the run.")] = 0,
     until: Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Only before this second of the run.")] = None,
 ) -> Series:
-    """Return a run's time series over all its workers, thinned. A point's percentiles cover all its operations."""
+    """Return a run's time series over all workers. Each point combines all operations of one or more seconds."""
     origin, timeline = await plane.bench().seconds(RunId(run_id), since, until)
     seconds, found = await asyncio.to_thread(thinned, timeline, points)
     return Series(origin=origin, seconds=seconds, points=found)

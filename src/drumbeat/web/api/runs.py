@@ -28,7 +28,7 @@ router = checked("runs")
 
 RUNS = f"{PREFIX}/runs"
 _RUN = f"{RUNS}/{{run_id}}"
-MOST_SORTED = 1000  #: number of newest runs that are sorted by another field than their age
+MOST_SORTED = 1000  #: how many of the newest runs are read to sort by another field than age
 UNCHANGED = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
@@ -145,7 +145,7 @@ async def show_run_status(run_id: Id, state: State) -> RunStanding:
 
 @router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
 async def start_run(run_id: Id, plane: Plane) -> RunShape:
-    """Start a PREPARED run. An orchestrator picks it up: this server, unless it was started with --no-conduct."""
+    """Start a PREPARED run. This server then controls it; under drumbeat serve --no-conduct, another orchestrator must."""
     await plane.bench().start(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 

@@ -10,7 +10,7 @@ from drumbeat.web.api.shapes_runs import Interval
 
 
 def thinned(timeline: Sequence[Second], points: int) -> tuple[int, list[Interval]]:
-    """Return the number of seconds per point, and at most ``points`` points. Rates are averaged, errors are summed."""
+    """Return how many seconds a point covers, and at most ``points`` points. Rates are averaged, errors are summed."""
     if not timeline:
         return 1, []
     span = timeline[-1].offset - timeline[0].offset + 1

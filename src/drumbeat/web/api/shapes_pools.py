@@ -37,7 +37,7 @@ class NewPool(RequestBody):
 
 
 class PoolShape(Shape):
-    """A pool of workers: for jobs, of a fleet, or of a benchmark run."""
+    """A pool: a job queue with its workers, a fleet, or the workers of a benchmark run."""
 
     pool_id: str
     kind: PoolKind
@@ -80,7 +80,7 @@ class Pause(RequestBody):
 
 
 class BackoffBody(RequestBody):
-    """Delay before a retry: first * factor^(failures - 1) seconds, at most ``most``, varied by the random share ``jitter``."""
+    """Delay before a retry: first * factor^(failures - 1) seconds, at most ``most``; jitter 0.1 varies it by up to ± 10 %."""
 
     first: Duration = 1
     factor: Annotated[float, Field(ge=1, le=1000)] = 2

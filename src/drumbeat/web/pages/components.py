@@ -51,7 +51,7 @@ class TableColumn:
     label: str | None = None
     href: Callable[[Any], str | None] | None = None
     is_status: bool = False
-    colour: Callable[[Any], str] | None = None  #: returns the badge colour of a row; by default the status decides
+    colour: Callable[[Any], str] | None = None  #: returns the badge colour of a row; by default it follows from the status
     number: bool = False
     loose: bool = False  #: whether long words may break anywhere
 
@@ -68,7 +68,7 @@ class PageTable:
         actions: Actions | None = None,
         page: int = 0,
     ) -> None:
-        """``actions``: buttons in each row, for operators only: label, and a function that is called with the row's key."""
+        """``actions``: buttons of each row, by label; a click calls its function with the row's key. For operators only."""
         actions = actions if may_change() else None
         self._columns, self._key = columns, key
         shown = [*(_column(each) for each in columns), *([_ACTIONS] if actions else [])]
@@ -170,7 +170,7 @@ def tiles() -> ui.row:
 
 
 def as_text(value: object) -> str:
-    """Return a value as text for people: – for None, yes and no, dates, durations, rounded numbers."""
+    """Return a value as text for people: None is –, bool is yes or no, numbers are rounded, dates and durations formatted."""
     match value:
         case None:
             return "–"

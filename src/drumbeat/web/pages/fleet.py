@@ -57,10 +57,10 @@ _FLEETS = (
     ),
     TableColumn(name="policy", read=lambda row: row.status.pool.policy.get("policy", "fixed")),
     TableColumn(name="workers", read=lambda row: row.workers),
-    TableColumn(name="target", read=lambda row: row.target, number=True),
+    TableColumn(name="target", label="target workers", read=lambda row: row.target, number=True),
     TableColumn(name="cost", label="cost per hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
     TableColumn(name="today", label="cost today", read=lambda row: spent_text(row.spent, "day"), number=True),
-    TableColumn(name="beat", label="time since last beat", read=lambda row: row.last_beat, number=True),
+    TableColumn(name="beat", label="last beat", read=lambda row: row.last_beat, number=True),
 )
 
 

@@ -41,7 +41,7 @@ class FleetTiles:
     def __init__(self) -> None:
         with tiles():
             self._live, self._terminating = FigureTile("Live workers"), FigureTile("Terminating workers")
-            self._target, self._cost = FigureTile("Target"), FigureTile("Cost per hour")
+            self._target, self._cost = FigureTile("Target workers"), FigureTile("Cost per hour")
             self._spent: dict[str, tuple[FigureTile, ui.linear_progress]] = {}
             for period in PERIODS:
                 with ui.element().classes("tile"):

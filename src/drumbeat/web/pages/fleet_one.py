@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumbeat.composition.plane import BeatExplanation, FleetStatus
 
 REFRESH_SECONDS = 3.0
-COST_REFRESH_SECONDS = 10.0  #: less often: costs are read from the cloud providers
+COST_REFRESH_SECONDS = 10.0  #: costs are refreshed less often than the rest of the page
 _CHART_SPAN = timedelta(hours=6)
 _CHART_BEATS = 500
 _PAGE = 20
@@ -35,13 +35,13 @@ _WORKERS = (
     TableColumn(name="status", read=lambda row: row[1].standing, is_status=True),
     TableColumn(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
     TableColumn(name="silent", label="last heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
-    TableColumn(name="jobs", read=lambda row: row[1].active, number=True),
+    TableColumn(name="jobs", label="jobs in progress", read=lambda row: row[1].active, number=True),
     TableColumn(name="leaves", label="drain deadline (UTC)", read=lambda row: row[1].drain_deadline),
 )
 
 
 async def spending(app: AppState, pool_id: str) -> SpentFigures | None:
-    """Return a fleet's costs at the provider's prices of the last decision; None if its policy cannot be read."""
+    """Return a fleet's costs, at the prices recorded with its last decision; None if its policy cannot be read."""
     fleet = app.plane.fleet(pool_id)
     try:
         return await fleet.spent_by(await fleet.last_decision())
@@ -128,7 +128,7 @@ def _workers(app: AppState, status: "FleetStatus") -> TableOrPlaceholder:
 
 
 class FleetDecisions:
-    """A chart of recent decisions, and a table with one page of them: the newest, or those before a beat in the URL."""
+    """A chart of recent decisions, and a table with one page of them: the newest, or those before the beat given in the URL."""
 
     def __init__(self, app: AppState, pool_id: str, before: int) -> None:
         self._app, self._pool_id, self._before = app, pool_id, before

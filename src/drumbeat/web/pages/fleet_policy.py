@@ -39,7 +39,7 @@ _NO_FIELD = frozenset({"policy", "schedules"})  #: ``policy`` has its own select
 _TYPES = {each.name: str(each.type) for each in fields(FleetPolicy)}
 _LABELS = {  #: labels of fields whose name is not clear; the other labels are the names
     "every": "Decision interval", "keep_idle": "Idle workers to keep", "concurrency": "Jobs at once per worker",
-    "expected_service": "Expected job duration", "wait_slo": "Max job wait", "target": "Target per worker",
+    "expected_service": "Expected job duration", "wait_slo": "Max job wait", "target": "Jobs/connections per worker",
     "price_per_hour": "Worker price per hour", "max_per_hour": "Max cost per hour", "max_per_day": "Max cost per day",
     "max_per_month": "Max cost per month", "needs_gpu": "GPU required", "step_up": "Max starts per decision",
     "step_down": "Max drains per decision",
@@ -53,7 +53,7 @@ def add(app: AppState) -> None:
         breadcrumbs(("Fleet", "/fleet"), *(((pool_id, f"/fleet/{quote(pool_id, safe='')}"),) if pool else ()))
         heading(f"Policy of {pool_id}" if pool else f"New fleet: {pool_id}")
         if pool is not None and pool.kind is PoolKind.BENCH:
-            ui.label("This pool belongs to a benchmark run, which its own orchestrator scales. It takes no policy.")
+            ui.label("The benchmark run scales this pool itself. You cannot set a policy for it.")
             return
         form = PolicyForm(_policy(pool))
 

@@ -147,7 +147,7 @@ def show(found: "Simulated") -> None:
 
 
 def metrics(found: "Simulated") -> list[tuple[str, Any, Any]]:
-    """Return name, cold value and warm value of each metric."""
+    """Return each metric as name, value of the first (cold) pass, and value of the repeated (warm) pass."""
     cold = found.figures()
     warm = cold.pop("warm") or {}
     return [(name, value, warm.get(name, "–")) for name, value in cold.items()]

@@ -74,7 +74,7 @@ BEATS = (
 
 
 def live_workers(beat: Beat) -> int | None:
-    """Return the number of live workers at a beat; None if the beat recorded no view."""
+    """Return the number of live workers at a beat; None if the beat did not record its workers."""
     if beat.view is None:
         return None
     return sum(1 for each in beat.view.get("workers", ()) if each.get("status") not in _ENDED)

@@ -14,7 +14,7 @@ _CHANGING = ("data", "markArea")  #: the options of a line that change during a 
 def extension(before: Options | None, after: Options) -> list[dict[str, Any]] | None:
     """Return the update that turns one chart into another, line by line; None if sending the whole chart is better.
 
-    For each line: how many points to drop at its beginning, how many of the next to keep, and which points to add.
+    For each line: how many points to drop at its beginning, how many points after those to keep, and which points to add.
     """
     if before is None or not after.get("series") or _fixed_part(before) != _fixed_part(after):
         return None

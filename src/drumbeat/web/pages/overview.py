@@ -22,7 +22,7 @@ from drumbeat.web.pages.runs.listing import JudgedRun, run_columns
 from drumbeat.web.verdicts import verdict_words
 
 REFRESH_SECONDS = 2.0
-_COST_REFRESH_SECONDS = 10.0  #: less often: costs are read from the cloud providers
+_COST_REFRESH_SECONDS = 10.0  #: costs are refreshed less often than the rest of the page
 _LATEST_RUNS = 8
 _ACTIVE = tuple(status for status in RunStatus if status not in RUN_ENDED and status is not RunStatus.PREPARED)
 

@@ -32,7 +32,10 @@ _FACTS = (
     "group",
     "capability",
 )
-_LABELS = {"suspicions": "suspected crashes", "created_at": "pushed at", "begun_at": "started at"}
+_LABELS = {
+    "suspicions": "crashes while other jobs ran too", "capability": "required capability", "created_at": "pushed at",
+    "begun_at": "started at",
+}  # fmt: skip
 _TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
 

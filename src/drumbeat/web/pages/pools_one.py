@@ -42,7 +42,7 @@ _WORKERS = (
     TableColumn(name="status", read=lambda row: row[1].status, is_status=True),
     TableColumn(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
     TableColumn(name="silent", label="last heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
-    TableColumn(name="jobs", read=lambda row: row[1].active, number=True),
+    TableColumn(name="jobs", label="jobs in progress", read=lambda row: row[1].active, number=True),
     TableColumn(name="host", read=lambda row: row[1].host),
 )
 
@@ -78,7 +78,7 @@ class Point:
 
 
 def point_of(beat: Beat) -> Point | None:
-    """Return the job counts and workers that a beat recorded (for a fleet under ``queue``); None if it recorded none."""
+    """Return the numbers of jobs and live workers that a beat has recorded; None if it has not recorded them."""
     view: Any = beat.view
     if view is None:
         return None
@@ -149,7 +149,8 @@ class _PoolPanels:
             self._tiles = {name: FigureTile(name) for name in _TILES}
         self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
         heading("Workers", 2)
-        none = ui.label("No live workers. Start one with: drumbeat pool work NAME, or with a trigger.").classes("faint")
+        command = f"drumbeat pool work {first.pool.pool_id}"
+        none = ui.label(f"No live workers. Start one with: {command}, or with a trigger.").classes("faint")
         self._workers = TableOrPlaceholder(PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
 
     async def start(self, app: AppState) -> None:
@@ -192,7 +193,7 @@ _JOBS = (
 
 
 async def _jobs(app: AppState, pool_id: str, status: str, after: str) -> None:
-    """Show one page of jobs. Filter and page are in the URL, so that it can be shared as a link."""
+    """Show one page of jobs. Filter and page are in the URL, so that a link shows the same jobs."""
     statuses = (JobStatus(status),) if status in set(JobStatus) else ()
     cursor = JobId(after) if after else None
 

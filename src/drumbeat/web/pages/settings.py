@@ -171,7 +171,7 @@ async def _server(app: AppState) -> None:
         "version": __version__,
         "store type": report.backend,
         "store location": report.location,
-        "database server": report.server,
+        "store server version": report.server,
         "schema version": f"{report.schema_version} of {report.latest_version}",
         "stored rows": ", ".join(f"{as_text(count)} {name}" for name, count in report.rows.items() if count),
         "password encryption": "on" if app.plane.vault().is_open else "off: DRUMBEAT_KEY is not set",

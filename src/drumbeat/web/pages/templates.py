@@ -64,7 +64,7 @@ def add(app: AppState) -> None:
 
 
 def _filters(filters: Mapping[str, str], all_templates: Sequence[Template]) -> None:
-    """Add the filter fields. The filters are in the URL, so that it can be shared as a link."""
+    """Add the filter fields. The filters are in the URL, so that a link shows the same templates."""
     fields: dict[str, tuple[str, str, Sequence[str]]] = {
         "tag": ("Tag", "all tags", sorted({each for template in all_templates for each in template.tags})),
         "database": ("Database", "all databases", list(DatabaseType)),

@@ -75,7 +75,7 @@ class Editor:
             button("Copy", self._copy, icon="content_copy")
             button("Run", self._run, icon="play_arrow")
         button("Preview SQL", self._sql, icon="code").props("outline")
-        button("Preview plan", self._plan, icon="checklist").props("outline")
+        button("Preview run plan", self._plan, icon="checklist").props("outline")
 
     def _draw(self) -> None:
         self._column.clear()

@@ -70,6 +70,10 @@ def _by(*ways: WorkloadType) -> Shown:
 
 KINDS = ("point_lookup", "range_scan", "insert", "update")
 NO_LIMIT = "No limit"
+CHOICE_TEXTS: Mapping[str, str] = {  #: texts of choices whose name is not clear
+    GuardrailMode.SOFT: "soft: lower the load", GuardrailMode.HARD: "hard: fail the run", GuardrailMode.WARN: "warn: only warn",
+    FailThreshold.ALL: "all workers", FailThreshold.MAJORITY: "most workers", FailThreshold.ANY: "any worker",
+}  # fmt: skip
 _CONCURRENCY, _QPS, _SEARCH = LoadMode.CONCURRENCY, LoadMode.QPS, LoadMode.FIND_MAX_CONCURRENCY
 _GUARDED = _scaled(ScalingMode.AUTO, ScalingMode.BOUNDED)
 
@@ -91,7 +95,7 @@ def workload() -> tuple[TemplateField, ...]:
         ),
         TemplateField(
             path="workload.standard",
-            label="Standard workload",
+            label="Standard benchmark",
             kind=FieldKind.CHOICE,
             shown=_by(WorkloadType.STANDARD),
             choices=enum_of("WorkloadBlock", "standard"),
@@ -143,7 +147,7 @@ LOAD = (
     ),
     TemplateField(
         path="bounds_patience_intervals",
-        label="Intervals at limit before stop",
+        label="Checks at max connections before stop",
         kind=FieldKind.WHOLE,
         shown=lambda at: at.load is _QPS and at.scaling is ScalingMode.BOUNDED,
         hint="3",
@@ -166,12 +170,16 @@ _SET = _scaled(ScalingMode.BOUNDED, ScalingMode.FIXED)
 SCALING = (
     TemplateField(path="scaling.min_workers", label="Min workers", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
     TemplateField(path="scaling.max_workers", label="Max workers", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
-    TemplateField(path="scaling.min_connections", label="Min connections", kind=FieldKind.WHOLE, shown=_SET, hint="1"),
-    TemplateField(path="scaling.max_connections", label="Max connections", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT),
+    TemplateField(
+        path="scaling.min_connections", label="Min connections per worker", kind=FieldKind.WHOLE, shown=_SET, hint="1"
+    ),
+    TemplateField(
+        path="scaling.max_connections", label="Max connections per worker", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT
+    ),
 )
 #: labels of the minimum fields in scaling mode FIXED, where they set the exact number of workers and connections
-FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections"}
-MAX_PER_WORKER = "Max connections per worker"  #: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY
+FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections per worker"}
+MAX_PER_WORKER = "Connection limit per worker"  #: label of concurrent_connections in load modes QPS and FIND_MAX_CONCURRENCY
 GUARDRAILS = (
     TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, hint="80"),
     TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, hint="85"),
@@ -185,11 +193,15 @@ GUARDRAILS = (
     ),
     TemplateField(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, hint="20"),
     TemplateField(
-        path="guardrails.patience_intervals", label="Intervals before failing", kind=FieldKind.WHOLE, shown=_GUARDED, hint="3"
+        path="guardrails.patience_intervals",
+        label="Checks over CPU/memory limit to fail",
+        kind=FieldKind.WHOLE,
+        shown=_GUARDED,
+        hint="3",
     ),
     TemplateField(
         path="guardrails.fail_threshold",
-        label="Fail when exceeded by",
+        label="Fail when exceeded on",
         kind=FieldKind.CHOICE,
         shown=_GUARDED,
         choices=tuple(FailThreshold),
@@ -206,7 +218,10 @@ OBJECTIVES = (
 )
 MORE = (
     TemplateField(
-        path="on_worker_lost", label="When a worker is lost", kind=FieldKind.TEXT, hint="fail, replace or tolerate:N"
+        path="on_worker_lost",
+        label="When a worker is lost",
+        kind=FieldKind.TEXT,
+        hint="fail, replace, or tolerate:2 (up to 2 workers lost)",
     ),
     TemplateField(path="prices.worker_hour", label="Worker price per hour"),
     TemplateField(path="prices.target_hour", label="Database price per hour"),
@@ -287,7 +302,7 @@ def modes_of(tree: Mapping[str, Any]) -> Modes:
 
 
 def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> Tree:
-    """Return the document with the typed values, by path. Values of fields that only the previous modes showed are removed."""
+    """Return the document with the typed values (by path), but without the values of fields that the new modes hide."""
     made: Tree = deepcopy(dict(tree))
     before = modes_of(tree)
     for each in every_field():
@@ -305,12 +320,12 @@ def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> T
 
 
 def _is_removed(each: TemplateField, before: Modes, modes: Modes) -> bool:
-    """Whether to remove a hidden field, that is, the previous modes showed it or it belongs to another workload type."""
+    """Whether to remove a hidden field: it was shown before the modes changed, or describes a workload of another type."""
     return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
 
 
 def _drop_cleared(made: Tree, before: Mapping[str, Any]) -> None:
-    """Remove objectives whose fields the user has all cleared."""
+    """Remove each objective that is empty because the user has cleared all its fields."""
     if "slo" in made:
         previous = before.get("slo") or {}
         made["slo"] = {kind: block for kind, block in made["slo"].items() if block or previous.get(kind) == block}

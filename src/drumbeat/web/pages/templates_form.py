@@ -14,6 +14,7 @@ from drumbeat.web.pages.element_names import set_attribute
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading
 from drumbeat.web.pages.templates_fields import (
+    CHOICE_TEXTS,
     GUARDRAILS,
     LOAD,
     MORE,
@@ -34,7 +35,7 @@ from drumbeat.web.pages.templates_fields import (
 from drumbeat.web.pages.templates_operations import PATH as OPERATIONS, OperationRows
 
 _BY_URL, _BY_CONNECTION = "URL", "Connection"
-_NARROW = "w-44"
+_WIDTHS = {FieldKind.SQL: "w-full", FieldKind.TEXT: "w-full max-w-md"}  #: classes by kind of field; the others: ``w-60``
 _SWITCH = {True: "on", False: "off"}
 
 
@@ -99,7 +100,7 @@ class TemplateForm:
         return [f"{path}: {detail}" if path else detail for target, path, detail in located if target is None]
 
     def _field_of(self, path: str, detail: str) -> str | None:
-        """Return the path of a problem's field; for a problem of a block, that of the field that the detail begins with."""
+        """Return the path of the wrong field; None: no field. If ``path`` is a block, ``detail`` begins with the field name."""
         nested = f"{path}.{detail.split(' ', 1)[0].rstrip(':')}"
         return next((each for each in (nested, path) if each in self.fields), None)
 
@@ -167,14 +168,14 @@ class TemplateForm:
         heading("Workload", 2)
         way = modes_of(self._before).way
         ways = {
-            WorkloadType.PRESET: "Preset mix",
-            WorkloadType.STANDARD: "Standard workload",
-            WorkloadType.CUSTOM: "Custom SQL (four kinds)",
+            WorkloadType.PRESET: "Preset read/write mix",
+            WorkloadType.STANDARD: "Standard benchmark (TPC-B, YCSB, TPC-C …)",
+            WorkloadType.CUSTOM: "Custom SQL for the four operation kinds",
             WorkloadType.OPERATIONS: "Custom operations",
         }
         self._way = self._register(
             "workload", ui.select(ways, value=way, label="Workload type", on_change=self._update)
-        ).classes("w-72")
+        ).classes("w-full max-w-md")
         self._add_group(workload())
         self._operations = OperationRows(get(self._before, OPERATIONS) or (), enabled=self._enabled)
         self._total_label = ui.label().props("aria-live=polite").classes("text-caption")
@@ -206,7 +207,7 @@ class TemplateForm:
         with ui.row().classes("w-full gap-2 items-start"):
             for each in specs:
                 field = self._register(each.path, _field(each, get(self._before, each.path)))
-                field.classes("w-full" if each.kind is FieldKind.SQL else _NARROW)
+                field.classes(_WIDTHS.get(each.kind, "w-60"))
                 self._inputs[each] = field
                 if each.path.endswith("_pct") and each.path.startswith("workload."):
                     field.on_value_change(self._show_total)
@@ -237,7 +238,7 @@ class TemplateForm:
 
 def _field(spec: TemplateField, value: Any) -> Field:
     if spec.kind is FieldKind.CHOICE:
-        choices = list(spec.choices)
+        choices = {each: CHOICE_TEXTS.get(each, each) for each in spec.choices}
         return ui.select(choices, value=value if value in choices else None, label=spec.label, clearable=True)
     if spec.kind is FieldKind.SWITCH:
         return ui.select(_SWITCH, value=value, label=spec.label, clearable=True)

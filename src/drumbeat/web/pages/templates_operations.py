@@ -11,13 +11,17 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.web.pages.element_names import set_label
 
 PATH = "workload.operations"
-HELP = (
-    "Values: one for each placeholder $1, $2 … as a JSON list: "
-    '{"key": {"low": 1, "high": 1000}}, {"new_key": {…}}, {"pool": {"values": […]}}, {"number": {…}}, {"text": {…}}, '
-    '{"uuid": {}}, {"now": {}} or {"same_as": {"index": 0}}. For a transaction of several statements, enter a JSON list of '
-    '{"sql": …, "values": […]} instead of the SQL.'
-)
-_READS = {"": "default for its kind", "yes": "read", "no": "write"}
+HELP = """Values: a JSON list with one of these for each placeholder $1, $2 …
+{"key": {"low": 1, "high": 1000}}: an existing key
+{"new_key": {"first": 1001}}: a new key, for inserts
+{"pool": {"values": ["a", "b"]}}: a value from the list
+{"number": {"low": 0, "high": 99}}: a random number
+{"text": {"length": 16}}: random letters and digits
+{"uuid": {}}: a random UUID
+{"now": {}}: the current time
+{"same_as": {"index": 0}}: the same as an earlier value of the operation; 0 is the first
+For a transaction of several statements, enter a JSON list of {"sql": …, "values": […]} instead of the SQL."""
+_READS = {"": "default for its name", "yes": "read", "no": "write"}
 _TRUTHS = {"yes": True, "no": False}
 Operation = dict[str, Any]
 
@@ -42,7 +46,7 @@ class OperationRows:
         self._rows: list[OperationRow] = []
         self._group = set_label(ui.column().classes("w-full gap-2").props("role=group"), "Operations")
         with self._group:
-            ui.label(HELP).classes("text-caption faint")
+            ui.label(HELP).classes("text-caption faint").style("white-space: pre-line")
             self._list = ui.column().classes("w-full gap-2")
             if enabled:
                 ui.button("Add operation", icon="add", on_click=lambda: self._add({})).props("flat no-caps")
@@ -78,7 +82,7 @@ class OperationRows:
         with self._list, ui.row().classes("w-full gap-2 items-start") as element:
             row = OperationRow(
                 element=element,
-                kind=ui.input(f"Kind of operation {n}", value=operation.get("kind") or "").classes("w-44"),
+                kind=ui.input(f"Name of operation {n}", value=operation.get("kind") or "").classes("w-44"),
                 weight=ui.number(f"Weight of operation {n} (%)", value=operation.get("weight")).classes("w-44"),
                 sql=ui.textarea(f"SQL of operation {n}", value=_sql(operation)).classes("w-full"),
                 values=ui.textarea(f"Values of operation {n} (JSON)", value=_json_text(operation.get("values"))).classes(

@@ -30,7 +30,7 @@ async def show_sql(app: AppState, document: Any) -> None:
 async def show_plan(app: AppState, document: Any) -> None:
     """Show the planned workers, connections, phases and cost of a run, with warnings."""
     found = await app.plane.bench().plan(document)
-    heading("Plan", 2)
+    heading("Run plan", 2)
     maximum = f"max {as_text(found.most_workers)}" if found.most_workers else "no maximum"
     ui.label(
         f"{found.workers} workers at the start ({maximum}); {found.total_connections} connections, max {found.cap} per worker."

@@ -61,7 +61,7 @@ async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:
 _TRIGGERS = (
     TableColumn(name="trigger", read=lambda row: row[0].name),
     TableColumn(name="type", read=lambda row: row[0].type),
-    TableColumn(name="machine", read=lambda row: row[0].machine),
+    TableColumn(name="machine", label="starts", read=lambda row: row[0].machine),
     TableColumn(
         name="pool",
         read=lambda row: row[0].pool_id or _ALL_POOLS,

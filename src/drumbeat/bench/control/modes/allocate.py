@@ -26,8 +26,8 @@ def allocate(total: int, slots: Sequence[int], scaling: Scaling, ceilings: Mappi
     """Return the number of connections for each slot (the number of a worker in its run).
 
     They add up to ``total``, or to as much of it as the limits per worker allow. A worker that would get less than the minimum
-    gets none; only a total below the minimum goes to the lowest slot unchanged. ``ceilings`` lowers the limits of some slots
-    (a guardrail did so); the other slots get their connections.
+    gets none; but if ``total`` itself is below the minimum, the lowest slot gets all of it. ``ceilings`` holds the lower limits
+    that guardrails have set for some slots; the other slots take over the connections above these limits.
     """
     caps = {slot: _cap(slot, scaling, ceilings or {}) for slot in sorted(slots)}
     able = [slot for slot, cap in caps.items() if cap > 0]
@@ -48,7 +48,7 @@ def _how_many(total: int, slots: int, least: int) -> int:
 
 
 def _spread(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
-    """Distribute evenly, the remainder to the lowest slots. Slots with a low limit come first, so that others get the rest."""
+    """Distribute evenly; the lowest slots get the remainder. What a slot with a low limit cannot take goes to the others."""
     targets: dict[int, int] = {}
     remaining = total
     for slot in sorted(caps, key=lambda slot: (caps[slot], -slot)):

@@ -15,7 +15,7 @@ def steer(view: ModeView) -> LoadDecision:
 
 
 def total(plan: RunPlan) -> int:
-    """Return the connections of all workers together; ``min_workers`` × ``min_connections`` if FIXED or not configured."""
+    """Return the configured connections of all workers; if FIXED or not configured, ``min_workers`` × ``min_connections``."""
     if plan.scaling.mode is ScalingMode.FIXED or plan.connections is None:
         return plan.scaling.min_workers * plan.scaling.min_connections
     return max(1, plan.connections)

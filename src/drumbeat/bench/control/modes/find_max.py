@@ -17,7 +17,7 @@ from drumbeat.bench.control.modes.stability import LevelOutcome, LevelVerdict
 from drumbeat.bench.model import FindMaxState, FindMaxStatus, LoadDecision, ModeView, StepFigures, Window
 
 UNBOUNDED = 10_000  #: most connections of all workers, if the number of workers has no limit
-NARROW_ENOUGH = 0.0125  #: bisection ends at a gap of this share of the best level: a quarter of the promised 5 %
+NARROW_ENOUGH = 0.0125  #: bisection ends when the lowest failed level is above the best level by at most this share
 PATIENCE = timedelta(seconds=30)  #: how long a step waits for connections to open; ``step_duration`` if longer
 MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not verified any more
 
@@ -125,7 +125,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether this step must be judged with care: no higher step follows that would reveal a wrong "stable"."""
+    """Whether a result of "stable" must be certain, because no higher step follows that would correct a wrong one."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 

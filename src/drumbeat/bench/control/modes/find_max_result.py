@@ -14,7 +14,7 @@ NOTHING = "No stable level: the first step was not stable"
 
 
 def step_row(view: ModeView, state: FindMaxState, verdict: LevelVerdict, *, is_probe: bool) -> Step:
-    """Return the row to store for the step that just ended. ``state`` is the search state from before it was judged."""
+    """Return the row to store for the step that just ended. ``state`` is the search state before the step was judged."""
     figures = view.figures
     assert figures is not None
     prior = last_stable(state)
@@ -108,7 +108,7 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """Return the connections at which growth in proportion to the first level would reach the highest throughput."""
+    """Return how many connections the highest throughput would need if each brought as much as at the first level."""
     highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

@@ -37,18 +37,18 @@ from drumbeat.core.run import Phase, Step, StepType
 
 HEADROOM = 1.25  #: use a quarter more connections than Little's law says
 MOST_GROWTH = 3  #: after the first checks, one check at most triples the connections
-FEED_FORWARD_LOOKS = 2  #: first checks that may add any number of connections: for the first workers, then for added ones
+FEED_FORWARD_LOOKS = 2  #: how many of the first checks may add any number of connections; later checks may add less
 ALL_BUSY = 0.7  #: with at least this share of connections busy, connections may be the bottleneck …
 NOTHING_TO_SPARE = 0.95  #: … and with this share busy, workers hardly catch up on overdue operations
 SLACK = 0.5  #: with less than this share of connections busy, there are too many …
 SLACK_WINDOWS = 3  #: … if that lasts for this many checks
-SCALE_OUT_AFTER = 2  #: checks below the target, all workers having the most connections allowed, before one is added
-HELD_SHARE = 0.95  #: share of the target connections that must be open; single ones may be reconnecting
-UNSETTLED_INTERVALS = 3  #: after so many intervals throughput is judged even if connections are still missing
+SCALE_OUT_AFTER = 2  #: a worker is added after this many checks below the target, if all workers are full
+HELD_SHARE = 0.95  #: share of the target connections that must be open; a few may be reconnecting
+UNSETTLED_INTERVALS = 3  #: after this many intervals throughput is judged even if connections are still missing
 GAIN_SHARE = 0.25  #: share of the expected throughput gain that added workers must bring …
 LEAST_GAIN = 0.05  #: … and the least gain in any case, as a share of throughput
 LEAST_WINDOW = timedelta(seconds=2)  #: a shorter time window has too few samples: workers send one per second
-SETTLE_WITHIN = 8  #: intervals after the warm-up; then the measurement begins, settled or not
+SETTLE_WITHIN = 8  #: the measurement begins at most this many intervals after the warm-up, settled or not
 TRIED_AGAIN = 12  #: checks until one more worker is tried, after added workers brought no throughput
 
 
@@ -249,7 +249,7 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return the fewest connections one check may go down to: half, but not below Little's law or the configured minimum."""
+    """Return the fewest connections that one check may leave: half, but not below Little's law or the configured minimum."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
@@ -316,7 +316,7 @@ def _is_full(view: ModeView, state: QpsState) -> bool:
 
 
 def _window(view: ModeView) -> Window:
-    """Return a time window to measure that begins now and ends so that the next check comes in one interval."""
+    """Return a time window that begins now. Its samples have arrived one interval from now, when the next check is due."""
     length = max(view.plan.qps.interval - SAMPLES_ARRIVE_WITHIN, LEAST_WINDOW)
     return Window(since=view.now, until=view.now + length)
 

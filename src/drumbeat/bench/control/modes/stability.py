@@ -1,8 +1,8 @@
 """Judges whether a level (a number of connections) is stable: a fixed order of rules that tell real changes from noise.
 
 Queueing, errors and objectives are judged by the last measurement of a level. Latency and throughput are compared with other
-levels, using all measurements and their standard error: a level fails if it exceeds the limit by far more than that error, or
-if the error is small enough for the precision needed. In between the level is measured again.
+levels, using all measurements and their standard error. A level that exceeds its limit fails if the excess is far larger than
+that error, or if the error itself is small enough. If neither is the case, the level is measured again.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ from drumbeat.bench.model import (
     number,
 )
 
-SURE = 2.5  #: standard errors from which a difference counts; above 2, as a level may be measured several times
+SURE = 2.5  #: a difference above this many standard errors is not chance; a level may be tested several times
 PROMISED = 0.05  #: a search with bisection ends within this share of the true maximum
-PRECISE = 0.02  #: with a standard error up to this share a figure is taken as it is
-WAITING_LEAST = 1.0  #: only more waiting sessions are a queue: single lock waits are normal under load
-WORTH = 0.2  #: with less than this share of linear throughput growth, waiting sessions count as the limit
+PRECISE = 0.02  #: a figure with a standard error up to this share is precise enough to judge
+WAITING_LEAST = 1.0  #: up to this many waiting sessions are no queue: single lock waits are normal under load
+WORTH = 0.2  #: if throughput grows by less than this share of linear growth, waiting sessions count as a queue
 NARROW = 0.1  #: a level that misses a latency limit by less than this share is measured once more …
 NARROW_COUNT = 0.25  #: … and this share applies to limits on errors or waiting sessions
 HELD_SHARE = 0.9  #: share of a level's connections that must be open for the level to count as reached
@@ -48,7 +48,7 @@ class LevelOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelVerdict:
-    """The outcome of a level with its reason. If HELD, ``next_level`` is measured next, or if None the same level again."""
+    """The outcome of a level with its reason. If HELD, ``next_level`` is measured next; if that is None, the same level."""
 
     outcome: LevelOutcome
     reason: str
@@ -61,7 +61,7 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A rule that a measurement broke, with its reason; ``narrow`` if by so little that it may be chance."""
+    """A rule that a measurement broke, with the reason. ``narrow``: it was broken by so little that this may be chance."""
 
     outcome: LevelOutcome
     reason: str
@@ -74,7 +74,7 @@ class LevelComparison:
 
     excess: float  #: a difference of logarithms
     error: float  #: the standard error of ``excess``
-    change: float  #: of the figure, as a signed share
+    change: float  #: how much the figure changed, as a signed share
 
     @property
     def sure(self) -> bool:
@@ -308,7 +308,7 @@ def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComp
 
 
 def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
-    """Return the largest standard error accepted: any if a wrong answer costs at most 5 %, less for small increments."""
+    """Return the standard error up to which a level is judged; infinite where a wrong judgement costs at most 5 %."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE
@@ -316,7 +316,7 @@ def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
 
 
 def _weaker(state: FindMaxState) -> int | None:
-    """Return the first level if it was measured less often than the current one, so that it is measured next; else None."""
+    """Return the level to measure next: the first level if it was measured less often than the current level, else None."""
     first = state.history[0].connections
     fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
     return first if fewer else None

@@ -1,4 +1,4 @@
-"""Fits the Universal Scalability Law to the throughput measured by a search, to cross-check its result. The search ignores it.
+"""Fits the Universal Scalability Law to the throughput that a search measured, as a cross-check. The search does not use it.
 
 X(N) = λN / (1 + σ(N−1) + κN(N−1)): λ is the throughput of one connection, σ the contention, κ the crosstalk.
 """

@@ -23,7 +23,7 @@ class Candidate:
 
 
 def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:
-    """Return the newest earlier run that passed and has the same template as ``run`` (or else configuration or name)."""
+    """Return the newest run before ``run`` that passed and is of the same kind: above all, made from the same template."""
     good = [
         each.run
         for each in candidates

@@ -9,7 +9,7 @@ from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.core.histogram import Histogram, merged
 from drumbeat.core.run import Phase
 
-SHORTEST = 3  #: seconds in a batch at least
+SHORTEST = 3  #: fewest seconds in a batch
 _MOST = 120  #: most batches of a run; a longer run gets longer batches
 _PERCENTS = (50.0, 95.0, 99.0)
 

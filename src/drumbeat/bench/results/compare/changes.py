@@ -8,7 +8,7 @@ from drumbeat.bench.results.compare.means import Shift
 
 
 class FigureChange(StrEnum):
-    """How a figure, or a whole run, changed. In order of priority: the first member that a figure has decides for the run."""
+    """How a figure, or a whole run, changed. A whole run gets the first of these members that any of its figures has."""
 
     REGRESSED = "regressed"
     WARNING = "warning"
@@ -17,7 +17,7 @@ class FigureChange(StrEnum):
     INCONCLUSIVE = "inconclusive"  #: too little was measured, or the runs are too different
 
 
-_BETWEEN_RUNS = 0.15  #: assumed standard deviation between equal runs, as a share of ``Bounds.warning``: 1.5 % of throughput
+_BETWEEN_RUNS = 0.15  #: equal runs are assumed to differ by this share of ``Bounds.warning`` (a standard deviation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Delta:
 
     @property
     def could_hide(self) -> float | None:
-        """How much worse the second run may be without a significant test; None if too little for a regression."""
+        """How much worse the second run may be although the test shows no difference; None if that is no regression."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
@@ -122,5 +122,5 @@ class Delta:
 
 
 def overall(changes: Sequence[FigureChange]) -> FigureChange:
-    """Return the change of a whole run: the first member of FigureChange that a figure has; INCONCLUSIVE is the last."""
+    """Return the change of a whole run: of its figures' changes the one that FigureChange lists first; INCONCLUSIVE if none."""
     return next((change for change in FigureChange if change in changes), FigureChange.INCONCLUSIVE)

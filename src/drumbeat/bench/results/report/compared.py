@@ -68,7 +68,7 @@ def _pair(pair: Pair) -> tuple[str, ...]:
 
 
 def _further_tables(comparison: Comparison) -> dict[str, ReportTable]:
-    """Return the tables by kind, of cost and of configuration, by heading, without empty tables."""
+    """Return tables of the kinds of operation, of cost and of configuration, each under its heading; no empty tables."""
     tables = {"By kind": kinds(comparison), "Cost": costs(comparison), "Configuration": settings(comparison)}
     return {heading: table for heading, table in tables.items() if table is not None}
 

@@ -12,7 +12,7 @@ from drumbeat.core.downsample import Point as Point, downsample
 
 WIDTH, HEIGHT = 520, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 24, 38
-_POINTS = 600  #: most points drawn of a line
+_POINTS = 600  #: a line is drawn with at most this many points
 _HOVERS = 120
 
 
@@ -170,7 +170,7 @@ def _shape(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _lines(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
-    """Draw a line for each run of points without a gap, and a dot for a single point."""
+    """Draw a line through neighbouring points, interrupted where a value is missing; a point on its own becomes a dot."""
     dash = ' stroke-dasharray="5 4"' if series.dashed else ""
     for stretch in _stretches(series.points):
         places = [(across.at(x), up.at(y)) for x, y in stretch]

@@ -17,7 +17,7 @@ Numbers = NDArray[np.int64]  #: row numbers, from 0
 Chance = np.random.Generator
 Made = Sequence[Sequence[Any]]  #: columns, each with one value per row
 
-BLOCK = 1_000  #: rows drawn together, always all of them, so that a row does not depend on where a chunk begins
+BLOCK = 1_000  #: rows are always generated in whole blocks, so that a row is the same wherever a chunk begins
 LOADED_AT = datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 

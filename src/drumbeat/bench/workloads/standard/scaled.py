@@ -17,7 +17,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """A standard workload at one scale: its tables with that many rows, its load, and its consistency conditions."""
+    """A standard workload at one scale: its tables, its load, and its consistency conditions."""
 
     name: str
     scale: float

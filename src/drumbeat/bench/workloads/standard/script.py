@@ -1,4 +1,4 @@
-"""Builds operations with named values: ``:name`` in several statements is one value, drawn once per operation."""
+"""Builds operations with named values: all statements of an operation get the same value for ``:name``."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from drumbeat.bench.model import Operation, SameAs, Statement, Value
 from drumbeat.core.errors import InvalidInput
 
-Places = Mapping[str, int]  #: by name: the index of its value among all values of the operation
-Named = Mapping[str, Value | Callable[[Places], Value]]  #: by name; a function if it depends on an earlier value
+Places = Mapping[str, int]  #: the index of each name's value among all values of the operation
+Named = Mapping[str, Value | Callable[[Places], Value]]  #: sources by name; a function if a value depends on an earlier one
 
 _NAME = re.compile(r":([a-z]\w*)")
 
 
 def operation(kind: str, weight: int, values: Named, *sql: str, reads: bool = False) -> Operation:
-    """Build an operation from SQL with ``:name`` placeholders. A name stands for the same value in all its statements."""
+    """Build an operation from SQL with ``:name`` placeholders. A name has the same value in all statements."""
     places: dict[str, int] = {}
     count = 0
     statements = []

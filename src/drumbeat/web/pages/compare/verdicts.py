@@ -28,17 +28,19 @@ def verdict(comparison: "Comparison") -> None:
                 ui.label(warning)
         _metrics(comparison)
         ui.label(" · ".join(_notes(comparison))).classes("text-caption faint")
-        _pairs("Metrics by operation kind", "Metrics by operation kind", comparison.kinds)
-        _pairs("Cost", "Cost of both runs", comparison.costs)
+        _pairs("Metrics by operation kind", "Metrics by operation kind", comparison.kinds, _PAIRS)
+        _pairs("Cost", "Cost of both runs", comparison.costs, _PAIRS[1:])
         _configuration(comparison)
 
 
 def _metrics(comparison: "Comparison") -> None:
     table = PageTable("Metrics", _COLUMNS, lambda delta: delta.bounds.name)
     table.show(comparison.deltas)
+    limits = ", ".join(f"{each.bounds.label} {percent(each.bounds.warning)}" for each in comparison.deltas)
     ui.label(
-        "Shift: Hodges–Lehmann estimate over batches of seconds, with 99 % confidence interval. p-value: Mann–Whitney test. "
-        "A change counts if it is statistically significant and large enough. Errors are compared without a test."
+        "Estimated change: how much the second run differs, with the range that contains the true difference with 99 % "
+        "confidence. p-value: how likely such a difference is by chance alone (Welch's t-test over batches of seconds). "
+        f"A change counts if its p-value is below 0.01 and it exceeds: {limits}. Errors are compared without a test."
     ).classes("text-caption faint")
 
 
@@ -66,7 +68,7 @@ _COLUMNS = [
     TableColumn(name="before", read=lambda delta: _value(delta, delta.before), number=True),
     TableColumn(name="after", read=lambda delta: _value(delta, delta.after), number=True),
     TableColumn(name="delta", label="difference", read=_change, number=True),
-    TableColumn(name="shift", label="shift (99 % confidence interval)", read=_interval, number=True),
+    TableColumn(name="shift", label="estimated change (99 % confidence interval)", read=_interval, number=True),
     TableColumn(name="p-value", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
     TableColumn(name="change", label="verdict", read=lambda delta: delta.words),
 ]
@@ -82,7 +84,7 @@ def _notes(comparison: "Comparison") -> list[str]:
 
 
 _PAIRS = [
-    TableColumn(name="subject", read=lambda pair: pair.subject),
+    TableColumn(name="subject", label="operation kind", read=lambda pair: pair.subject),
     TableColumn(name="metric", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
     TableColumn(name="before", read=lambda pair: number(pair.before), number=True),
     TableColumn(name="after", read=lambda pair: number(pair.after), number=True),
@@ -95,11 +97,11 @@ _PAIRS = [
 ]
 
 
-def _pairs(title: str, name: str, pairs: Sequence[Any]) -> None:
-    """Show a table of metrics of both runs; they do not affect the verdict."""
+def _pairs(title: str, name: str, pairs: Sequence[Any], columns: Sequence[TableColumn]) -> None:
+    """Show a table with further metrics of both runs. These metrics do not affect the verdict."""
     if pairs:
         heading(title, 3)
-        PageTable(name, _PAIRS, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)
+        PageTable(name, columns, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)
 
 
 _SETTINGS = [

@@ -72,7 +72,7 @@ def _limit_and_found(status: ObjectiveStatus) -> tuple[str, str]:
 
 
 _COLUMNS: list[TableColumn] = [
-    TableColumn(name="kind", read=lambda each: each.kind or "all kinds"),
+    TableColumn(name="kind", label="operation kind", read=lambda each: each.kind or "all kinds"),
     TableColumn(name="objective", read=lambda each: MEASURES.get(each.measure, each.measure)),
     TableColumn(name="limit", read=lambda each: _limit_and_found(each)[0], number=True),
     TableColumn(name="measured", read=lambda each: _limit_and_found(each)[1], number=True),

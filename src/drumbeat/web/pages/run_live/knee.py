@@ -10,7 +10,7 @@ from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, 
 from drumbeat.web.pages.run_live.figures import ms, number
 
 Section = Mapping[str, Any]
-_HELD = "HELD"  #: outcome of a step that only continued a level (number of connections)
+_HELD = "HELD"  #: outcome of an undecided step: the search continues without a verdict on its number of connections
 _LAW_POINTS = 60
 
 
@@ -35,7 +35,7 @@ def throughput_by_level(section: Section) -> dict[str, Any]:
     lines = [
         ChartLine(name="stable", points=_points(judged, "qps", stable=True), dots=True),
         ChartLine(name="not stable", points=_points(judged, "qps", stable=False), dots=True),
-        ChartLine(name="fitted scalability law (USL)", points=_law(section, judged), dashed=True),
+        ChartLine(name="model curve (Universal Scalability Law)", points=_law(section, judged), dashed=True),
     ]
     return options(_known(lines), unit="operations/s", across="connections", limits=_best(section))
 
@@ -75,7 +75,7 @@ class SearchResultPanel:
     """Shows the result of the search for the maximum number of connections, with charts."""
 
     def __init__(self) -> None:
-        self._answer = ui.label().classes("text-h5").props('role=status aria-label="Search result"')
+        self._answer = ui.label().classes("text-h5").props('role=status aria-label="Maximum connections found"')
         with ui.element("div").classes("chart-grid w-full"):
             self._charts = {"Throughput by connections": throughput_by_level, "Latency by connections": latency_by_level}
             self._drawn = {name: LiveChart(name) for name in self._charts}

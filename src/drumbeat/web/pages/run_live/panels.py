@@ -22,8 +22,8 @@ def _signed(value: float | None) -> str:
 STEPS: list[TableColumn] = [
     TableColumn(name="step", read=lambda step: f"{step['n']}{'*' if step['is_probe'] else ''}"),
     TableColumn(name="connections", read=lambda step: step["to_target"], number=True),
-    TableColumn(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
-    TableColumn(name="qps_change", label="QPS change", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
+    TableColumn(name="qps", label="ops/s", read=lambda step: number(step["qps"]), number=True),
+    TableColumn(name="qps_change", label="ops/s change", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
     TableColumn(name="p95", read=lambda step: ms(step["p95_ms"]), number=True),
     TableColumn(name="p95_change", label="p95 change", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
     TableColumn(name="p99", read=lambda step: ms(step["p99_ms"]), number=True),
@@ -37,11 +37,14 @@ def steps_table() -> PageTable:
     return PageTable("Steps", STEPS, lambda step: str(step["n"]))
 
 
-_TILES = ("step", "current connections", "next connections", "step ends in", "baseline p95", "last p95", "best so far", "knee")
+_TILES = (
+    "step", "current connections", "next connections", "step ends in", "baseline p95", "last p95", "best so far",
+    "saturation point (knee)",
+)  # fmt: skip
 
 
 def knee_words(section: Section) -> str | None:
-    """Return the knee (connections where throughput stops growing), until it is found its range; None if not known."""
+    """Return the knee (number of connections where throughput stops growing), or its range so far; None if nothing is known."""
     found, best = section["knee"], section["best"]
     if found:
         saturation = found.get("saturation")
@@ -83,7 +86,7 @@ class FindMaxPanel:
             "baseline p95": ms(baseline.get("p95_ms")),
             "last p95": ms(last.get("p95_ms")),
             "best so far": f"{best['connections']} at {number(best['qps'])}/s" if best else None,
-            "knee": knee_words(section),
+            "saturation point (knee)": knee_words(section),
         }
         for name, value in values.items():
             self._tiles[name].show(value)
@@ -94,7 +97,8 @@ class FindMaxPanel:
         limits = section["limits"]
         self._limits.text = (
             f"A step is stable if p95 is within {limits['latency_pct']:g} % of the first step, throughput within "
-            f"{limits['qps_pct']:g} % of the last stable step, and the error rate below {limits['error_pct']:g} %. * = probe"
+            f"{limits['qps_pct']:g} % of the last stable step, and the error rate below {limits['error_pct']:g} %. "
+            "* = extra step that verifies or narrows down the maximum"
         )
         self._message.text = section["message"] or ""
         self._message.set_visibility(bool(section["message"]) and section["message"] != answer(section))
@@ -106,7 +110,7 @@ class FindMaxPanel:
 HISTORY: list[TableColumn] = [
     TableColumn(name="time", label="time (UTC)", read=lambda step: step["ended_at"]),
     TableColumn(name="change", read=lambda step: f"{step['from_target']} → {step['to_target']} connections"),
-    TableColumn(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
+    TableColumn(name="qps", label="ops/s", read=lambda step: number(step["qps"]), number=True),
     TableColumn(name="outcome", read=lambda step: step["outcome"]),
     TableColumn(name="reason", read=lambda step: step["reason"]),
 ]
@@ -119,7 +123,7 @@ class QpsPanel:
         with ui.card().props("flat bordered").classes("w-full"):
             ui.label("Throughput controller").classes("text-h6").props("role=heading aria-level=2")
             with tiles():
-                names = ("target QPS", "current QPS", "deviation", "target connections", "target workers", "next check in")
+                names = ("target ops/s", "current ops/s", "deviation", "target connections", "target workers", "next check in")
                 self._tiles = {name: FigureTile(name) for name in names}
             self._history = PageTable("Load changes", HISTORY, lambda step: str(step["n"]))
 
@@ -129,8 +133,8 @@ class QpsPanel:
             return
         wait = section["next_evaluation_seconds"]
         values = {
-            "target QPS": number(section["target_qps"]),
-            "current QPS": number(section["current_qps"]),
+            "target ops/s": number(section["target_qps"]),
+            "current ops/s": number(section["current_qps"]),
             "deviation": _signed(section["error_pct"]),
             "target connections": section["connections"],
             "target workers": section["workers"],

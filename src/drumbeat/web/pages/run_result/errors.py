@@ -17,7 +17,7 @@ from drumbeat.web.snapshot import whole_result
 _ID = "operations"  #: anchor of the operation log
 _SCROLL = f"document.getElementById('{_ID}')?.scrollIntoView()"
 _COUNTS: list[TableColumn] = [
-    TableColumn(name="kind", read=lambda row: row.kind),
+    TableColumn(name="kind", label="operation kind", read=lambda row: row.kind),
     TableColumn(name="errors", read=lambda row: row.errors, number=True),
     TableColumn(name="share", label="error rate", read=lambda row: percent(row.errors / row.operations), number=True),
 ]
@@ -25,7 +25,7 @@ COLUMNS: list[TableColumn] = [
     TableColumn(name="time", label="time (UTC)", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
     TableColumn(name="worker", read=lambda each: each.worker_id),
     TableColumn(name="connection", read=lambda each: each.connection, number=True),
-    TableColumn(name="kind", read=lambda each: each.kind),
+    TableColumn(name="kind", label="operation kind", read=lambda each: each.kind),
     TableColumn(name="ms", label="duration (ms)", read=lambda each: number(each.duration_ms), number=True),
     TableColumn(name="rows", read=lambda each: each.rows, number=True),
     TableColumn(name="error", read=lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None),
@@ -34,13 +34,13 @@ COLUMNS: list[TableColumn] = [
 
 
 def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
-    """Return the columns for error classes and for examples; each row links to its operations in the operation log."""
+    """Return the columns of two tables, error classes and examples; their rows link to the operations in the operation log."""
 
     def of_class(each: tuple[str, int]) -> str:
         return ExecutionSelection(error_class=each[0]).path(run_id)
 
     def of_example(each: FailureExample) -> str | None:
-        """Return the link; None if the error happened while connecting, before any operation."""
+        """Return the link of an example; None if the error happened while connecting, before any operation."""
         return (
             ExecutionSelection(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id)
             if each.kind
@@ -52,7 +52,7 @@ def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
         TableColumn(name="errors", read=lambda each: each[1], number=True),
     ]
     examples = [
-        TableColumn(name="kind", read=lambda each: each.kind or "connecting"),
+        TableColumn(name="kind", label="operation kind", read=lambda each: each.kind or "connecting"),
         TableColumn(name="class", label="error class", read=lambda each: each.error_class, href=of_example),
         TableColumn(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
         TableColumn(name="example", label="error message", read=lambda each: each.message),

@@ -32,7 +32,9 @@ class Operations:
         self._errors_known = {(selection.error_class, selection.error), *((each, "") for each in classes)} - {("", "")}
         with ui.row().classes("items-center"):
             choices = {"": _ALL_KINDS, **{kind: kind for kind in (*kinds, selection.kind) if kind}}
-            self._kind = ui.select(choices, value=selection.kind, label="Kind", on_change=self._changed).classes("w-48")
+            self._kind = ui.select(choices, value=selection.kind, label="Operation kind", on_change=self._changed).classes(
+                "w-48"
+            )
             self._error = ui.select(self._errors(), value=_error_text(selection.error_class, selection.error), label="Error")
             self._error.classes("w-60").on_value_change(self._changed)
             self._order = ui.select(ORDERS, value=selection.order, label="Sort by", on_change=self._changed).classes("w-48")
@@ -45,7 +47,7 @@ class Operations:
             self._next = ui.button("Next", on_click=lambda: self._turn_page(1)).props("flat no-caps")
 
     def add_errors(self, failures: Iterable[FailureExample]) -> None:
-        """Add these errors to the error filter."""
+        """Add these errors to the choices of the error filter."""
         known = self._errors_known | {(each.error_class, each.sqlstate) for each in failures if each.kind}
         if known != self._errors_known:
             self._errors_known = known

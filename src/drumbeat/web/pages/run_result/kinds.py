@@ -43,7 +43,7 @@ def _ms(nanoseconds: int | None) -> str:
 
 
 _COLUMNS: list[TableColumn] = [
-    TableColumn(name="kind", read=lambda row: row.kind or "all kinds"),
+    TableColumn(name="kind", label="operation kind", read=lambda row: row.kind or "all kinds"),
     TableColumn(name="operations", read=lambda row: row.operations, number=True),
     TableColumn(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
     TableColumn(name="errors", label="error rate", read=lambda row: share(row.errors / row.operations), number=True),

@@ -59,7 +59,7 @@ class ExecutionSelection:
 
 
 def only_failed(failed: bool) -> str:
-    """Return the value of ``failed`` in the URL for a state of the checkbox."""
+    """Return the text for ``failed`` in the URL: show only failed operations, or all."""
     return _FAILED if failed else _ANY
 
 

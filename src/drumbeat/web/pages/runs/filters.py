@@ -12,7 +12,7 @@ from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
 ORDERS = {"newest": "newest first", "name": "name", "qps": "highest operations/s first", "errors": "most errors first"}
-MOST_SORTED = 1000  #: number of newest runs that are sorted in memory, by anything but age
+MOST_SORTED = 1000  #: how many of the newest runs are read to sort by anything but age
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: later days mean no limit
 
 

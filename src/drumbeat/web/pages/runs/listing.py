@@ -130,7 +130,7 @@ class Listing:
     async def _read(self) -> Sequence[Run]:
         """Return the runs of the current page and one more, to know whether there is a next page.
 
-        The store cannot filter by database type or sort by anything but age; this is done here, on the newest 1000 runs.
+        The store can sort only by age and cannot filter by database type. Both are done here, on the newest 1000 runs.
         """
         runs, filters, first = self._app.plane.store.runs, self._filters.filters(), (self._filters.number - 1) * PAGE
         order, database = _SORTED.get(self._filters.order), self._filters.database

@@ -11,7 +11,7 @@ from drumbeat.bench.workloads.standard.tpcc.names import LAST_NAMES
 from drumbeat.bench.workloads.standard.tpcc.size import DISTRICTS, Size
 
 _FEWEST, _MOST = 5, 15  #: fewest and most lines (items) of an order
-_CYCLE = _MOST - _FEWEST + 1  #: of this many consecutive orders, each has a different number of lines
+_CYCLE = _MOST - _FEWEST + 1  #: the line counts repeat after this many orders; among those, each count occurs once
 _LINES = np.asarray([_FEWEST + number * 7 % _CYCLE for number in range(_CYCLE)])
 _BEFORE = np.concatenate(([0], np.cumsum(_LINES)))
 PAID = 10.0  #: what every customer has paid before the load starts

@@ -10,7 +10,7 @@ NAMES = 1_000  #: how many different last names there are in a district with eno
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of a TPC-C database. The scale is the number of warehouses; below 1, one small warehouse, for trials."""
+    """The size of a TPC-C database. The scale is the number of warehouses; a scale below 1 means one small warehouse."""
 
     warehouses: int
     customers: int  #: customers per district; each has one order at first

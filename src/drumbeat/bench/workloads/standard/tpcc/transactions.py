@@ -80,7 +80,7 @@ def _where(size: Size) -> Named:
 
 
 def _payer(size: Size) -> Named:
-    """Return values for a payment: in 15 of 100 payments the customer belongs to another warehouse."""
+    """Return value sources for a payment: in 15 of 100 payments, the customer's warehouse is chosen at random."""
     return {
         "cw": _mostly("w", RandomNumber(low=1, high=size.warehouses), 0.85),
         "cd": lambda places: SameAs(index=places["d"], type=ValueType.INT),
@@ -102,6 +102,6 @@ def _last_name(size: Size) -> Value:
 
 
 def _item(size: Size, line: int) -> Value:
-    """Return a source for a line's item: each line has its own tenth of the items, so that stock is locked in one order."""
+    """Return a source for the item of an order line. Line n uses the n-th tenth of the items, so stock is locked in order."""
     tenth = size.items // LINES
     return NonUniform(a=1023, low=(line - 1) * tenth + 1, high=line * tenth, c=7911 % tenth)
