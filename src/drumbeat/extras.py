@@ -7,7 +7,7 @@ from drumbeat.core.errors import MissingExtra
 
 
 def import_part(name: str, extra: str, what: str) -> ModuleType:
-    """Import the module ``drumbeat.NAME``. Raises MissingExtra with the command that installs what ``what`` needs."""
+    """Import the module ``drumbeat.NAME``. If a dependency is not installed, raises MissingExtra with the install command."""
     try:
         return import_module(f"drumbeat.{name}")
     except ModuleNotFoundError as exc:

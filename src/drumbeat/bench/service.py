@@ -131,7 +131,7 @@ class BenchService:
         await self._store.templates.delete((await self._store.templates.get(id_or_name)).template_id)
 
     async def plan(self, document: TemplateDocument) -> Preflight:
-        """Return what a run of the document would start, with warnings. Nothing is started."""
+        """Return what a run of this template document would start, with warnings. Nothing is started."""
         return await preview_run(document, self._host, self._connections, await self.prices())
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
@@ -139,14 +139,14 @@ class BenchService:
         return (await preview_operations(document, self._connections)).used
 
     async def document(self, source: str | bytes, settings: Sequence[str] = (), *, is_text: bool = False) -> TemplateDocument:
-        """Return the document of a stored template (by name or id), or of a text, with ``settings`` applied."""
+        """Return a template's document, stored under this name or id or parsed from this text, with ``settings`` applied."""
         if is_text:
             return with_settings(parse(source), settings)
         stored = await self._store.templates.get(str(source))
         return with_settings(parse({"name": stored.name, **stored.config}), settings)
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
-        """Create a PREPARED run. Raises InvalidInput before anything is stored."""
+        """Create a run from a template document, in the status PREPARED. Raises InvalidInput before anything is stored."""
         made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices())
         template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
@@ -155,7 +155,7 @@ class BenchService:
         return await self._store.runs.get(run_id), made.preflight
 
     async def recreate(self, run_id: RunId, settings: Sequence[str] = ()) -> tuple[Run, Preflight]:
-        """Create a PREPARED run from the document of an earlier run."""
+        """Create a new run, in the status PREPARED, from the template document of an earlier run."""
         before = await self._store.runs.get(run_id)
         stored = before.config.get("document")
         if stored is None:
@@ -165,7 +165,7 @@ class BenchService:
     async def conduct(
         self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
     ) -> RunStatus:
-        """Lead a run from this process until it has ended or ``leave`` is set (another process may then take over)."""
+        """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over)."""
         async with self._open_spawner() as spawner:
             status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
         run = await self._store.runs.get(run_id)
@@ -178,7 +178,7 @@ class BenchService:
         return await read_executions(self._store, run_id, ExecutionQuery(**query))
 
     async def enrich(self, run_id: RunId) -> Result:
-        """Try again to add the database's own counters to a run's result."""
+        """Try again to add to a run's result how much the database's own counters rose during the run."""
         run = await self._store.runs.get(run_id)
         return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)))
 
@@ -197,7 +197,7 @@ class BenchService:
         return {run.run_id: await read_judgement(self._store, run) for run in runs}
 
     async def compare(self, run_ids: Sequence[RunId]) -> tuple[Comparison, ...]:
-        """Compare every later run with the first."""
+        """Compare each of these runs with the first of them."""
         return await asyncio.to_thread(compare, [await self.record(run_id) for run_id in run_ids])
 
     @staticmethod

@@ -114,7 +114,7 @@ def executions(
 
 
 async def _why_none(plane: ControlPlane, run_id: RunId) -> str:
-    """Return a sentence that says why no operation was found: none matches, none was copied, or none was recorded."""
+    """Return why no operation was found: none matches, they are still in the workers' files, or none was recorded."""
     if count := await plane.store.executions.count(run_id):
         return f"none of the {count:,} operations in the store matches; remove a filter"
     if files := await plane.store.results.list_files(run_id):
@@ -242,7 +242,7 @@ def _say_baseline(bench: "BenchService", found: Any, against: str) -> None:
 
 
 def _say_no_baseline(bench: "BenchService", run: Run, *, as_json: bool) -> None:
-    """Print that there is no baseline; with ``as_json`` to standard error, because standard output is JSON."""
+    """Print that there is no earlier run (baseline) to compare a run with; with ``as_json`` to standard error."""
     missing = f"no good run of the same {bench.baseline_criterion(run)} was created in the 30 days before {run.run_id}"
     message = f"inconclusive: {missing}; name a run with --against"
     if as_json:

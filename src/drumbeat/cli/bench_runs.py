@@ -289,7 +289,7 @@ def list_runs(
 
 
 def _listed(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
-    """Return a run as an object for the JSON list: its fields, its verdict and the reason."""
+    """Return a run as one entry of the JSON list of runs: its fields, its verdict and the reason for the verdict."""
     row: dict[str, Any] = msgspec.to_builtins(run, str_keys=True)
     return row | {"verdict": judgement.verdict, "verdict_reason": judgement.reason}
 

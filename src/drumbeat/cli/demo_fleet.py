@@ -1,4 +1,4 @@
-"""The fleet demo: workers start and change targets; one is killed and replaced; all drain."""
+"""The fleet demo: workers start and get more work; one is killed and replaced; in the end all drain (finish and exit)."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ _COLOURS = {
 
 
 def demo_thresholds() -> Thresholds:
-    """Return thresholds with short heartbeats, so that a killed worker is noticed soon, and long timeouts."""
+    """Return the demo's timeouts: short for heartbeats, so that a killed worker is noticed soon; long to start and end."""
     return Thresholds(
         heartbeat_every=timedelta(milliseconds=500),
         stale_after=timedelta(seconds=3),
@@ -61,7 +61,7 @@ def play_fleet(settings: Settings, workers: int) -> str:
 
 @dataclass(slots=True)
 class _Screen:
-    """The state of the demo as read from the store, and how it is drawn."""
+    """The demo's screen: its workers and decisions, as read from the store, and how they are drawn."""
 
     plane: ControlPlane
     pool: PoolRow
@@ -74,7 +74,7 @@ class _Screen:
     now: datetime | None = None
 
     async def refresh(self) -> None:
-        """Read everything from the store again."""
+        """Read the current workers, decisions and measurements of the demo from the store."""
         store, pool_id = self.plane.store, self.pool.pool_id
         self.now = await store.now()
         self.workers = await store.workers.list(pool_id)
@@ -186,7 +186,7 @@ def _kill(victim: Worker) -> None:
 
 
 async def _until(screen: _Screen, condition: Callable[[], bool]) -> None:
-    """Refresh the screen until the condition holds. Raises DrumbeatError after a timeout."""
+    """Wait until the condition holds, reading the demo's state again and again. Raises DrumbeatError after a timeout."""
     deadline = asyncio.get_running_loop().time() + _STEP_TIMEOUT.total_seconds()
     while True:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _UseFullParser(Exception):
-    """Raised for arguments that are left to the full command line."""
+    """Raised for arguments that only the full (slower) parser of the command line can parse."""
 
 
 def _text(value: str) -> str:
@@ -63,7 +63,7 @@ _NOT_IN_PLAN = ("once", "drain", "grace", "worker_id", "store", "as_json")
 
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:
-    """Return a function that runs these arguments; None if they need the full command line."""
+    """Return a function that runs the command in these arguments; None if only the full (slower) parser can parse them."""
     if list(words) == ["--version"]:
         return _version
     try:
@@ -111,7 +111,7 @@ def _pool_work(words: Sequence[str]) -> Callable[[], int]:
 
 
 def read(words: Sequence[str], readers: Readers) -> tuple[dict[str, Any], list[str]]:
-    """Parse arguments. Returns options by parameter name, and the positional arguments. Raises _UseFullParser."""
+    """Parse arguments into options (by parameter name) and positional arguments. Raises _UseFullParser if it cannot."""
     found: dict[str, Any] = {}
     rest: list[str] = []
     remaining = iter(words)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the beat that the first argument describes as JSON, with a fork server that only this process uses."""
+    """Run the beat that the first command-line argument describes as JSON; its workers are forked from a fork server."""
     try:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:

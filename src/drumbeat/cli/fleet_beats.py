@@ -63,7 +63,7 @@ def run(
 async def _run_changed(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Run the loop with a changed policy. If that fails, wait one interval, then read the stored policy again and return it."""
+    """Run the autoscaler with a changed policy, as ``_run_loop``. If that fails, wait, and return the policy as stored then."""
     try:
         return await _run_loop(plane, pool, policy, printer, stop)
     except DrumbeatError as exc:
@@ -77,7 +77,7 @@ async def _run_changed(
 async def _run_loop(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Run the loop until it is stopped (returns None) or the policy's provider or interval changes (returns the new policy)."""
+    """Run the autoscaler until stopped (returns None) or until its provider or interval changes (returns the new policy)."""
     watch = _PolicyWatch(policy.provider, policy.every)
     async with plane.fleets.spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, watch.over):
@@ -107,7 +107,7 @@ def beat(
 
 
 def beat_settings(provider: str | None, every: str | None = None) -> dict[str, Any]:
-    """Return the given options as fields of the policy. Raises InvalidInput."""
+    """Return the options --provider and --every, if given, as fields of a fleet's policy. Raises InvalidInput."""
     interval = {"every": parse_age(every).total_seconds()} if every else {}
     return interval | ({"provider": provider} if provider else {})
 
@@ -120,7 +120,7 @@ def beat_summary(report: "BeatReport") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _PolicyWatch:
-    """Ends the running loop when the stored policy has another provider or interval."""
+    """Ends the running autoscaler loop when the provider or the interval of the stored policy changes."""
 
     provider: str
     every: timedelta
@@ -128,8 +128,8 @@ class _PolicyWatch:
     changed: "FleetPolicy | None" = None
 
     def check(self, policy: "FleetPolicy") -> None:
-        """Compare the policy with the running loop. Raises InvalidSettings if the provider changed, so that this beat starts no
-        workers at the old provider."""
+        """End the running loop if the policy's provider or interval has changed. Raises InvalidSettings if the provider has,
+        so that this beat starts no workers at the old provider."""
         if (policy.provider, policy.every) == (self.provider, self.every):
             return
         self.changed = policy
@@ -140,7 +140,7 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints the summary of each beat. While another process leads, prints only when its reason for doing nothing changes."""
+    """Prints a summary of each beat. While another process leads (acts), prints only if the reason for waiting changes."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None
@@ -152,7 +152,7 @@ class _BeatPrinter:
         self.last = reason
 
     def _write(self, summary: Mapping[str, Any]) -> None:
-        """Write a line without blocking. If the output is full because it is not read, the line is dropped."""
+        """Print a beat's summary as a line without blocking. If nobody reads the output and it is full, the line is dropped."""
         missed = self.out.missed
         written = self.out.write(to_json({**summary, "missed": missed} if missed else summary))
         if not written and not missed:

@@ -70,7 +70,7 @@ class RunScreen:
             self.rates = [*self.rates, self.run.qps][-60:]
 
     def decisions(self) -> list[tuple[str, int]]:
-        """Return each decision with the number of times it was made in a row."""
+        """Return the decisions of the run's beats as lines of text, each with how many times it was made in a row."""
         made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _HIDDEN]
         grouped = collapsed(made, lambda each: each[1], lambda each: each[0])
         return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in grouped]
@@ -141,7 +141,7 @@ class RunScreen:
         return read(sample) if sample and worker.is_live else None
 
     def print_changes(self) -> None:
-        """Print a new phase and new decisions, one per line."""
+        """Print the run's phase if it has changed, and the decisions made since the last call, one per line."""
         if self.run is not None and self.run.phase != self.printed_phase:
             self.printed_phase = self.run.phase
             say(f"• {self.run.phase}")

@@ -47,7 +47,7 @@ def _quiet_logger() -> Iterator[None]:
 
 @contextmanager
 def _working_folder_on_path() -> Iterator[None]:
-    """During the block, handlers and modules they import can be in the working folder, as with ``python -m``."""
+    """Add the working folder to the import path during the block, so that job handlers in it are found."""
     before = list(sys.path)
     if not {"", os.getcwd()} & set(before):
         sys.path.insert(0, os.getcwd())

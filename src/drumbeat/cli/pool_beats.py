@@ -1,4 +1,4 @@
-"""drumbeat pool check and reap: run the checker or the reaper once."""
+"""drumbeat pool check and reap: start missing workers, or release the jobs of silent workers, once."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""drumbeat pool forkserver: a warm process that forks workers and checkers."""
+"""drumbeat pool forkserver: a process with all modules imported, from which workers are forked faster than Python starts."""
 
 from typing import Annotated
 

@@ -54,7 +54,7 @@ def run_job_worker(
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the options of a command to fields of WorkPlan. Raises InvalidInput."""
+    """Convert a command's options to fields of WorkPlan, which says how a worker runs jobs. Raises InvalidInput."""
     from drumbeat.client import ExecutorKind, Mode, parse_handlers
 
     readers: Mapping[str, Any] = {

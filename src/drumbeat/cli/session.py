@@ -1,4 +1,4 @@
-"""Opens the control plane for a command. Does not import Typer or Rich, so that workers start fast."""
+"""Opens the store and its services (control plane) for a command. Does not import Typer or Rich, so that workers start fast."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ async def open_plane(store: str | None, *, create: bool = False) -> AsyncIterato
 
 
 def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitable[T]], *, create: bool = False) -> T:
-    """Open the control plane, run ``work``, close it. With ``create``, a missing store is created."""
+    """Open the store's services (control plane), run ``work`` with them, close them. ``create``: create a missing store."""
 
     async def opened() -> T:
         async with open_plane(store, create=create) as plane:

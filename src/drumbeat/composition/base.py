@@ -26,7 +26,7 @@ TRIGGER_FILES = (Path("triggers.yml"), Path("trigger_registry.yml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerArguments:
-    """The arguments of ``drumbeat worker``: the pool (run id), the worker, its slot and the number of slots."""
+    """The arguments of ``drumbeat worker``: the pool or run, the worker, its number in the group, and the group's size."""
 
     run_id: str
     worker_id: str
@@ -53,7 +53,7 @@ class WorkerSummary:
 
 
 class ControlPlaneBase:
-    """Holds the settings, store and clock of this process, and makes spawners from them."""
+    """Holds the settings, store and clock of this process, and makes spawners (which start workers) from them."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         self.settings = settings
@@ -81,7 +81,7 @@ class ControlPlaneBase:
         return LocalSpawner(folder, self.worker_environment, survive=survive, clock=self.clock, forks=forks)
 
     def spawner(self, provider: str) -> Spawner:
-        """Return a provider's spawner; its workers outlive this process. Raises InvalidSettings, MissingExtra."""
+        """Return a provider's spawner, to start workers that outlive this process. Raises InvalidSettings, MissingExtra."""
         if provider == "local":
             return self.local_spawner(survive=True)
         if provider != "runpod":

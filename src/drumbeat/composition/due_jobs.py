@@ -27,7 +27,7 @@ _MODULE = "drumbeat.cli.watch_due"
 
 
 async def start_watching(base: ControlPlaneBase, pool_id: PoolId, firing: Firing | None = None) -> None:
-    """Start a process that runs the trigger ``firing`` (or checks the pool) when delayed jobs are ready. Raises SpawnFailed."""
+    """Start a process that runs the trigger ``firing``, or the pool's beat, once delayed jobs are due. Raises SpawnFailed."""
     if not base.store.traits.shared:
         return
     if await base.store.leases.acquire(f"due/coming/{pool_id}", process_name(), ON_ITS_WAY) is None:
@@ -44,7 +44,7 @@ async def watch_pool(base: ControlPlaneBase, pool_id: PoolId, wake: Wake) -> Non
 
 @asynccontextmanager
 async def watching(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Run ``keep``, which watches the pools of this folder's triggers, in the background while the block runs."""
+    """While the block runs, run ``keep`` in the background: it watches the pools of this folder's triggers for delayed jobs."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_keep(base, keep))
@@ -59,7 +59,7 @@ async def watching(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) 
 
 
 async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> None:
-    """Run ``keep`` after ten seconds, so that short-lived processes never read the triggers file. Errors are only logged."""
+    """Run ``keep`` (it watches for delayed jobs) after ten seconds: short-lived processes need no watch. Errors are logged."""
     await base.clock.sleep(_START_AFTER)
     try:
         await keep()
@@ -68,6 +68,6 @@ async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> 
 
 
 async def keep_due(base: ControlPlaneBase, pools: Pools, wake: Wake, file: Path) -> None:
-    """Watch pools in this process until cancelled. Per triggers file and machine, only one process watches at a time."""
+    """Watch pools for delayed jobs that become ready, until cancelled. Only one process per triggers file and machine does."""
     watch = DueJobWatcher(base.store, base.clock, process_name(), wake)
     await watch.keep(pools, f"{socket.gethostname()}{file}")

@@ -119,7 +119,7 @@ class Fleets:
         return await policy_store.write_policy(self._store, pool, policy, thresholds, work.to_json())
 
     async def effective_policy(self, name: str, **settings: Any) -> FleetPolicy:
-        """Return the policy of a beat in this process: the stored one, changed by environment variables, then ``settings``.
+        """Return the policy for a beat in this process: the stored one, changed by environment variables, then ``settings``.
 
         Nothing is written. Raises NotFound, InvalidInput if the pool is not a fleet, InvalidSettings.
         """
@@ -133,7 +133,7 @@ class Fleets:
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """Open a provider's spawner (default: the provider of the policy). Raises NotFound, InvalidSettings, MissingExtra."""
+        """Open a spawner, which starts workers at a provider. Raises NotFound, InvalidSettings, MissingExtra."""
         chosen = provider or (await self.service(name).policy()).provider
         async with self._base.spawner(chosen) as spawner:
             yield spawner
@@ -147,7 +147,7 @@ class Fleets:
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> ControlLoop[FleetView, Action]:
-        """Build a controller of a fleet. Any number may run; only the holder of the lease acts.
+        """Build a controller of a fleet. Any number of controllers may run; only the one that holds the fleet's lease acts.
 
         ``on_policy`` gets the policy before a beat decides; if it raises, the beat ends. ``on_beat`` is called after each beat.
         """
@@ -174,7 +174,7 @@ class Fleets:
         )
 
     async def beat(self, name: str, **settings: Any) -> BeatReport:
-        """Apply environment variables and ``settings`` to the policy, then run one beat. Raises like ``effective_policy``."""
+        """Change a policy by environment variables and ``settings``, then run one beat. Raises like ``effective_policy``."""
         policy = await self.apply_environment(name, **settings)
         async with self.spawner(name, policy.provider) as spawner:
             loop = self.loop(PoolId(name), spawner, policy.every)
@@ -188,9 +188,9 @@ class Fleets:
         return report
 
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-        """Run a beat. If another process is running one, wait for its end: it may have missed the change to react to.
+        """Run a beat. If another process is running one, first wait for its end: that beat may have missed the latest change.
 
-        Returns a report without ``led`` if the wait exceeds MAX_WAIT, or if a daemon leads: its next beat sees the change.
+        Returns a report without ``led`` if the wait exceeds MAX_WAIT, or if a daemon runs the fleet: its next beat is enough.
         """
         clock = self._base.clock
         deadline = clock.elapsed() + MAX_WAIT
@@ -221,7 +221,7 @@ class Fleets:
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> None:
-        """Run beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once."""
+        """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once."""
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
 
         def reported(report: BeatReport) -> None:
@@ -245,7 +245,7 @@ class Fleets:
         return Sweep(store=self._store, spawner=spawner, clock=clock, owner=process_name, place=socket.gethostname())
 
     async def _keep_sweeping(self, name: str) -> None:
-        """Look for forgotten instances at intervals, with a separate spawner so that the beats are not delayed."""
+        """At intervals, terminate instances that other pools have forgotten. Uses its own spawner, so no beat is delayed."""
         while True:
             try:
                 async with self.spawner(name) as spawner:
@@ -256,7 +256,7 @@ class Fleets:
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
-    """Whether a daemon leads: the lease is still held some time after the last beat. A process for one beat releases it."""
+    """Whether a daemon runs the pool's beats: it keeps the lease after a beat; a process for a single beat releases it."""
     try:
         lease, last, now = await store.leases.find(pool_id), await store.beats.last(pool_id), await store.now()
     except StoreError:
@@ -267,7 +267,7 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
-    """Return what a trigger reports of a beat: all but what the beat observed and the state for the next beat."""
+    """Return a beat's report for a trigger: led, number, summary, actions, error and duration, without what it observed."""
     failed = [f"{action['type']}: {action['error']}" for action in report.actions if "error" in action]
     errors = [report.error, report.summary.get("provider_error"), *failed]
     return {

@@ -24,7 +24,7 @@ async def drive(
     on_note: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> "DriveOutcome":
-    """Generate load on a database from this process alone, until the request is done or ``stop`` is set."""
+    """Generate load on a database from this process alone, for the duration in ``request`` or until ``stop`` is set."""
     outcome: DriveOutcome = await bench_part("worker.drive").drive_url(url, request, SystemClock(), on_progress, on_note, stop)
     return outcome
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
@@ -25,6 +24,7 @@ from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, import_part
 from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
+from drumbeat.runtime.signals import on_stop_signals as on_stop_signals
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import open_store
@@ -162,7 +162,7 @@ class ControlPlane(ControlPlaneBase):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat of a trigger that a push has fired. Later pushes fire it again, as this beat may miss their jobs."""
+        """Run the beat of a trigger fired by a push. Later pushes fire the trigger again, as this beat may miss their jobs."""
         from drumbeat.triggers.detached import mark_checker_started
 
         if firing.pool_id is not None:
@@ -239,7 +239,7 @@ class ControlPlane(ControlPlaneBase):
         return service
 
     def connections(self) -> "ConnectionService":
-        """Return the service for named databases under test. Raises InvalidSettings if DRUMBEAT_KEY is not a valid key."""
+        """Return the service for saved connections to databases under test. Raises InvalidSettings (invalid DRUMBEAT_KEY)."""
         service: ConnectionService = bench_part("targets.connections").ConnectionService(self.store, self.vault())
         return service
 
@@ -299,7 +299,7 @@ def push_on(store: str) -> "PushOn | None":
 
 @contextmanager
 def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[ForkConnector]":
-    """Start a fork server with these modules loaded, for this block. Call it before the process starts threads."""
+    """For this block, run a fork server: a process with these modules loaded that forks workers. Call it before any thread."""
     from drumbeat.spawn.fork_client import OwnForkConnector
     from drumbeat.spawn.fork_server import own_fork_server
 
@@ -310,7 +310,7 @@ def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) ->
 def serve_forks(
     settings: Settings, become: "Callable[[Sequence[str]], int]", modules: Sequence[str], idle: timedelta | None
 ) -> None:
-    """Run the fork server of the state folder until it is stopped, or idle for ``idle``. Raises AlreadyExists."""
+    """Run the state folder's fork server, which forks workers, until stopped or unused for ``idle``. Raises AlreadyExists."""
     from drumbeat.spawn.fork_server import ForkServer, listening, warm_up
 
     check_state_dir(settings.state_dir)
@@ -321,22 +321,13 @@ def serve_forks(
 
 @contextmanager
 def until_stopped(*stops: asyncio.Event) -> Iterator[None]:
-    """Inside the block, SIGTERM and SIGINT only set these events."""
+    """Inside the block, SIGTERM and SIGINT do not end the process: they set these events."""
 
     def stop_all(_: str) -> None:
         for stop in stops:
             stop.set()
 
     with on_stop_signals(stop_all):
-        yield
-
-
-@contextmanager
-def on_stop_signals(stop: Callable[[str], object], *numbers: signal.Signals) -> Iterator[None]:
-    """Inside the block, these signals (default: SIGTERM and SIGINT) only call ``stop`` with the signal's name."""
-    from drumbeat.runtime import signals
-
-    with signals.on_stop_signals(stop, numbers or signals.STOPPING):
         yield
 
 

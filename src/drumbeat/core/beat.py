@@ -25,12 +25,12 @@ class NewBeat:
 
     @property
     def failed(self) -> bool:
-        """Whether a stage or an action failed (such as a refused start), or the provider gave no list of instances."""
+        """Whether a stage or an action of the beat failed, or the provider gave no list of instances."""
         return self.error is not None or "provider_error" in self.summary or any("error" in each for each in self.actions)
 
     @property
     def is_check(self) -> bool:
-        """Whether the beat is only a check of a fleet's pool, that is, it neither observed the fleet nor decided for it."""
+        """Whether the beat only checked a pool, for example for lost workers, and is not a pass of the fleet's autoscaler."""
         return self.summary.get("kind") == CHECK
 
 

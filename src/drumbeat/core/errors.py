@@ -5,7 +5,7 @@ DrumbeatError
 │   └── InvalidSettings      a setting, URL, option or configuration file is wrong
 ├── NotFound                 no such pool, run, worker
 ├── AlreadyExists            the row already exists
-├── Refused                  the row has changed; the caller may no longer do this
+├── Refused                  the operation is not allowed in the current state
 │   ├── IllegalMove          the state diagram does not allow this change of state
 │   ├── StaleWrite           the row is not in the state the caller saw
 │   ├── Fenced               another controller holds the lease now
@@ -47,7 +47,7 @@ class AlreadyExists(DrumbeatError):
 
 
 class Refused(DrumbeatError):
-    """The row has changed; the caller may no longer do this."""
+    """The operation is not allowed in the current state, for example because a row has changed."""
 
 
 class IllegalMove(Refused):
@@ -113,7 +113,7 @@ class SpawnError(DrumbeatError):
 
 
 class SpawnFailed(SpawnError):
-    """The provider refused; nothing was started."""
+    """The provider refused to start a worker; nothing was started."""
 
 
 class SpawnAmbiguous(SpawnError):

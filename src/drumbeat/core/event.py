@@ -11,7 +11,7 @@ from drumbeat.core.worker import WorkerId
 
 
 class EventType(StrEnum):
-    """Types of events, as users write and read them. Workers skip types they do not know."""
+    """Types of events in a pool's log: instructions to workers, and records. Workers skip types they do not know."""
 
     START = "START"
     STOP = "STOP"
@@ -53,7 +53,7 @@ class Event(NewEvent):
     created_at: datetime
 
     def is_for(self, worker_id: WorkerId, slot: int) -> bool:
-        """Whether this worker must obey the event. No worker obeys a record of a fact."""
+        """Whether the event is an instruction that this worker must obey; False for an event that only records a fact."""
         if self.type in FACTS:
             return False
         match self.scope:

@@ -49,7 +49,7 @@ LONGEST_WAIT = timedelta(days=3650)  #: upper limit of every retry delay
 
 
 def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
-    """Return how long a job waits after this many failures; ``chance`` (0 to 1) picks the jitter. Never raises."""
+    """Return how long a job waits after this many failures; the random number ``chance`` (0 to 1) sets the jitter."""
     longest = min(backoff.most, LONGEST_WAIT).total_seconds()
     if not backoff.first:
         return timedelta()
@@ -157,7 +157,7 @@ class Job:
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether one more lost worker would poison the job. It then runs alone, so that no other job can be the cause."""
+        """Whether one more crash of its worker would poison the job; it then runs alone, so that no other job is the cause."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property
@@ -227,7 +227,7 @@ def format_count(*counts: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """The number of jobs in a pool's queue by state. Ended jobs are counted exactly; other counts stop at the given cap."""
+    """The number of jobs in a pool's queue by state. Ended jobs are counted exactly; other counts stop at a cap."""
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet

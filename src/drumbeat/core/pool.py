@@ -92,7 +92,7 @@ class PoolRow:
 
 
 def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
-    """Return thresholds with this heartbeat interval and its limits scaled to match. Raises InvalidInput unless it is > 0."""
+    """Return thresholds with this heartbeat interval, and limits for late heartbeats scaled to match. Raises InvalidInput."""
     if every <= timedelta():
         raise InvalidInput(f"expected a heartbeat interval above 0 s, got {every.total_seconds():g} s")
     ratio = every / usual.heartbeat_every

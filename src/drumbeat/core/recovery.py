@@ -98,7 +98,7 @@ class Recovered:
 
 
 def recover(snapshot: PoolSnapshot) -> Recovered:
-    """Decide which rows of dead workers to close, which instances of ended workers to reap, and which stray ones to end."""
+    """Decide which dead workers' rows to close, and which instances to end: those of ended workers and those without a row."""
     unusual = _unusual(snapshot)
     ended = tuple([worker for worker in unusual if worker.status in TERMINAL])
     live = snapshot.workers if not ended else tuple([worker for worker in snapshot.workers if worker.status in LIVE])
@@ -137,7 +137,7 @@ def stays(worker: Worker) -> bool:
 
 
 def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
-    """Return actions that close workers' rows: failed ones of ``live``, lost or overdue ones of ``unusual``; one per worker."""
+    """Return actions that close rows of failed workers in ``live`` and lost or overdue ones in ``unusual``; one per worker."""
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(snapshot, live), *mark_lost(snapshot, unusual), *end_overdue(snapshot, unusual)):
         closing.setdefault(action.worker.worker_id, action)
@@ -145,7 +145,7 @@ def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Work
 
 
 def mark_failed(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Return actions for live workers whose listed instances have all ended.
+    """Return actions that close the rows of live workers whose listed instances have all ended.
 
     Without unique names the provider may have a second instance that it does not list yet, so a worker with a recent
     heartbeat is taken as alive.
@@ -174,7 +174,7 @@ def _has_recent_heartbeat(worker: Worker, snapshot: PoolSnapshot) -> bool:
 
 
 def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Return actions for workers without a heartbeat for too long, not counting time when no controller observed the pool."""
+    """Return actions that close rows of workers silent for too long; time without a controller does not count."""
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, snapshot.now).total_seconds():.0f} s")
         for worker in live
@@ -183,7 +183,7 @@ def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
 
 
 def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Return actions for workers that are past their drain deadline."""
+    """Return actions that end workers that are past their drain deadline."""
     return [
         EndOverdue(worker=worker, reason=f"did not drain by {worker.drain_deadline:%H:%M:%S}")
         for worker in live
@@ -192,7 +192,7 @@ def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]
 
 
 def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
-    """Return actions that terminate instances of ended workers, except workers with an instance that may still appear."""
+    """Return actions that end the instances of ended workers, except where one may still appear in the provider's list."""
     listed = {instance.worker_id for instance in snapshot.instances}
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
@@ -202,7 +202,7 @@ def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
 
 
 def may_still_appear(snapshot: PoolSnapshot, worker: Worker) -> bool:
-    """Whether a worker's instance may still appear: its creation got no answer, and the provider's list may lag."""
+    """Whether a worker's instance may still appear in the provider's list: its request is recent and got no answer."""
     was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
     if was_seen or worker.meta.get("spawn_failed"):
         return False

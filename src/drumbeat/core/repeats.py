@@ -20,7 +20,7 @@ class Repeated(Generic[T]):
 
 
 def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
-    """Collapse items, given in order of time: repetitions within SOON are counted with their first item."""
+    """Collapse equal items (given in order of time): one that comes within SOON after the previous one is only counted."""
     found: list[Repeated[T]] = []
     latest: dict[Hashable, Repeated[T]] = {}
     for item in items:

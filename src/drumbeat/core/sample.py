@@ -12,7 +12,7 @@ from drumbeat.core.worker import WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Counts of one interval, not running totals, so samples can be added up. A sample is stored only once per number ``n``."""
+    """What a worker counted in one interval (not running totals, so samples can be added). Each number ``n`` is stored once."""
 
     n: int
     interval: timedelta

@@ -53,7 +53,7 @@ LIVE = frozenset(WorkerStatus) - TERMINAL
 
 
 def check_move(worker: str, before: WorkerStatus, after: WorkerStatus) -> None:
-    """Raise IllegalMove unless the diagram has the arrow ``before`` → ``after``."""
+    """Raise IllegalMove unless a worker may change from status ``before`` to ``after``; see the diagram of WorkerStatus."""
     if after not in MOVES[before]:
         legal = ", ".join(sorted(MOVES[before])) or "nothing: it is an end state"
         raise IllegalMove(f"worker {worker} cannot move from {before} to {after}; from {before} it may go to {legal}")
@@ -144,7 +144,7 @@ class Worker:
 
     @property
     def tells_of_gpu(self) -> bool:
-        """Whether the worker reports a GPU, not only the disk of its volume."""
+        """Whether the worker reports data of a GPU; some workers report only the disk space of their volume."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 
 
@@ -168,7 +168,7 @@ def worker_number(name: str) -> int | None:
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:
-    """Return the time since the worker's last heartbeat, or else since its row was created."""
+    """Return the time since the worker's last heartbeat; before its first heartbeat, since its row was created."""
     last_contact = worker.heartbeat_at or worker.created_at or now
     return max(now - last_contact, timedelta())
 

@@ -38,7 +38,7 @@ def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]
 
 
 def next_breaker(view: FleetView) -> BreakerState:
-    """Return the breaker's state in this beat. If the last beat left no state, older failures are counted too."""
+    """Return the circuit breaker's state in this beat. If the last beat's state is lost, failures of a longer time count."""
     if view.state is None:
         return _judge(view, BreakerState(), view.policy.failure_window + view.policy.breaker_rest)
     before = view.state.breaker
@@ -80,7 +80,7 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
 
 
 def breaker_allowance(view: FleetView, breaker: BreakerState) -> SpawnAllowance:
-    """How many workers the breaker allows: any number while closed, none while open; after a rest, one trial worker."""
+    """How many workers the breaker allows: any number while closed, none while open; after a rest, one as a test."""
     if breaker.opened_at is None:
         return SpawnAllowance(most=UNLIMITED, reason="the breaker is closed")
     why = describe_open_breaker(breaker)
@@ -101,7 +101,7 @@ def describe_open_breaker(breaker: BreakerState) -> str:
 
 
 def _was_asked_since(view: FleetView, moment: datetime | None) -> bool:
-    """Whether a user has asked for a retry since ``moment``."""
+    """Whether a user has asked since ``moment`` to try the provider again; if ``moment`` is None, whether ever."""
     return view.retry_at is not None and (moment is None or view.retry_at >= moment)
 
 
@@ -130,7 +130,7 @@ def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult, as
 
 
 def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
-    """How long to wait before asking the provider again: 0 after its first fault; the maximum if a retry cannot help."""
+    """How long to wait before asking the provider again: 0 after its first failure; the maximum if a retry cannot help."""
     if cause in HOPELESS:
         return policy.backoff_most
     if faults < 2:
@@ -161,7 +161,7 @@ def cause_of(worker: Worker) -> SpawnCause:
 
 
 def backoff_allowance(view: FleetView, backoff: BackoffState) -> SpawnAllowance:
-    """How many workers the provider may be asked for now: after a fault, none until the wait is over, then one per beat."""
+    """How many workers the provider may be asked for now: after a failure, none until the wait is over, then one per beat."""
     if not backoff.faults or backoff.cause is None:
         return SpawnAllowance(most=UNLIMITED, reason="the provider works")
     why = describe_backoff(backoff)

@@ -72,7 +72,7 @@ def burn(workers: Sequence[Worker], rates: Tariff) -> float:
 
 
 def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[Worker] = ()) -> tuple[int, str]:
-    """Return how many workers the ceilings allow, ``staying`` and new ones together, and which ceiling allows the fewest.
+    """Return how many workers the money ceilings allow, ``staying`` and new ones together, and which one allows the fewest.
 
     No money is reserved for the workers in ``uncounted``, which are drained before any of ``staying``.
     """
@@ -84,7 +84,7 @@ def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[W
 
 
 def ceilings(view: FleetView) -> list[Ceiling]:
-    """Return the ceilings that are set, for the current period, and for the next if a worker could still run then."""
+    """Return the money ceilings that are set, for the current period, and for the next if a worker could still run then."""
     now, policy, spent = view.now, view.policy, view.spent
     ends = {"hour": _hour(now) + HOUR, "day": _day(now) + timedelta(days=1), "month": _next_month(now)}
     most = {"hour": policy.max_per_hour, "day": policy.max_per_day, "month": policy.max_per_month}
@@ -95,7 +95,7 @@ def ceilings(view: FleetView) -> list[Ceiling]:
 
 
 def _next(running: Ceiling, view: FleetView) -> Ceiling:
-    """Return a ceiling for the next period, in which nothing is spent yet."""
+    """Return the same money ceiling for the next hour, day or month, in which nothing is spent yet."""
     return replace(running, spent=0.0, begins_in=running.ends_in, ends_in=running.ends_in + _longest_life(view))
 
 
@@ -107,7 +107,7 @@ def _longest_life(view: FleetView) -> timedelta:
 def _within(
     view: FleetView, staying: Sequence[Worker], leaving: Sequence[Worker], rates: Tariff, ceiling: Ceiling
 ) -> tuple[float, str]:
-    """Count the workers that one ceiling allows: staying ones, the most expensive first, then new ones."""
+    """Count the workers, first staying, then new ones, that one money ceiling allows; return the count and its name."""
     span, strays = _until_gone(view), _strays(view)
     costs = sorted((_future_cost(view.now, rates, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_future_cost(view.now, rates, worker, ceiling, span) for worker in leaving)
@@ -140,7 +140,7 @@ def _count_affordable(left: float, costs: Sequence[float]) -> tuple[int, float]:
 
 
 def _future_cost(now: datetime, rates: Tariff, worker: Worker, ceiling: Ceiling, span: timedelta) -> float:
-    """Return what a worker will cost, beyond what is already paid, in the part of ``span`` in the ceiling's period."""
+    """Return what a worker will cost in the next ``span`` beyond what is already paid, as far as it counts for this ceiling."""
     paid = max(paid_until(worker, now, rates.granule) - now, timedelta())
     return rates.of(worker) * (_unpaid_time(ceiling, span, paid, rates.granule) / HOUR)
 
@@ -151,7 +151,7 @@ def _cost_of_new(rates: Tariff, ceiling: Ceiling, span: timedelta) -> float:
 
 
 def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedelta) -> timedelta:
-    """Return the time in ``span`` that is yet to be paid, counting whole granules that begin in the ceiling's period."""
+    """Return how much of the next ``span`` is still to be paid, in whole billing units that begin in the ceiling's period."""
     until = _round_up(max(min(span, ceiling.ends_in) - paid, timedelta()), granule)
     if not ceiling.begins_in:
         return until
@@ -164,7 +164,7 @@ def _until_gone(view: FleetView) -> timedelta:
 
 
 def granule_left(worker: Worker, view: FleetView) -> timedelta:
-    """Return how long a worker is still paid for."""
+    """Return how much time of a worker's current billing unit (granule), which is paid in full, is left."""
     rates = tariff(view.policy, view.provider)
     return paid_until(worker, view.now, rates.granule) - view.now
 

@@ -118,7 +118,7 @@ def provider_of(spawner: Spawner) -> Provider:
 
 
 def plan_in(policy: Mapping[str, Any]) -> Plan:
-    """Read the work plan in a pool's policy. An invalid plan counts as empty here, because the workers report the error."""
+    """Read which jobs a pool's workers take (work plan). An invalid plan counts as empty here: the workers report the error."""
     values = {name: policy[name] for name in ("capabilities", "timeout") if policy.get(name)}
     handlers = policy.get("handlers") or {}
     types = () if "" in handlers else tuple(handlers)
@@ -130,7 +130,7 @@ def plan_in(policy: Mapping[str, Any]) -> Plan:
 
 
 def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:
-    """Select workers for the view: those that may still run, recently ended ones, and a few to measure the spawn lag."""
+    """Select the workers to decide on: those that may still run, recently ended ones, and a few to measure the spawn lag."""
     ready = sorted((each for each in workers if each.ready_at), key=lambda each: each.ready_at or now)[-_LAG_FROM:]
     latest = {each.worker_id for each in ready}
     return tuple(
@@ -177,7 +177,7 @@ def _last_beat(last: Beat | None, workers: Sequence[Worker]) -> LastBeat | None:
 
 
 def _intervals(last: Beat | None) -> tuple[timedelta, ...]:
-    """Read the intervals between beats from the last beat's view; empty if the view has none."""
+    """Read the lengths of the latest intervals between beats from the last beat's record; empty if it has none."""
     try:
         return msgspec.convert((last.view or {}).get("intervals", ()) if last else (), tuple[timedelta, ...])
     except msgspec.ValidationError as exc:

@@ -51,7 +51,7 @@ def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
 def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
-    """Return the policy to store: a new one for a new fleet or given a file, else the current one changed by ``settings``.
+    """Return the policy to store: a new one if the fleet is new or a file is given, else the stored one with ``settings``.
 
     Raises InvalidSettings.
     """
@@ -177,7 +177,7 @@ def changes_provider(pool: PoolRow, policy: FleetPolicy) -> bool:
 
 
 def stay_limits(pool: PoolRow, policy: FleetPolicy) -> Thresholds | None:
-    """Return the pool's thresholds with the policy's limit on how long workers run without a controller; None: no change."""
+    """Return the pool's time limits, updated with how long workers may run without a controller; None if nothing changes."""
     every = timedelta(seconds=float(pool.policy.get("every_seconds", FleetPolicy().every.total_seconds())))
     was, absence = pool.thresholds.controller_gone_after, policy.controller_gone_after
     follows = was > _NEVER or (pool.is_scaled and was == max(FleetPolicy().controller_gone_after, every * 5))

@@ -118,7 +118,7 @@ class QueueReader:
         return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
 
     async def _page(self, cursor: JobId | None) -> Sequence[Job]:
-        """Return jobs newer than the cursor (the last job counted). If there is no such job, return unfinished jobs instead."""
+        """Return jobs newer than ``cursor``, the last job counted. If it is None or was deleted, return unfinished jobs."""
         jobs, pool_id = self.store.jobs, self.view.pool_id
         try:
             if cursor is not None:

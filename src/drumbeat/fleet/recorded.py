@@ -1,4 +1,4 @@
-"""Read a fleet's recorded beats: the view and the actions of each."""
+"""Read a fleet's recorded beats: what each one observed (its view), and its actions."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from drumbeat.fleet.replay import RecordedBeat
 
 
 def is_fleet_beat(beat: Beat) -> bool:
-    """Whether a fleet's controller ran this beat, not a checker, which only starts workers. Old checkers record ``demand``."""
+    """Whether a fleet's controller ran this beat, and not a checker, a process that only starts missing workers."""
     return not beat.is_check and (beat.view is None or "demand" not in beat.view)
 
 
 def view_of(beat: Beat) -> FleetView | None:
-    """Return the view of a fleet's beat; None if it has none or a checker ran it. Raises InvalidInput if it is unreadable."""
+    """Return what a fleet's beat observed (its view); None if there is none or it is a checker's beat. Raises InvalidInput."""
     if beat.view is None or not is_fleet_beat(beat):
         return None
     try:
@@ -26,7 +26,7 @@ def view_of(beat: Beat) -> FleetView | None:
 
 
 def recorded(beats: Sequence[Beat]) -> list[RecordedBeat]:
-    """Return the fleet's beats that have a view, oldest first."""
+    """Return the fleet's beats whose observations (views) are recorded, oldest first."""
     views = [(beat, view_of(beat)) for beat in sorted(beats, key=lambda each: each.n)]
     return [
         RecordedBeat(n=beat.n, at=beat.at, view=view, actions=tuple(beat.actions)) for beat, view in views if view is not None

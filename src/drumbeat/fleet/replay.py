@@ -18,7 +18,7 @@ Change = Callable[[FleetPolicy], FleetPolicy]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBeat:
-    """The view and the actions of a recorded beat."""
+    """A recorded beat: what it observed (its view), and its actions."""
 
     n: int
     at: datetime

@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """Return the fleet's last beat before a checker's beat; None if too many beats of checkers lie in between."""
+        """Go back from a checker's beat, which only starts workers, to the fleet's last beat; None if that is too far back."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):
@@ -113,21 +113,21 @@ class FleetService:
         return None
 
     async def _last_with_view(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
-        """Return the last beat up to a moment that has a view and meets the condition ``fits``."""
+        """Return the last beat up to a moment that recorded what it observed (its view) and for which ``fits`` is true."""
         found = await self._store.beats.last(self._pool_id, before=at, seen=True)
         while found is not None and not fits(found):
             found = await self._before(found, seen=True)
         return found
 
     async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
-        """Return the beat that precedes another one. Numbers decide, since two beats may have the same time."""
+        """Return the beat before this one, by number; with ``seen``, the last one before it that recorded what it observed."""
         found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
         if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)
         return found if found.view is not None or not seen else await self._before(found, seen=True)
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
-        """Return the recent beats that took actions, oldest first, without their views. Raises NotFound."""
+        """Return the recent beats that took actions, oldest first, without what they observed. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
         while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
@@ -135,7 +135,7 @@ class FleetService:
         return found
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
-        """Decide the recent beats again, with the recorded policies or with some fields changed. Raises NotFound."""
+        """Decide the recent beats again, with the recorded or changed policies, and return what differs. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, after, found = await self._store.now() - since, 0, Replay()
         while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):
@@ -155,7 +155,7 @@ class FleetService:
         return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, usual if within is None else within)
 
     async def retry(self) -> datetime:
-        """Make the next beat ask the provider again despite its backoff, and start a trial worker despite an open breaker.
+        """Make the next beat ask the provider again despite its backoff, and start one worker despite an open circuit breaker.
 
         Returns the time of the request. Raises NotFound, InvalidInput.
         """

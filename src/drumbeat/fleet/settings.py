@@ -134,7 +134,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def load_thresholds(
     policy: FleetPolicy, file: Path | None = None, preset: str | None = None, *, is_new: bool = True
 ) -> Thresholds | None:
-    """Return the thresholds of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
+    """Return the time limits of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
 
     Raises InvalidSettings.
     """

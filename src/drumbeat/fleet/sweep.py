@@ -33,7 +33,7 @@ _LEASE = timedelta(minutes=1)  #: duration of the lease on a pool that is swept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepView:
-    """What a sweep knows about a pool: its workers and the provider's instances."""
+    """What the search for forgotten instances knows about a pool: its workers and the provider's instances."""
 
     now: datetime
     snapshot: PoolSnapshot
@@ -50,7 +50,7 @@ class Sweep:
     place: str  #: name of this machine; its local processes are visible only here
 
     async def if_due(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
-        """Sweep all pools but ``own``, unless this was done recently. Store and provider errors are logged, not raised."""
+        """Terminate forgotten instances in all pools but ``own``, unless this was done recently. Errors are only logged."""
         try:
             turn = f"sweep/{self.spawner.traits.name}/{self.place}"
             if await self.store.leases.acquire(turn, self.owner(), SWEPT_EVERY) is not None:
@@ -60,7 +60,7 @@ class Sweep:
         return {}
 
     async def all_but(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
-        """Sweep every pool that the provider lists, except ``own``. Returns a report for each pool that needed an action."""
+        """Terminate forgotten instances in all pools that the provider lists, except ``own``. Returns reports of the beats."""
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):
@@ -70,7 +70,7 @@ class Sweep:
         return reports
 
     async def _sweep_safely(self, pool_id: PoolId) -> BeatReport | None:
-        """Sweep one pool; errors are logged so that the next pool is still swept. Raises StoreUnavailable."""
+        """Terminate a pool's forgotten instances; errors except StoreUnavailable are logged, so that other pools follow."""
         try:
             return await self._sweep_pool(pool_id)
         except StoreUnavailable:
@@ -80,7 +80,7 @@ class Sweep:
             return None
 
     async def _sweep_pool(self, pool_id: PoolId) -> BeatReport | None:
-        """Sweep one pool. Returns the report of its beat, or None if no beat was needed."""
+        """Terminate a pool's forgotten instances. Returns the report of the beat that did it, or None if none was needed."""
         pool = await self.store.pools.find(pool_id)
         if pool is None:
             await self._unknown(pool_id)
@@ -96,13 +96,13 @@ class Sweep:
         return None
 
     def _is_ours(self, pool: PoolRow, snapshot: PoolSnapshot) -> bool:
-        """Whether this store started the instances, and not a pool of the same name in another store."""
+        """Whether the pool's instances were started from this store, and not for a pool of the same name in another store."""
         traits = self.spawner.traits
         chosen = pool.policy.get("provider", FleetPolicy().provider)
         return traits.owns_all or traits.name in {chosen, *(row.provider for row in snapshot.workers)}
 
     async def _beat(self, pool: PoolRow) -> BeatReport:
-        """Run one beat under the pool's lease, unless another controller holds the lease."""
+        """Run one beat that terminates the pool's forgotten instances, unless another controller holds the pool's lease."""
         loop = ControlLoop(
             store=self.store,
             pool_id=pool.pool_id,
@@ -153,7 +153,7 @@ def _warn_stray(instance: str, pool_id: PoolId, missing: str) -> None:
 
 
 def decide(view: SweepView) -> Decision[EndStray | Reap]:
-    """Terminate instances without a live row, except of workers that have just left. No worker is checked, no row closed."""
+    """Decide to terminate the instances that have no live worker row, except those of workers that have just left."""
     running = {each.worker_id for each in view.snapshot.instances if each.running}
     actions = [
         action

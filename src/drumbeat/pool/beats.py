@@ -69,7 +69,7 @@ def pool_loop(
 
 
 def _recorded(view: PoolView) -> Mapping[str, Any] | None:
-    """Return the view as JSON, to be stored with the beat; None for a fleet's pool, where only the fleet stores views."""
+    """Return the observed state of the pool as JSON, to be stored with the beat; None if a fleet stores it instead."""
     return None if view.is_scaled else encode(view)
 
 
@@ -109,7 +109,7 @@ async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
 
 
 def beat_report(report: BeatReport) -> Mapping[str, Any]:
-    """Return a beat's report as JSON, as the answer to the trigger that caused the beat. The view of the pool is left out."""
+    """Return a beat's report as JSON, as the answer to the trigger that caused the beat. The observed state is left out."""
     return {
         "led": report.led,
         "beat": report.n,

@@ -13,7 +13,7 @@ _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes 
 
 
 def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
-    """Count how many of the newest workers failed in a row before they ran a job. Ends up to ``mended_at`` do not count."""
+    """Count how many of the newest workers failed in a row before they ran a job. Only ends after ``mended_at`` count."""
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
@@ -30,7 +30,7 @@ def has_failed(row: Worker) -> bool:
 
 
 def counts_for_breaker(row: Worker) -> bool:
-    """Whether the breaker looks at an ended worker. It ignores lost workers, and those that the provider failed to start."""
+    """Whether the breaker takes this ended worker into account: not if it was lost, or if the provider failed to start it."""
     return row.status is not WorkerStatus.LOST and "spawn_failed" not in row.meta
 
 

@@ -1,4 +1,4 @@
-"""Runs the checker or the reaper of a pool once, for triggers, commands and workers that exit."""
+"""Checks a pool once (takes back jobs, starts workers) or reaps it (only takes back jobs), when a caller asks for it."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -109,7 +109,7 @@ class Checker:
             log.warning("failed to start a process that waits for delayed jobs of pool %s: %s", pool_id, exc)
 
     async def _check_after_exit(self, pool_id: PoolId) -> None:
-        """Check the pool, unless another exiting worker is about to check it, that is, holds the lease ``after-exit``."""
+        """Check the pool if jobs are ready, unless another exiting worker (it holds the lease ``after-exit``) is about to."""
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return

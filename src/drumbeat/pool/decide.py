@@ -70,7 +70,7 @@ def decide(view: PoolView) -> Decision[Action]:
 
 
 def _makes_room(need: Need, actions: Sequence[Action]) -> bool:
-    """Whether more workers are needed, max_workers is reached, and this beat ends a worker, so that the next can start one."""
+    """Whether the pool needs workers but is at max_workers, and this beat ends one, so that the next beat can start another."""
     return need.wants and need.room <= 0 and any(isinstance(each, Closing | Reap | EndStray) for each in actions)
 
 
@@ -121,7 +121,7 @@ def plan_recovery(view: PoolView) -> RecoveryPlan:
 
 
 def release(view: PoolView, ended: set[WorkerId]) -> list[TakeBackJobs]:
-    """Take back the jobs of ended workers, including workers that this beat marks as ended."""
+    """Return the actions that take back the jobs of the ``ended`` workers: one action for each worker that still holds jobs."""
     held = Counter(claim.worker_id for claim in view.claims if claim.worker_id in ended)
     return [
         TakeBackJobs(worker_id=worker_id, reason=f"the worker ended but still holds {_count(jobs, 'job')}")
@@ -130,7 +130,7 @@ def release(view: PoolView, ended: set[WorkerId]) -> list[TakeBackJobs]:
 
 
 def expire(view: PoolView, ended: set[WorkerId]) -> list[ExpireLeases]:
-    """Take back jobs with an expired lease, if workers that have not ended hold such jobs, or if not all claims were read."""
+    """Return the action that takes back all jobs with an expired lease, if a worker not in ``ended`` may hold such a job."""
     expired = sum(claim.expired and claim.worker_id not in ended for claim in view.claims)
     if expired:
         return [ExpireLeases(reason=f"the lease of {_count(expired, 'job')} has run out")]
@@ -140,13 +140,13 @@ def expire(view: PoolView, ended: set[WorkerId]) -> list[ExpireLeases]:
 
 
 def end_strays(view: PoolView, recovered: Recovered) -> list[EndStray]:
-    """End instances without a live worker, except those of workers that have just left and are still exiting."""
+    """Return the actions that end instances without a live worker, unless the worker has just left and is still exiting."""
     found = [action for action in recovered.actions if isinstance(action, EndStray)]
     return [action for action in found if not may_be_exiting(view.snapshot, action.worker_id)]
 
 
 def compute_need(view: PoolView, recovery: RecoveryPlan) -> Need:
-    """Compare ready jobs with free job slots. A worker has ``concurrency`` job slots."""
+    """Compute how many ready jobs have no free job slot, and how many more workers are allowed."""
     offered = {"", *view.policy.capabilities}
     demand = Counter(view.demand) + Counter(recovery.returning)
     within = {capability: jobs for capability, jobs in demand.items() if capability in offered}
@@ -183,7 +183,7 @@ def count_uncovered(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]
 
 
 def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[SpawnJobWorker]:
-    """Start workers that have a row but no instance, because a checker died in between. Never exceeds max_workers."""
+    """Return the actions that start workers that have a row but no instance, because a checker died in between."""
     unstarted = never_started(view.snapshot, staying)
     return [
         SpawnJobWorker(

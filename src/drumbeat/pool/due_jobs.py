@@ -52,7 +52,7 @@ async def is_watched(store: Store, pool_id: PoolId) -> bool:
 
 
 class _Pace:
-    """Decides when to check a pool: as soon as a job becomes due, then after longer and longer pauses while jobs stay ready."""
+    """Decides when to check a pool: when a job becomes due, then after longer and longer pauses while jobs wait unclaimed."""
 
     def __init__(self, now: timedelta) -> None:
         self._pause = _PAUSES[0]
@@ -132,7 +132,7 @@ class DueJobWatcher:
             await self._clock.sleep(wait)
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
-        """Watch every pool of ``pools`` that has pending jobs, until cancelled. Only one process per ``place`` name does so."""
+        """Watch every pool of ``pools`` that has pending jobs, until cancelled. Only one process per ``place`` does it."""
         async with asyncio.TaskGroup() as group:
             watching: dict[PoolId, asyncio.Task[None]] = {}
             lease: Lease | None = None
@@ -148,7 +148,7 @@ class DueJobWatcher:
                 await self._clock.sleep(POLL_EVERY)
 
     async def _renew_or_acquire(self, lease: Lease | None, place: str) -> Lease | None:
-        """Renew this process's lease of ``place``, or acquire it if it is free; None: another process holds it."""
+        """Renew the lease for watching the pools of ``place``, or acquire it if it is free; None: another process has it."""
         try:
             if lease is not None:
                 return await self._store.leases.renew(lease, HELD)

@@ -23,7 +23,7 @@ def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJo
 
 
 def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
-    """Build one job, as a sequence of length one, because that is faster than ``new_job``. Raises InvalidInput."""
+    """Like ``new_job``, but returns the job as a sequence of length one, which is faster to build. Raises InvalidInput."""
     return AlikeJobs([as_json(payload, "payload", most_bytes)], _template(options))
 
 

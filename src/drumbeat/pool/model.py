@@ -164,7 +164,7 @@ class SpawnJobWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBackJobs:
-    """Action: take back the jobs that an ended worker still holds. For each job this counts as a crash; too many poison it."""
+    """Action: take back the jobs that an ended worker still holds. After too many such crashes a job is not retried."""
 
     TYPE: ClassVar[str] = "ReleaseJobs"
 

@@ -59,7 +59,7 @@ async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mappin
 
 
 def with_lost_after(usual: Thresholds, lost_after: timedelta) -> Thresholds:
-    """Set ``lost_after``, and lower other thresholds to fit. Raises ValueError if it is not above the heartbeat interval."""
+    """Return the time limits ``usual`` with this ``lost_after``, others lowered to fit. Raises ValueError if too short."""
     stale = min(usual.stale_after, (usual.heartbeat_every + lost_after) / 2)
     give_up = min(usual.give_up_after, stale)
     return Thresholds(
@@ -76,7 +76,7 @@ def with_lost_after(usual: Thresholds, lost_after: timedelta) -> Thresholds:
 async def _with_holders(
     store: Store, pool_id: PoolId, workers: tuple[Worker, ...], claimed: Sequence[Job]
 ) -> tuple[Worker, ...]:
-    """Add workers of this pool that hold a job but are missing in ``workers``: they were reaped, or have just joined."""
+    """Add workers of this pool that hold a job but are missing in ``workers``, for example because they have just joined."""
     known = {row.worker_id for row in workers}
     holders = {job.holder.worker_id for job in claimed if job.holder and job.holder.pool_id == pool_id}
     if holders <= known:

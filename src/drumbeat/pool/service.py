@@ -145,7 +145,7 @@ class Pool:
         return await self._store.pools.change(row.pool_id, change)
 
     async def _with_heartbeat(self, row: PoolRow, heartbeat: timedelta | None) -> Thresholds | None:
-        """Return thresholds for a new heartbeat interval. Raises Refused if live workers would seem silent with it."""
+        """Return the pool's time limits for a new heartbeat interval. Raises Refused if live workers would then seem silent."""
         if heartbeat is None:
             return None
         changed = with_heartbeat(row.thresholds, heartbeat)

@@ -29,11 +29,11 @@ _AFTER_EXPIRY = timedelta(milliseconds=10)  #: how long after another leader's l
 
 
 class TimedView(Protocol):
-    """What ``observe`` returns: a view of the pool, with its time."""
+    """What ``observe`` returns: the state of the pool at one moment, and the time of that moment."""
 
     @property
     def now(self) -> datetime:
-        """When the view was taken, by the store's clock."""
+        """When the pool was observed, by the store's clock."""
         ...
 
 
@@ -59,7 +59,7 @@ class BeatReport:
 
 @dataclass(slots=True, kw_only=True)
 class _Draft(Generic[V, A]):
-    """The results of a beat that is still running."""
+    """The results so far of a beat that is still running."""
 
     lease: Lease
     view: V | None = None
@@ -114,7 +114,7 @@ class ControlLoop(Generic[V, A]):
     ``observe`` is given how long this controller had no contact with the store before this beat (zero at first), so that it
     does not mark workers lost because of its own outage. ``decide`` has no side effects. ``act`` carries out one action and
     is safe to repeat. ``patience`` is the timeout of ``observe`` and of each action. ``run`` calls ``on_beat`` with the report
-    of each beat, and ``after`` after each beat as leader. ``keep`` converts a view to the form that is stored; ``sum_up``
+    of each beat, and ``after`` after each beat as leader. ``keep`` converts the observed state for storage; ``sum_up``
     makes the stored summary from the decision's summary and the encoded actions.
     """
 
@@ -206,7 +206,7 @@ class ControlLoop(Generic[V, A]):
         return view
 
     def _clock_jump(self, view: V) -> timedelta:
-        """Return how much the store's clock has gained on ours since the last view; zero if it is only clock drift."""
+        """Return how far the store's clock has jumped ahead of ours since the last beat; zero if it is only clock drift."""
         if self._store_time is None:
             return timedelta()
         jump = view.now - self._store_time - self.gap()

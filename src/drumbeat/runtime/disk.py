@@ -51,6 +51,6 @@ def _gigabytes(number: int) -> float:
 
 
 def find_disk(environment: Mapping[str, str], clock: Clock) -> DiskProbe | None:
-    """Return a probe for the volume that the environment variables name; None if they name none."""
+    """Return a DiskProbe for the volume whose path is in the environment variables; None if no volume is named there."""
     path = environment.get(VOLUME_PATH)
     return DiskProbe(path, environment.get(VOLUME_ID) or None, clock) if path else None

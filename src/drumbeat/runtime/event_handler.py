@@ -35,7 +35,7 @@ class ResourceProbe(Protocol):
 
 
 class EventHandler:
-    """Turns events into instructions, and applies them to the workload while it runs. Builds the heartbeats."""
+    """Turns the store's events into instructions, and applies these to the running workload. Builds the worker's heartbeats."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class EventHandler:
         self._apply()
 
     def stop_work(self) -> None:
-        """Stop applying instructions, and end the sample interval. Later counts go into the last sample."""
+        """Stop applying instructions, and take a sample. What is counted after that goes into the last sample."""
         self.take_sample()
         self._working = False
 
@@ -141,7 +141,7 @@ class EventHandler:
             self._instructions = instructions.mark_read(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
-        """After all events are read: end the worker, compare instructions with the store's rows, or let the work begin."""
+        """Called when all events are read: decide whether to end the worker, update its instructions, or let its work begin."""
         if self._shutdown.over.is_set():
             return
         if end := self._why_end(reply):

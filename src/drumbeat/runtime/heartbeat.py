@@ -22,11 +22,11 @@ class HeartbeatSource(Protocol):
     """Provides the content of a worker's heartbeats, and handles the replies."""
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
-        """Build the heartbeat to send now, with this sample."""
+        """Build the heartbeat to send now; it includes this sample (measured counts), if there is one."""
         ...
 
     def take_sample(self) -> None:
-        """End the current sample interval, if there is work to measure."""
+        """Take a sample of the work since the last one, if there is work to measure."""
         ...
 
     def handle_reply(self, reply: HeartbeatReply) -> None:

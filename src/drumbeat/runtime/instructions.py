@@ -69,7 +69,7 @@ def mark_read(instructions: WorkerInstructions, event: Event) -> WorkerInstructi
 
 
 def mark_read_to(instructions: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
-    """Mark all events up to this number as read; those that the reply omitted were for other workers."""
+    """Mark all events up to this number as read, also those not received, which were for other workers."""
     return replace(instructions, read_to=max(instructions.read_to, sequence_id))
 
 
@@ -167,7 +167,7 @@ def _with_target(instructions: WorkerInstructions, event: Event) -> WorkerInstru
 
 
 def _with_stored_target(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """Use the target in the worker's row. The row has no rate (qps), so the old rate stays until the event is read."""
+    """Take over the target that the worker's row has. The rate (qps) stays as it is, because the row has none."""
     return replace(instructions, target=max(reply.target, 0), ramp=timedelta(), target_seq=reply.target_seq)
 
 

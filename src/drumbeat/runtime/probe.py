@@ -102,7 +102,7 @@ def _percent(part: float, whole: float) -> float | None:
 
 
 def _share(part: float, whole: float) -> float | None:
-    """Return a percentage of at most 100, which rounding errors could otherwise exceed."""
+    """Return ``part`` in percent of ``whole``, at most 100, which rounding errors could otherwise exceed."""
     found = _percent(part, whole)
     return None if found is None else min(found, 100.0)
 

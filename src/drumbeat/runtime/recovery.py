@@ -18,7 +18,7 @@ _VOLATILE = frozenset({"status", "gpus"})  #: details of an instance that change
 
 
 class RecoveryActor:
-    """Carries out recovery actions (end, reap or mark workers) for one pool. Every action is safe to repeat."""
+    """Marks workers of one pool as lost or failed, and ends their instances. Every action is safe to repeat."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class RecoveryActor:
         await self._note(instance, fence)
 
     async def check(self, fence: Fence) -> None:
-        """Raise Fenced if another controller leads. To find out, it appends an empty list of events: the store then checks."""
+        """Raise Fenced if another controller leads. The store finds out when it is asked to append an empty list of events."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:
@@ -109,7 +109,7 @@ class RecoveryActor:
             log.warning("failed to record the price of instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
-        """End the worker's row as terminated, not as error: the provider failed, not the worker."""
+        """End the row of a worker that could not be started: as terminated, not as error, because the provider failed."""
         try:
             change = WorkerChange(error=str(refusal), meta={**row.meta, **_refusal_meta(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
@@ -127,6 +127,6 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
 
 
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
-    """Return what the worker's row stores about the provider's refusal: its cause, and when to retry."""
+    """Return, for the worker's row, why the provider did not start the worker, and when to ask again."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
     return {"spawn_failed": True, "cause": refusal.cause.value, **wait}

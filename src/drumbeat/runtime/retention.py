@@ -27,7 +27,7 @@ class Housekeeping:
     """Deletes old rows of job pools and fleets. Benchmark runs are kept until a user deletes them or prunes the store."""
 
     def __init__(self, store: Store, setting: Retention | None, clock: Clock, owner: str) -> None:
-        """``setting``: how long rows of pools without their own retention are kept; None: as the store's note says."""
+        """``setting``: how long rows of pools without their own retention are kept; None: the setting in the store."""
         self._store = store
         self._setting = setting
         self._clock = clock
@@ -49,7 +49,7 @@ class Housekeeping:
         return deleted
 
     async def _round(self, deleted: Counter[Prunable]) -> bool:
-        """Delete old rows for up to ``WITHIN``. Returns whether the next round can wait: nothing old is left or was found."""
+        """Delete old rows for up to ``WITHIN``. Returns False if rows are left, so that the next round comes soon."""
         deadline = self._clock.elapsed() + WITHIN
         default = await self._default()
         pools = [*await self._store.pools.list()]
@@ -75,7 +75,7 @@ class Housekeeping:
                 return False
 
     async def _default(self) -> Retention:
-        """Return this process's setting, and store it for others. Without one, return the stored setting."""
+        """Return the retention for pools without their own: this process's setting (stored for others), or the stored one."""
         note = await self._store.notes.find(NOTE)
         if self._setting is None:
             return USUAL if note is None else read_retention(str(note.value.get(NOTE)))

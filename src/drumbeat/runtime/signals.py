@@ -2,18 +2,22 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from drumbeat.core.worker import ExitCode
-from drumbeat.runtime.worker import WorkerLifecycle
+
+if TYPE_CHECKING:
+    from drumbeat.runtime.worker import WorkerLifecycle
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Signals] = STOPPING) -> Iterator[None]:
-    """Inside the block these signals only call ``stop`` with the signal's name; afterwards the old handlers are restored."""
+def on_stop_signals(stop: Callable[[str], object], *numbers: signal.Signals) -> Iterator[None]:
+    """Inside the block these signals (default: SIGTERM and SIGINT) only call ``stop`` with the signal's name."""
+    numbers = numbers or STOPPING
     loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         loop.add_signal_handler(number, stop, number.name)
@@ -25,7 +29,7 @@ def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Sign
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-async def run_until_signalled(life: WorkerLifecycle) -> ExitCode:
+async def run_until_signalled(life: "WorkerLifecycle") -> ExitCode:
     """Run the worker. On the first signal it finishes its work and leaves; on a second one it leaves at once."""
     with on_stop_signals(life.request_stop):
         return await life.run()

@@ -91,7 +91,7 @@ async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequen
 
 
 def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
-    """Return the provider's id of the running instance, by worker, for workers not yet joined whose row lacks this id."""
+    """For each worker that is still starting and whose row lacks its instance's id, return the id that the provider lists."""
     spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
     running = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
     return {each.worker_id: each.ref for each in running if each.worker_id in spawning}
@@ -120,7 +120,7 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
 
 
 async def last_observation(store: Store, pool: PoolRow) -> Beat | None:
-    """Return the last beat that stored a view. A beat that failed to observe, or a job check in a fleet's pool, stores none."""
+    """Return the last beat that stored the pool state it observed; None if there is none. Not every beat stores it."""
     return await store.beats.last(pool.pool_id, seen=True)
 
 

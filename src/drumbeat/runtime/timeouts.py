@@ -15,11 +15,11 @@ _CUT = "...(truncated)"
 
 
 class LostRace(Exception):
-    """Raised by ``race`` if the rival finished before the work. Always caught inside this package."""
+    """Raised by ``race`` if its ``rival`` finished before its ``work``. Always caught inside this package."""
 
 
 async def race(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``. If ``rival`` finishes first, cancels ``work`` and raises LostRace."""
+    """Run two coroutines at once. Returns the result of ``work``, or cancels it and raises LostRace if ``rival`` ends first."""
     async with asyncio.TaskGroup() as group:
         work_task = group.create_task(_outcome(work))
         rival_task = group.create_task(rival)

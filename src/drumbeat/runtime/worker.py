@@ -196,7 +196,7 @@ class WorkerLifecycle:
             log.exception("the workload failed to close; this worker ends anyway")
 
     async def _close_timeout(self) -> None:
-        """Sleep for as long as closing may take: the drain limit or, once ``hurry`` is set, the timeout of a store call."""
+        """Sleep until the time allowed for closing the workload is over (``race`` then stops it); less if ``hurry`` is set."""
         if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
             await self._clock.sleep(self._connection.call_timeout)
 
@@ -225,7 +225,7 @@ class WorkerLifecycle:
             self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=describe(exc), urgent=True))
 
     async def _why_gone(self) -> ExitCode:
-        """Return the exit code after WorkerGone: STORE_LOST if the worker was marked lost, FATAL if its row was taken."""
+        """Return the exit code after the store rejected this worker: STORE_LOST if it was marked lost, otherwise FATAL."""
         me = self._identity
         try:
             row = await with_timeout(

@@ -56,7 +56,7 @@ class Workload(Protocol):
         ...
 
     def set_phase(self, phase: str) -> None:
-        """Change to another phase. The totals restart at 0 when the phase MEASUREMENT first begins."""
+        """Change to another phase of the benchmark. The totals restart at 0 when the phase MEASUREMENT first begins."""
         ...
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
@@ -88,8 +88,8 @@ class Workload(Protocol):
 
 @runtime_checkable
 class WakesHeartbeat(Protocol):
-    """A workload that can notice new instructions before its worker's next heartbeat."""
+    """A workload that can notice, before the next heartbeat, that there may be new instructions for its worker."""
 
     def when_in_doubt(self, beat: Callable[[], None]) -> None:
-        """Store the function ``beat``; the workload calls it to fetch new instructions at once."""
+        """Set the function that the workload calls when there may be new instructions: ``beat`` sends a heartbeat at once."""
         ...

@@ -189,7 +189,7 @@ class SpawnerContract:
             await _expander(spawner).expand_volume(UNKNOWN, 150, 100)
 
     async def running(self, spawner: Spawner, ordered: Order) -> None:
-        """Spawn the order and return once its instance runs."""
+        """Start the ordered worker and wait until its instance runs."""
         await spawner.spawn(ordered)
         runs = (ordered.worker_id, InstanceState.RUNNING)
         await self.until(spawner, lambda instances: runs in {(one.worker_id, one.state) for one in instances})

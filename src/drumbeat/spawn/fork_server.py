@@ -177,7 +177,7 @@ def announce(connection: socket.socket, request: Request) -> bool:
 
 
 def exit_code(become: Become, words: Sequence[str]) -> int:
-    """Run a command with ``become`` and return the exit code that a Python interpreter would return."""
+    """Run a command by calling ``become``, and return its exit code; a SystemExit becomes a code as Python itself does it."""
     try:
         return become(words)
     except SystemExit as exc:
@@ -257,7 +257,7 @@ def listening(state_dir: Path) -> Iterator[socket.socket]:
 
 
 def _bind_within(incoming: socket.socket, folder: Path) -> None:
-    """Bind to the socket file in a folder, for this user only. Goes by way of the open folder: the path may be too long."""
+    """Bind to the socket file in a folder, for this user only. Uses /proc/self/fd, as the folder's path may be too long."""
     os.fchmod(incoming.fileno(), 0o600)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -34,6 +34,12 @@ class Order:
     command: Sequence[str] = ()  #: the command to run; empty: the spawner's default
     environment: Mapping[str, str] = field(default_factory=dict)  #: secrets go here, never into the command
 
+    def command_line(self, usual: Sequence[str]) -> tuple[str, ...]:
+        """Return the order's own command, or else the spawner's usual one with the arguments of this worker."""
+        run = ("--run-id", self.pool_id, "--worker-id", self.worker_id)
+        group = ("--worker-group-id", str(self.slot), "--worker-group-count", str(self.group_count))
+        return tuple(self.command) or (*usual, *run, *group)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
@@ -73,7 +79,7 @@ class ExpandsVolumes(Protocol):
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         """Expand a volume to ``to_gb`` unless it is that large already, and return its size in GB. Never shrinks it.
 
-        Raises SpawnError, also if workers see a far larger disk (``seen_gb``) than the volume: then it is another disk.
+        Raises SpawnError, also if workers report a far larger disk (``seen_gb``) than the volume: then they use another disk.
         """
         ...
 
@@ -92,7 +98,7 @@ class ForgetsRefusals(Protocol):
     """A spawner that remembers when its provider refused to start instances, and can forget that to try again at once."""
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Forget all refusals of the provider, also those for other pools, so that instances are requested again."""
+        """Forget that the provider refused to start instances, for any pool, so that instances are requested again at once."""
         ...
 
 

@@ -32,7 +32,7 @@ class Leash:
 def hold_leash(grace: timedelta = GRACE) -> bool:
     """From now on, end this process when its parent ends: it sends itself SIGTERM, and SIGKILL after ``grace``.
 
-    Called by a worker at its start. Returns False if it has no leash. Raises InvalidSettings if DRUMBEAT_LEASH_FD is wrong.
+    Returns False if it has no leash (pipe from its parent). Raises InvalidSettings if DRUMBEAT_LEASH_FD is wrong.
     """
     value = os.environ.pop(LEASH_FD, None)
     if value is None:

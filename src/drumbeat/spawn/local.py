@@ -113,7 +113,7 @@ class LocalSpawner:
         return sorted([*known, *ended], key=lambda one: one.worker_id)
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools of this folder's running workers; a folder belongs to one store."""
+        """Return the pools that have running workers in this spawner's state folder; a state folder belongs to one store."""
         return {process.name[0] for process in await asyncio.to_thread(self._all_running)}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -152,7 +152,7 @@ class LocalSpawner:
             return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance
 
     def _start(self, order: Order, name: Name, lock: int) -> _Child:
-        command = tuple(order.command) or self._usual_command(order)
+        command = order.command_line(self._command)
         output = self._state_dir.log_path(name)
         try:
             self._state_dir.note_ref(name, None)
@@ -214,11 +214,6 @@ class LocalSpawner:
             subject = (*reversed(process.name), process.ref)
             log.warning("failed to record in the state folder that worker %s of pool %s is process %s", *subject, exc_info=True)
 
-    def _usual_command(self, order: Order) -> tuple[str, ...]:
-        run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
-        group = ("--worker-group-id", str(order.slot), "--worker-group-count", str(order.group_count))
-        return (*self._command, *run, *group)
-
     def _environment_of(self, order: Order, name: Name) -> dict[str, str]:
         own, tagged = inherited(os.environ), tags(self._state_dir.scope, name)
         environment = {**own, **self._environment, **order.environment, **tagged}
@@ -234,7 +229,7 @@ class LocalSpawner:
         return tuple({**{process.ref: process for process in own}, **found}.values())
 
     def _all_running(self) -> Sequence[Process]:
-        """Return all processes of this folder's workers: found by tags in their environment or, if forked, by their records."""
+        """Return all processes of this state folder's workers: found by environment variables or, if forked, by records."""
         forked = []
         for name, ref in self._state_dir.forked():
             process = find_recorded(name, ref)
@@ -253,7 +248,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether the process is the worker itself, not its child: it leads a session, and no other process is on record."""
+        """Whether the process is the worker itself, not its child: it leads a session, and no other is recorded as worker."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:

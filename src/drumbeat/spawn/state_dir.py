@@ -103,7 +103,7 @@ class StateDir:
         return found
 
     def note_forked(self, name: Name, ref: str | None) -> None:
-        """Record a forked worker (None: delete the record). Others find it by this record, as they cannot see its tags."""
+        """Record the process of a forked worker, so that other spawners find it; ``ref`` None deletes the record."""
         _write_ref(self._file("forked", name, ".ref"), ref)
 
     def forget_forked(self, name: Name, ref: str) -> None:

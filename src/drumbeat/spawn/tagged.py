@@ -118,7 +118,7 @@ def _shows_tags(pid: int) -> bool:
 
 
 def find(scope: str) -> Sequence[Process]:
-    """Return all running processes with this scope's tags, oldest first; processes of other users cannot be inspected."""
+    """Return all running processes whose tags have this scope (hash of a state folder), oldest first; only this user's."""
     found = [_tagged(pid, scope) for pid in psutil.pids()]
     return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.pid))
 
@@ -131,7 +131,7 @@ def _tagged(pid: int, scope: str) -> Process | None:
 
 
 def _read(pid: int, scope: str) -> Process | None:
-    """Read a process's tags; None if it ended meanwhile, because they may then be those of a later process with this pid."""
+    """Read a process's environment tags; None if it has another scope, or has ended, as its pid may then be reused."""
     birth, environment = born(pid), _environment(pid)
     process = Process(
         pid=pid,

@@ -78,7 +78,7 @@ class Deliveries:
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """Forget a delivery, so that it can be sent again: its beat failed, or another process ran a beat at the same time."""
+        """Forget a webhook request, so that it can be sent again: its beat failed, or another process ran one meanwhile."""
         for lease in noted:
             await self._leases.release(lease)
 

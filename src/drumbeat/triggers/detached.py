@@ -28,7 +28,7 @@ NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: variables not passed on: a w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckerLaunch:
-    """What is needed to start a checker: leases against duplicates, its environment, and its log file."""
+    """What a checker (it starts missing workers) needs to be started: leases against duplicates, environment, log file."""
 
     leases: Leases
     owner: str
@@ -38,7 +38,7 @@ class CheckerLaunch:
 
 
 async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id: str) -> bool:
-    """Start one checker for a pool. False if another checker is starting already: it will see the new jobs.
+    """Start a checker, a process that starts a pool's missing workers. False if one is starting already: it sees the new jobs.
 
     A lease marks the starting checker. The checker releases it (``mark_checker_started``) *before* it looks at the pool,
     so jobs pushed after that start another checker.

@@ -42,7 +42,7 @@ class Input(_Block):
 
 
 class Entry(_Block):
-    """The keys that every trigger has."""
+    """The keys that every trigger in triggers.yml may have."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
     type: TriggerType
@@ -63,7 +63,7 @@ class Entry(_Block):
 
 
 class Scheduled(Entry):
-    """A trigger that may have a schedule."""
+    """An entry of triggers.yml that may have a schedule."""
 
     schedule: str | None = None
     timezone: str | None = None

@@ -38,7 +38,7 @@ async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapp
 
 
 def command(firing: Firing) -> Sequence[str]:
-    """Return the command line that runs the FlatMachines adapter to start workers for the pool that ``firing`` names."""
+    """Return the command line that starts workers for the requested pool by running the FlatMachines adapter."""
     if firing.worker is None or firing.pool_id is None:
         raise ValueError(f"trigger {firing.trigger}: expected a machine and a pool, got {firing.worker} and {firing.pool_id}")
     machines = [f"--machines={name}={file}" for name, file in firing.worker.machines.items()]

@@ -42,7 +42,7 @@ class Delivery:
 
 
 def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> str:
-    """Return the signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or over TIMESTAMP.KEY.BODY if it has a key.
+    """Return the signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or TIMESTAMP.KEY.BODY with an idempotency key.
 
     The two forms cannot be confused: a body is empty or JSON, and no JSON starts with a key and a dot.
     """
@@ -53,7 +53,7 @@ def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> st
 async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: RecordDelivery) -> Delivery:
     """Check a request and return it as a delivery. Raises RequestRefused if it is not signed, not recent or not valid.
 
-    The body and the key are read only after the signature is checked; the delivery is recorded only after all checks.
+    The JSON body and the idempotency key are parsed only after the signature is checked.
     """
     if len(body) > LARGEST_BODY:
         raise RequestRefused(

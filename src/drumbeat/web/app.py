@@ -34,7 +34,7 @@ def make_api(state: AppState | None = None) -> FastAPI:
 
 
 def make_app(state: AppState, *, with_pages: bool = True) -> AuthMiddleware:
-    """Create the application: API, streams and pages with authentication. NiceGUI allows only one with pages per process."""
+    """Create the web application with authentication. A process can create only one with pages (a limit of NiceGUI)."""
     app = make_api(state)
     if with_pages:
         from drumbeat.web.pages import add_pages

@@ -1,13 +1,14 @@
 """Finds the type of database that a run or a template puts load on, from the database URL."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
 from drumbeat.bench.model import LoadMode
 from drumbeat.composition.plane import ControlPlane
-from drumbeat.core.run import Template
+from drumbeat.core.run import Run, Template
+from drumbeat.store.interface import Runs
 
 
 class DatabaseType(StrEnum):
@@ -19,6 +20,9 @@ class DatabaseType(StrEnum):
     DUCKDB = "duckdb"
 
 
+RunOrder = Callable[[Sequence[Run]], Sequence[Run]]  #: sorts runs
+
+MOST_SORTED = 1000  #: how many of the newest runs are read to sort or filter them here
 _OTHER_NAMES = {"postgres": DatabaseType.POSTGRESQL, "mariadb": DatabaseType.MYSQL}
 
 
@@ -30,6 +34,18 @@ def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None
         return None
     url = target.get("url") or (connections or {}).get(str(target.get("connection")), "")
     return database_type_of(str(url))
+
+
+async def matching_runs(
+    runs: Runs, filters: Mapping[str, Any], database: str | None, order: RunOrder | None, first: int, count: int
+) -> Sequence[Run]:
+    """Return ``count`` matching runs from the ``first`` on, newest first unless ``order`` is given. The store sorts only by age
+    and knows no database types: with these, only the newest MOST_SORTED runs are read."""
+    if order is None and not database:
+        return await runs.list(**filters, offset=first, limit=count)
+    found = await runs.list(**filters, limit=MOST_SORTED)
+    matching = [run for run in found if not database or database_of(run.config) == database]
+    return (order(matching) if order else matching)[first : first + count]
 
 
 def database_type_of(url: str) -> DatabaseType | None:

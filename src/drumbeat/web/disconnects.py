@@ -40,6 +40,6 @@ class DisconnectMiddleware:
 
 
 def is_disconnect(scope: Mapping[str, Any], error: Exception) -> bool:
-    """Whether an error only says that the client disconnected before it was answered (the text is Starlette's)."""
+    """Whether the client has disconnected and the error only reports this, so that it need not be logged as a failure."""
     says_so = isinstance(error, ClientDisconnect) or str(error) == "No response returned."
     return bool(scope.get(_CLIENT, {}).get("gone")) and says_so

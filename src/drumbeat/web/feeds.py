@@ -1,4 +1,4 @@
-"""Live updates of runs and pools: each is read once for all listeners (viewers). A slow listener gets only the newest one."""
+"""Live updates of runs and pools: each update is read once for all viewers (listeners). A slow viewer skips old updates."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedUpdate(Generic[T]):
-    """One update of a run or pool. ``data`` is for API clients, ``seen`` for pages."""
+    """One live update of a run or pool: its new state as ``data`` for API clients and as ``seen`` for pages."""
 
     event: str
     data: Mapping[str, Any]
@@ -40,7 +40,7 @@ class FeedUpdate(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Frame(Generic[T]):
-    """A published update with its sequence number. Its JSON is encoded once for all listeners."""
+    """A live update with its sequence number. It is encoded as JSON only once for all listeners (viewers)."""
 
     n: int
     told: FeedUpdate[T]
@@ -74,7 +74,7 @@ class FeedSource(Protocol[T]):
         ...
 
     async def catch_up(self) -> bool:
-        """Read a part of the data that is older than the first ``read``. Returns whether there is more such data."""
+        """Read some of the data that is older than the first ``read``, in one call. Returns whether more is left to read."""
         ...
 
 
@@ -99,7 +99,7 @@ class Listener(Generic[T]):
             await self.changed.wait()
 
     def take(self) -> Frame[T] | None:
-        """Return the newest frame; None if it was taken. Before the last frame, returns a missed one with ``must_be_seen``."""
+        """Return the newest update; None if this listener has it. A missed one that ``must_be_seen`` comes before the last."""
         frame = self._feed.newest
         if frame is None or frame is self._last:
             return None
@@ -181,7 +181,7 @@ class Feed(Generic[T]):
         return [line for line in self._logs if known < line["log_id"] <= to]
 
     def close(self) -> None:
-        """End the feed: ``next`` of every listener returns None."""
+        """End the feed (live updates of a run or pool) for all listeners: their ``next`` returns None."""
         self.is_over = True
         for listener in self._listeners:
             listener.changed.set()
@@ -210,7 +210,7 @@ class Feed(Generic[T]):
             self._is_reading = False
 
     async def _read_until_idle(self, group: asyncio.TaskGroup) -> None:
-        """Read updates until there are no listeners, or the last update was read."""
+        """Read and publish updates at intervals, until there are no listeners or the last update was published."""
         catching_up: asyncio.Task[None] | None = None
         while self._listeners and not self.is_over:
             started = self._clock.elapsed()
@@ -236,7 +236,7 @@ class Feed(Generic[T]):
         return True
 
     async def _catch_up(self) -> None:
-        """Read earlier data, retrying while the store is unavailable. After each read, pause as long as it took."""
+        """Read all data that is older than the first ``read``, in parts with pauses. Retries while the store is unavailable."""
         while not self.is_over:
             started = self._clock.elapsed()
             try:
@@ -253,7 +253,7 @@ class Feed(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Feeds:
-    """The feeds of a server, by name. Recent feeds stay in memory, so that a reloaded page need not read everything again."""
+    """A server's feeds (live updates of a run or pool) by name. Recent ones stay in memory, so that a page reloads fast."""
 
     clock: Clock
     group: asyncio.TaskGroup

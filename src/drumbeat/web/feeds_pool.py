@@ -49,7 +49,7 @@ class PoolSource:
         return [FeedUpdate(event=POOL_UPDATE, data=data, seen=data)]
 
     async def catch_up(self) -> bool:
-        """Return False: there is no earlier data to read, because ``read`` already returns all that is shown of the past."""
+        """Do nothing and return False (no earlier data left to read): ``read`` already returns all data that is shown."""
         return False
 
     async def _read_beats(self) -> None:
@@ -68,7 +68,7 @@ class PoolSource:
         return asdict(counts) | {"oldest_age_seconds": max((now - oldest).total_seconds(), 0.0) if oldest else None}
 
     def _rates(self) -> dict[str, float | None]:
-        """Return how many jobs per second were done and poisoned, averaged over the last reads; None after only one read."""
+        """Return how many jobs per second were done and poisoned (given up), over the last reads; None after only one read."""
         if len(self._counted) < 2:
             return {"done_per_second": None, "poisoned_per_second": None}
         (since, first), (until, last) = self._counted[0], self._counted[-1]

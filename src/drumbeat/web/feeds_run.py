@@ -1,4 +1,4 @@
-"""Live updates of a run. Every viewer gets an update in phase PROCESSING before the last update."""
+"""Live updates of a run. Before the last update, each viewer gets one in phase PROCESSING (the run computes its result)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +57,7 @@ def _processing(earlier: LiveRun, last: LiveRun) -> LiveRun:
 
 
 def run_feed(feeds: Feeds, plane: ControlPlane, run_id: RunId) -> tuple[Feed[LiveRun], RunSource]:
-    """Return a run's feed and the source it reads from. Raises MissingExtra if the bench extra is not installed."""
+    """Return a run's live updates (feed) and the source that reads them. Raises MissingExtra if the bench extra is missing."""
     feed = feeds.get(f"run {run_id}", lambda: RunSource(plane, run_id))
     assert isinstance(feed.source, RunSource)
     return feed, feed.source

@@ -31,13 +31,13 @@ class Login:
         self._clock = clock
 
     def page(self, headers: dict[str, str], path: str = "/", query: str = "") -> Response:
-        """Return 401: the login form for browsers, a problem document for programs."""
+        """Return the response (401) to a request without a login: the login form for browsers, a JSON error for programs."""
         if not _accepts_html(headers):
             return problem(401, "expected a token: send Authorization: Bearer TOKEN, or log in at /login", _CHALLENGE)
         return _form("/" if path in (LOGIN, LOGOUT) else _url(path, query))
 
     def barred(self, headers: dict[str, str], wait: timedelta) -> Response:
-        """Return 429: too many wrong tokens came from the client's address."""
+        """Return the response (429) to a client whose address has sent too many wrong tokens."""
         seconds = max(ceil(wait.total_seconds()), 1)
         retry_after = {"Retry-After": str(seconds)}
         if not _accepts_html(headers):
@@ -92,7 +92,7 @@ def _form(path: str = "/", message: str = "", status: int = 401, headers: dict[s
 
 
 def _url(path: str, query: str) -> str:
-    """Return the requested path and query, percent-encoded."""
+    """Return the requested path and query as a percent-encoded URL, to return to after the login."""
     return quote(path) + (f"?{quote(query, safe=_SAFE_IN_QUERY)}" if query else "")
 
 

@@ -56,7 +56,7 @@ def _answer(method: str, allowed: Sequence[str]) -> Response | None:
 
 
 def known_routes(app: FastAPI) -> Sequence[_Route]:
-    """Return every route that has methods, sorted by number of path parameters."""
+    """Return every route of the application that has HTTP methods; routes with the fewest path parameters come first."""
     routes = [each for each in all_routes(app.routes) if getattr(each, "methods", None) and hasattr(each, "path_regex")]
     found = [
         _Route(pattern=each.path_regex, methods=frozenset(each.methods), parameters=each.path.count("{"))  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ def known_routes(app: FastAPI) -> Sequence[_Route]:
 
 
 def allowed_methods(routes: Sequence[_Route], path: str) -> Sequence[str]:
-    """Return the methods of a path, from the most specific routes that match it; empty if no route matches."""
+    """Return the HTTP methods that a path supports, from the most specific routes that match it; empty if none matches."""
     matching = [each for each in routes if each.pattern.match(path)]
     found = {method for each in matching if each.parameters == matching[0].parameters for method in each.methods}
     if "GET" in found and not path.endswith(_STREAM):

@@ -86,7 +86,7 @@ async def _ours(request: Request, exc: Exception) -> JSONResponse:
 
 
 def fields_in(message: str) -> list[dict[str, str]]:
-    """Return the fields that an error message names at the beginning of its lines, such as ``scaling.mode: expected …``."""
+    """Return field and detail of each line of an error message that names a field, such as ``scaling.mode: expected …``."""
     found = (_NAMED.fullmatch(line.strip()) for line in message.splitlines())
     return [{"field": each[1], "detail": each[2]} for each in found if each]
 

@@ -40,5 +40,5 @@ class Caller:
 
 
 def allowed(caller: Caller, method: str) -> bool:
-    """Whether a caller may make a request with this HTTP method."""
+    """Whether a caller may make a request with this HTTP method: operators any request, readers only safe ones such as GET."""
     return caller.may_change or method in SAFE_METHODS

@@ -56,7 +56,7 @@ async def serve(
 async def open_app_state(
     plane: ControlPlane, settings: WebSettings, clock: Clock, stop: asyncio.Event
 ) -> AsyncIterator[AppState]:
-    """Start a server's background work and yield the server's state; at the end stop the work. Raises InvalidSettings."""
+    """Start a server's background work (runs, triggers), yield its shared objects; stop the work at the end of the block."""
     plane.vault()
     file = settings.triggers or triggers_file()
     triggers = plane.triggers(file) if file is not None else None

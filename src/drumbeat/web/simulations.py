@@ -1,4 +1,4 @@
-"""Simulations on a server, with the same limits for API and pages. A running simulation does not delay shutdown."""
+"""Simulations of fleets on a server, with the same size limits for API and pages. They do not delay a shutdown."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ async def simulate_on_server(jobs: Jobs, policy: str, settings: Mapping[str, Any
 
 
 def check(jobs: Jobs) -> None:
-    """Raise InvalidInput if a trace has more or longer jobs than a server may simulate."""
+    """Raise InvalidInput if there are more or longer jobs than a server may simulate, or none."""
     if not 0 < len(jobs) <= MOST_JOBS:
         raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; for more use: drumbeat fleet simulate")
     last, longest = max(at for at, _ in jobs), max(lasts for _, lasts in jobs)
@@ -61,7 +61,7 @@ async def run_in_daemon_thread(work: Callable[[], T]) -> T:
 
 
 def _settle(loop: asyncio.AbstractEventLoop, result: "asyncio.Future[Any]", error: Exception | None, value: object) -> None:
-    """Set the result of a future from another thread. Does nothing if the future is done or the event loop is closed."""
+    """Set the result or error of a future from another thread, unless the future is done or its event loop is closed."""
 
     def settle() -> None:
         if result.done():

@@ -43,7 +43,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
             super().connection_lost(exc)
 
         def _is_answering(self) -> bool:
-            """Whether a complete request is being answered, or the connection is closed or upgraded."""
+            """Whether no data is awaited: a complete request is being answered, or the connection is closed or a WebSocket."""
             if self.transport.is_closing() or self not in self.connections:
                 return True
             return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
@@ -59,7 +59,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
                 self._timer = None
 
         def _close(self) -> None:
-            """Close the connection, unless the server itself has paused reading (then the client is not slow)."""
+            """Close a connection whose request did not arrive in time; wait again if the server itself has paused reading."""
             if self.flow.read_paused:
                 self._arm()
             else:
@@ -69,7 +69,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
 
 
 def most_connections() -> int | None:
-    """Return the maximum number of connections that leaves file descriptors for the store; None if they are unlimited."""
+    """Return how many connections the server may have, so that file descriptors remain for the store; None: no limit."""
     try:
         import resource
     except ModuleNotFoundError:  # pragma: no cover  (Windows)

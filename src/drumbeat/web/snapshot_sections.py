@@ -1,4 +1,4 @@
-"""Sections of the RUN_UPDATE document: search for the maximum, throughput controller, guardrails, bounds."""
+"""Sections of the RUN_UPDATE document: search for the maximum number of connections, throughput controller, limits."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ _MOST_STEPS = 60  #: maximum number of search steps in the document; the newest 
 
 
 def guardrails(watched: LiveRun) -> dict[str, Any]:
-    """Return state, message and colour of the CPU and memory guardrails. ``detail``: metric, its value and its limit."""
+    """Return the state of the CPU and memory guardrails (limits for workers): message, colour, and detail with values."""
     reported = watched.run.custom_metrics.get("soft_guardrails") or {}
     state = str(reported.get("state") or "normal")
     message = (watched.run.controller_state.get("guard") or {}).get("banner")
@@ -84,7 +84,7 @@ def bounds(watched: LiveRun) -> dict[str, Any] | None:
 
 
 def find_max(watched: LiveRun) -> dict[str, Any] | None:
-    """Return the progress of a search for the maximum, with its result at the end; None in other load modes."""
+    """Return progress and result of the search for the maximum number of connections; None in other load modes."""
     if watched.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
         return None
     state = watched.run.controller_state.get("find_max") or {}

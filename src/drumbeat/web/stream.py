@@ -21,7 +21,7 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def feed_or_refuse(websocket: WebSocket, finding: Awaitable[Feed[Any]]) -> Feed[Any] | None:
-    """Return the feed. If it does not exist, refuse the WebSocket with the HTTP error response, and return None."""
+    """Return the awaited feed of live updates. If it does not exist, refuse the WebSocket with an error and return None."""
     try:
         return await finding
     except DrumbeatError as exc:
@@ -33,7 +33,7 @@ async def feed_or_refuse(websocket: WebSocket, finding: Awaitable[Feed[Any]]) ->
 
 
 async def stream(websocket: WebSocket, feed: Feed[Any]) -> None:
-    """Send every update of a feed until there are no more. Messages from the client are ignored."""
+    """Accept a WebSocket and send it the live updates of a run or pool until there are no more. Client messages are ignored."""
     await websocket.accept()
     with feed.listening() as listener:
         async with asyncio.TaskGroup() as group:
@@ -48,7 +48,7 @@ async def stream(websocket: WebSocket, feed: Feed[Any]) -> None:
 
 
 async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) -> int | None:
-    """Send updates. Returns the WebSocket close code; None if the client has disconnected."""
+    """Send live updates until there are no more. Returns the WebSocket close code; None if the client has disconnected."""
     try:
         await websocket.send_text(_HELLO)
         while (frame := await listener.next()) is not None:
@@ -59,7 +59,7 @@ async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) 
 
 
 async def _receive(websocket: WebSocket) -> int | None:
-    """Ignore short text messages. Returns the close code for any other message; None if the client has disconnected."""
+    """Ignore the client's short texts. Returns the close code if it sends anything else; None if it disconnects."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
@@ -71,14 +71,14 @@ async def _receive(websocket: WebSocket) -> int | None:
 
 
 def events(feed: Feed[Any], last_event_id: str | None) -> StreamingResponse:
-    """Stream a feed as server-sent events."""
+    """Return a response that streams the live updates of a run or pool as server-sent events."""
     known = _EVENT_ID.fullmatch(last_event_id or "")
     lines = _event_lines(feed, int(known[1]) if known else None)
     return StreamingResponse(lines, media_type="text/event-stream", headers=_UNBUFFERED)
 
 
 async def _event_lines(feed: Feed[Any], logs_to: int | None) -> AsyncIterator[bytes]:
-    """Yield the events. An event's id contains the id of its last log line, so a client can resume after a server restart."""
+    """Yield live updates as server-sent events. Their ids contain the last log line's id, so that clients can resume there."""
     yield b"retry: 2000\n\n"
     with feed.listening(logs_to) as listener:
         while (frame := await listener.next()) is not None:

@@ -59,7 +59,7 @@ class Verdicts:
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:
-    """Return the text of a verdict; None while the run is active and has an orchestrator."""
+    """Return the verdict on a run as text for people; None while the run is active and has an orchestrator."""
     if judgement.is_orphan:
         return ORPHANED
     return WORDS.get(judgement.verdict)

@@ -180,12 +180,12 @@ async def test_a_claim_that_was_taken_is_forgotten_at_its_renewal(store: MemoryS
     work = DrumbeatWorkBackend(store)
     await work.pool("papers").push("text")
     await work.pool("papers").claim("w1")
-    assert len(work.held("w1")) == 1
+    assert len([*work.claims.of_worker("w1")]) == 1
     await store.queue.release(Holder(pool_id=PoolId("papers"), worker_id=WorkerId("w1")), "reaped")
 
     await work.renew("w1")
 
-    assert work.held("w1") == ()
+    assert [*work.claims.of_worker("w1")] == []
 
 
 async def test_everything_a_worker_holds_can_be_settled_at_once(store: MemoryStore) -> None:

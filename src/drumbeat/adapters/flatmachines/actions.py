@@ -19,7 +19,7 @@ WORKER_MACHINE = "job_worker"  #: default machine of a worker, as in FlatMachine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionCall:
-    """One call of an action: the backends, the machine's context, and the arguments for the machine's state (``plan``)."""
+    """One call of an action: the backends it uses, the machine's context, and the state's arguments for it (``plan``)."""
 
     backends: PoolClaims
     origin: Origin
@@ -60,7 +60,7 @@ async def calculate_spawn(call: ActionCall) -> Context:
 
 
 async def spawn(call: ActionCall) -> Context:
-    """Start workers: as many as requested, but no more than the queue needs and the cap allows."""
+    """Start workers: as many as requested, but no more than the queue needs and ``max_workers`` allows."""
     plan = call.plan.get("spawn", {})
     variables = {"context": call.context, "input": call.context}
     asked = len(list(evaluate(plan["foreach"], variables))) if "foreach" in plan else call.number("workers_to_spawn", -1)

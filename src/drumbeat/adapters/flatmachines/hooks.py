@@ -44,7 +44,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         registration_dsn: str | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
-        """``plan`` comes from ``translate``, which writes one for each state; users do not write it."""
+        """``plan`` tells the hook what to do in a state or for the machine; ``translate`` writes it, not the user."""
         self._session = session
         self._plan: Mapping[str, Any] = plan or {}
         self._dsns = (dsn, registration_dsn)
@@ -108,7 +108,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return output
 
     async def on_error(self, state_name: str, error: Exception, context: Context) -> str | None:
-        """Fail the worker and its jobs. Returns None: FlatMachines is given no state to continue in."""
+        """End the worker as error, and fail its jobs. Returns None: there is no state in which the machine could continue."""
         if worker_id := context.get("worker_id"):
             await self._backends.fail(worker_id, f"{type(error).__name__}: {error}")
         return None

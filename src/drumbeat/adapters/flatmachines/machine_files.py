@@ -12,7 +12,7 @@ _ENDINGS = (".yml", ".yaml", ".json")
 
 
 def find_machine(name: str, folder: Path) -> Path | None:
-    """Find a machine's file by its path or by its name in the folder; None if there is none."""
+    """Find a machine's file by its path or name in ``folder``, with or without the file ending; None if there is none."""
     given = folder / Path(name).expanduser()
     candidates = [given, *(given.with_name(given.name + ending) for ending in _ENDINGS)]
     return next((path.absolute() for path in candidates if path.is_file()), None)
@@ -31,7 +31,7 @@ def load_machine(file: Path) -> dict[str, Any]:
 
 
 def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Mapping[str, str]) -> Path | dict[str, Any]:
-    """Find a machine that another one names: in ``--machines``, its ``machines:``, or a file beside it. Raises NotFound."""
+    """Find the machine ``name`` that ``config`` uses: in ``--machines``, its ``machines:``, or as a file. Raises NotFound."""
     if name in machines:
         return Path(machines[name])
     ref = (config.get("data", {}).get("machines") or {}).get(name)

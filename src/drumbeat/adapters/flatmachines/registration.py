@@ -174,7 +174,7 @@ class DrumbeatRegistrationBackend:
         )
 
     def _as_sample(self, metadata: Mapping[str, Any]) -> Sample:
-        """Convert a heartbeat's metadata to a sample, because a worker's row has no field for it."""
+        """Convert a heartbeat's metadata to a sample, in which it is stored: a worker's row has no field for metadata."""
         self._notes += 1
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 

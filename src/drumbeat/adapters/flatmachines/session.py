@@ -97,7 +97,7 @@ class PoolClaims:
             await self.leave(worker_id, "error", error)
 
     async def abandon(self, error: str | None) -> None:
-        """End all workers of these backends. With an error, they and their jobs fail; without, their jobs are queued again."""
+        """End all workers of these backends. With ``error``, they and their jobs fail; else their jobs are queued again."""
         for worker_id in self.work.holders() | self.registration.own():
             if error is not None:
                 await self.fail(worker_id, error)
@@ -124,7 +124,7 @@ class MachineSession:
         self._backends: dict[tuple[str | None, str | None], PoolClaims] = {}
 
     def backends(self, work: str | None = None, registration: str | None = None) -> PoolClaims:
-        """Return the backends on these stores (URLs); None means the store that this session was opened on."""
+        """Return the backends for jobs and workers on these stores (URLs); None: the store that this session was opened on."""
         key = (work, registration or work)
         if key not in self._backends:
             self._backends[key] = PoolClaims(

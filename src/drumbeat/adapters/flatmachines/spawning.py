@@ -95,7 +95,7 @@ async def launch(
 
 
 async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner, workers: RequestedWorkers) -> list[Worker]:
-    """Add rows for the workers to start. Another process counts these rows too, so both together never exceed the cap."""
+    """Add rows for the workers to start. Other processes count these rows too, so that all together never exceed the cap."""
     pool_id = await backends.registration.place.pool(workers.pool_id)
     async with _locked(backends, plane, pool_id) as lease:
         count = (await count_jobs_and_workers(backends, workers.pool_id)).missing_workers(workers.cap)
@@ -117,7 +117,7 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
 
 
 async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers: RequestedWorkers) -> int:
-    """Return how many more workers may run. A lost worker counts while its process runs; ``leaving`` does not count."""
+    """Return how many more workers the cap allows. A lost worker counts while its process runs, ``leaving`` never does."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
     return max(workers.cap - len((running | live) - {workers.leaving}), 0)

@@ -59,7 +59,7 @@ class ClaimTokens:
         self.made = 0  #: number of claims made so far
 
     def keep(self, claim: MachineClaim) -> None:
-        """Add a claim; it is now the newest one."""
+        """Remember a claim, as the newest claim of its job."""
         self.forget(claim)
         self._held[_key(claim)] = claim
         self.made += 1
@@ -108,7 +108,7 @@ class DrumbeatWorkPool:
         return (await store.queue.push(pool_id, [job]))[0]
 
     async def claim(self, worker_id: str) -> WorkItem | None:
-        """Claim the next item for this worker. None if no item is ready, or the worker may not claim."""
+        """Claim the next item for this worker; None if there is no item that it may claim."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
         claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
@@ -203,10 +203,6 @@ class DrumbeatWorkBackend:
         queue = (await self.place.store()).queue
         return sum([len(await queue.release(each, f"worker {each.worker_id} was lost")) for each in holders])
 
-    def held(self, worker_id: str) -> tuple[ClaimedId, ...]:
-        """Return the ids of the items that a worker has claimed through this backend."""
-        return tuple(ClaimedId(claim) for claim in self.claims.of_worker(worker_id))
-
     def holders(self) -> frozenset[WorkerId]:
         return self.claims.workers()
 
@@ -225,7 +221,7 @@ class DrumbeatWorkBackend:
             self.claims.forget(claims[token])
 
     async def settle_all(self, worker_id: str, outcome: AttemptOutcome, error: str | None) -> int:
-        """Settle all jobs of a worker with the same outcome. Returns how many the store accepted."""
+        """End the attempts at all jobs of a worker with the same outcome. Returns how many outcomes the store accepted."""
         claims = self.claims.of_worker(worker_id)
         if not claims:
             return 0

@@ -112,7 +112,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Return the events noted in this beat. Events of an interrupted beat are dropped: they are noted again in this one."""
+        """Take the events that this beat collected to store with the run's state; those of an earlier beat are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

@@ -167,7 +167,7 @@ def _may_back_off(view: GuardView, guarded: WorkerGuard) -> bool:
 
 
 def _backed_off(view: GuardView, worker: GuardedWorker) -> int:
-    """Return the lowered target of an overloaded worker, not below the minimum (1 in FIXED mode, else ``min_connections``)."""
+    """Return an overloaded worker's reduced number of connections, at least 1 in FIXED mode, else ``min_connections``."""
     least = 1 if view.scaling.mode is ScalingMode.FIXED else view.scaling.min_connections
     return max(least, floor(worker.target * (1 - view.guardrails.back_off_percent / 100)))
 

@@ -17,7 +17,7 @@ def lost(view: RunView, recovered: Recovered) -> list[Worker]:
 
 
 def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Return why a starting run must end, or None. A configuration error always ends it: every other worker would fail too."""
+    """Return why a starting run must end because of lost workers, or None. One worker's configuration error always ends it."""
     gone = lost(view, recovered)
     misconfigured = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
     if misconfigured:

@@ -103,7 +103,7 @@ def _spawn(
 
 
 def reconcile_workers(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
-    """Return the actions that start missing workers and send each worker its target if it has changed."""
+    """Return the actions that start missing workers, and send each worker its connections and rate if they have changed."""
     slots = {
         **{worker.worker_id: worker.slot for worker in recovered.staying},
         **{spawn.worker_id: spawn.slot for spawn in staffing.spawns},
@@ -119,13 +119,13 @@ def reconcile_workers(view: RunView, recovered: Recovered, staffing: Staffing) -
 
 
 def _share(staffing: Staffing, slot: int, total: int) -> AssignedTarget:
-    """Return a worker's share of the connections and the rate. A rate of 0 is sent too, as no rate means full speed."""
+    """Return a worker's share of the connections and of the rate. The rate is None for full speed; 0 means no load."""
     connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
     return AssignedTarget(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
 
 
 def with_assigned_targets(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
-    """Return the state updated with the targets that these actions send to workers."""
+    """Return the state updated with the targets (connections and rate) that these actions send to workers."""
     assigned = dict(state.told)
     for action in actions:
         if isinstance(action, SetTargets):

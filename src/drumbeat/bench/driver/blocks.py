@@ -117,7 +117,7 @@ def _size(value: Value) -> int | None:
 
 
 class _FixedEncoder:
-    """Encodes statements with values of fixed size: fills the gaps of a template for thousands of messages at once."""
+    """Encodes statements whose values have fixed sizes: copies a template message many times and fills in the values."""
 
     def __init__(self, name: str, statement: Statement, sizes: Sequence[int]) -> None:
         body = pgwire.bind_head(name, len(sizes))

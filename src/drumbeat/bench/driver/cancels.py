@@ -17,7 +17,7 @@ _LAST = 3.0  #: seconds that ``close`` waits for the remaining requests
 
 
 class CancelRequests:
-    """Cancels and closes sessions in the background. Any thread may call ``end``, which never blocks."""
+    """Cancels timed-out operations and closes their sessions in the background. Any thread may call ``end``: it never waits."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
@@ -52,6 +52,6 @@ class CancelRequests:
             log.warning("failed to cancel timed-out operations at %s: %s; they may still run", self._address.location, reason)
 
     def close(self) -> None:
-        """Wait for the requests that are queued or running, but only a few seconds. Blocks the thread."""
+        """Wait for the cancel requests that are queued or running, but only a few seconds. Blocks the calling thread."""
         self._until = time.monotonic() + _LAST
         self._threads.shutdown(wait=True)

@@ -53,8 +53,8 @@ class ConnectionSlot:
     def begin(self, due: int) -> Turn | None:
         """Start the next operation and its clock. Returns None if the engine does not accept new operations.
 
-        Sets ``busy`` before it checks the gate; the engine closes the gate before it checks ``busy``. So if the engine has
-        closed the gate and finds no connection busy, no operation will begin and all results are recorded.
+        Sets ``busy`` before it checks the pacing gate; the engine closes the gate before it checks ``busy``. So if the
+        engine has closed the gate and finds no connection busy, no operation will begin and all results are recorded.
         """
         shared = self.shared
         kind, values = drawn = shared.source.next()

@@ -164,7 +164,7 @@ class ThreadConnection:
         self._turns.put(due)
 
     def _due(self) -> int:
-        """Wait for the next due time, or STOP. Checks ``wanted`` first: a ``stop`` just before the wait would be missed."""
+        """Wait until an operation may begin, and return its due time; STOP if the connection is stopped, even just before."""
         due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due

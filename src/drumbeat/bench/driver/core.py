@@ -56,7 +56,7 @@ class Core(Protocol):
     def set_epoch(self, epoch: int) -> None: ...
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations. Operations that become due while stopped are never sent. Any thread may stop."""
+        """Allow or stop new operations. Operations that become due while stopped are never sent. Any thread may stop them."""
         ...
 
     def run(self, budget_ns: int) -> None:

@@ -237,7 +237,7 @@ class PostgresEngine:
         self._collect(core)
 
     def _wait_for_command(self, core: Core) -> None:
-        """Wait briefly for a command, and run it. Called when no operation is running and none may begin."""
+        """Wait briefly for another thread's command, and run it. Called when no operation is running and none may begin."""
         try:
             self._commands.get(timeout=BUDGET / 1e9)(core)
         except queue.Empty:
@@ -262,7 +262,7 @@ class PostgresEngine:
             self._release(slot, state, given_up=slot in given_up)
 
     def _sample_failures(self, core: Core, records: Records) -> set[int]:
-        """Keep samples of failed operations. Returns the connections whose operation timed out; the server may still run it."""
+        """Keep examples of failed operations. Returns connections whose operation timed out and may still run on the server."""
         self._samples.add(records, core.error_message)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 
@@ -302,7 +302,7 @@ class PostgresEngine:
                 self._connects.submit(self._connect, slot)
 
     def _connect(self, slot: int) -> None:
-        """Open a connection for a slot; if earlier tries failed, wait first. Runs in a thread of ``_connects``."""
+        """Open a connection for a slot; if earlier tries failed, wait first. Runs in the thread pool ``_connects``."""
         if (tries := self._slots.tries[slot]) and self._stop.wait(min(_BACKOFF[0] * 2 ** (tries - 1), _BACKOFF[1])):
             return
         try:

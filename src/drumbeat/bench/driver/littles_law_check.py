@@ -53,7 +53,7 @@ class _Gaps:
         self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: when each connection's last operation ended, or 0
 
     def absorb(self, records: Records) -> None:
-        """Add the gaps between these records. Their order does not matter, but later calls must bring later records."""
+        """Add the gaps between the recorded operations, which may be in any order. Later calls must bring later operations."""
         if not len(records):
             return
         ordered = records[np.lexsort((records["start"], records["connection"]))]

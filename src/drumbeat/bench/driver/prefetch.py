@@ -1,4 +1,4 @@
-"""Encodes messages in advance in a separate thread. One block lasts about half a second at the current rate."""
+"""Encodes the messages to the database in advance, in a separate thread and in blocks of about half a second of load."""
 
 import queue
 import time
@@ -14,7 +14,7 @@ _BLOCK_LASTS = 0.5  #: seconds that a block should last
 
 
 class Feeder:
-    """Encodes blocks of messages in one thread; the driving thread feeds them to the core."""
+    """Encodes blocks of messages to the database in one thread; another thread gives them to the core, which sends them."""
 
     def __init__(self, maker: BlockMaker, stop: Event, completed: Callable[[], int]) -> None:
         self._maker = maker
@@ -23,7 +23,7 @@ class Feeder:
         self._blocks: queue.Queue[MessageBlock] = queue.Queue(_BLOCKS_AHEAD)
 
     def run(self) -> None:
-        """Encode blocks until ``stop`` is set. Adapts their size to the rate at which operations end."""
+        """Encode blocks of messages until ``stop`` is set. Adapts their size to the rate at which operations end."""
         size, began, before = _SMALLEST_BLOCK, time.monotonic(), 0
         while not self._stop.is_set():
             self._offer(self._maker.make(size))
@@ -33,7 +33,7 @@ class Feeder:
                 began, before = began + passed, before + used
 
     def _offer(self, block: MessageBlock) -> None:
-        """Queue a block for the driving thread. Waits until the queue has room or ``stop`` is set."""
+        """Queue an encoded block for the sending thread. Waits until the queue has room or ``stop`` is set."""
         while not self._stop.is_set():
             try:
                 self._blocks.put(block, timeout=0.1)
@@ -42,7 +42,7 @@ class Feeder:
             return
 
     def feed(self, core: Core) -> None:
-        """Give the core blocks until it has two. Waits for a block only if the core has none, and only briefly."""
+        """Give encoded blocks to the core, which sends them, until it has two. Waits, briefly, only if it has none."""
         while core.blocks() < 2:
             try:
                 core.feed(self._blocks.get(block=core.blocks() == 0, timeout=0.1))

@@ -67,7 +67,7 @@ class _Phases:
         return self.names[self.current]
 
     def is_measured(self, phase: str | None) -> bool:
-        """Whether operations of this phase are measured: MEASUREMENT or, before that was ever entered, None (no phase)."""
+        """Whether operations of this phase are measured: only MEASUREMENT or, until that is entered, None (no phase)."""
         return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
 
     @property
@@ -138,7 +138,7 @@ class LoadRunner:
             self._note_unsent(self.engine.backlog)
 
     def _note_unsent(self, count: int) -> None:
-        """Count operations that are due but unsent. The newest has waited 0 seconds, the one before it 1/rate, and so on."""
+        """Count due but unsent operations. Their waits are computed: 0 for the newest, 1/rate for the one before, and so on."""
         self.unsent += count
         if count:
             self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))
@@ -158,7 +158,7 @@ class LoadRunner:
         self.engine.set_rate(per_second)
 
     def forgive(self, most: float) -> None:
-        """Drop the overdue operations if there are more than ``most``. Does nothing while measuring."""
+        """Drop the overdue operations (due but not sent yet) if they are more than ``most``. Does nothing while measuring."""
         if not self.is_measuring and self.engine.backlog > most:
             self.engine.forgive()
 
@@ -235,14 +235,14 @@ class LoadRunner:
         )
 
     def begin_drain(self) -> None:
-        """End the measurement and stop new operations. Operations that end from now on also count as drained."""
+        """End the measurement and send no new operations. Those still running are counted as drained when they end."""
         self._note_measuring(False)
         self.engine.accept(False)
         self._absorb(self.engine.take())
         self._draining = True
 
     async def drain(self, within: timedelta) -> int:
-        """Wait until the running operations end. Returns how many still ran after ``within`` and were given up."""
+        """Wait until the running operations end, for at most ``within``. Returns how many still ran then and were abandoned."""
         if not self._draining:
             self.begin_drain()
         abandoned = await self.engine.drain(within)

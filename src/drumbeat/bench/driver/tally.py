@@ -81,7 +81,7 @@ class LoadTally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Add operations that were due but never sent: ``waits`` enter the response times, but no operation is counted.
+        """Add the waiting times of operations that were due but never sent to the response times; count no operations.
 
         Each added time is at least the service time of the fastest successful operation of the same kind.
         """

@@ -1,4 +1,4 @@
-"""The data classes of benchmarks: loads, plans, views of a run, actions and records. They contain no logic."""
+"""The data classes of benchmarks: loads, plans, snapshots of a run, actions and records. They contain no logic."""
 
 from drumbeat.bench.model.best import (
     STABLE as STABLE,

@@ -167,7 +167,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameAs:
-    """Repeats the operation's value number ``index`` (from 0, over all its statements), and adds ``plus`` to it."""
+    """A value source that repeats an earlier value of the same operation, number ``index`` from 0, and adds ``plus`` to it."""
 
     index: int
     plus: int = 0
@@ -176,7 +176,7 @@ class SameAs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Either:
-    """Chooses one of two value sources at random for each operation."""
+    """A value source that uses one of two other sources, chosen at random for each operation."""
 
     usual: "Value"
     other: "Value"
@@ -190,7 +190,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """Picks a value from a list, at the index that another value source gives. Workers may pick the same value."""
+    """A value source that picks from a list, at the index that another source gives. Workers may pick the same value."""
 
     values: Sequence[object]
     by: "Value"
@@ -309,7 +309,7 @@ def _placeholders(sql: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSignals:
-    """The client sessions of a database at one moment, without the session that reads them.
+    """How many client sessions a database has at one moment, and how many wait; without the session that reads this.
 
     ``waiting`` counts sessions that other sessions block (row and table locks; on PostgreSQL also internal locks and pinned
     buffers, on MariaDB the states that begin with "Waiting for"). Idle sessions, transactions that wait for their client,

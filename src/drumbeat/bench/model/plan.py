@@ -58,7 +58,7 @@ class QpsPlan:
 
     @property
     def tolerance(self) -> float:
-        """Return the tolerated deviation from the target in operations per second: 5 %, at least 2."""
+        """Return the tolerated deviation from the target throughput, in operations per second: 5 % of it, but at least 2."""
         return max(2.0, 0.05 * self.target_qps)
 
 

@@ -52,7 +52,7 @@ def is_mark(name: str) -> bool:
 
 
 def was_reset(name: str, before: Totals, after: Totals) -> bool:
-    """Whether a total was reset: the server's uptime fell, the total's reset time changed, or the total fell below half."""
+    """Whether the server reset a total: its uptime fell, the reset time changed, or the total is below half of ``before``."""
     if name not in before:
         return False
     if UPTIME in before and UPTIME in after and after[UPTIME] < before[UPTIME]:

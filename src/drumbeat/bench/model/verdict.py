@@ -92,7 +92,7 @@ def judgement_document(judgement: RunJudgement) -> dict[str, Any]:
 
 
 def stored_judgement(run: Run) -> RunJudgement | None:
-    """Return the judgement from a run's row. None: a completed run without a stored judgement; judge it by its results."""
+    """Return a run's judgement from its row; None if the run completed but has none stored, so its results must be judged."""
     unfinished = judgement_by_status(run)
     if unfinished is not None and run.status not in RUN_ENDED:
         return unfinished

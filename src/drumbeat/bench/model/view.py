@@ -161,7 +161,7 @@ class StopLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveStep:
-    """Action: store a finished step of the load mode."""
+    """Action: store a finished step of the load mode: the connections it set and what was measured with them."""
 
     step: Step
     reason: str
@@ -177,7 +177,7 @@ class NoteFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """Action: store state and figures in the run's row. The last action of a beat: an interrupted beat is decided again."""
+    """Action: store the orchestrator's state in the run's row. Always a beat's last action: an interrupted beat is repeated."""
 
     state: ControllerState
     operations: int

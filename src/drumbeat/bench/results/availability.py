@@ -72,7 +72,7 @@ def as_metrics(found: Availability | None) -> dict[str, Any] | None:
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Return the outages as (first second, second after the last). An outage at the end of the run needs a failure to count."""
+    """Return each outage as (first second, second after the last). One at the end of the run counts only with a failure."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
@@ -110,7 +110,7 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """Return the offsets of seconds without service. A gap no longer than a typical operation needs a failure to count."""
+    """Return the offsets of seconds without service. A gap as short as one typical operation counts only with a failure."""
     usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [
@@ -151,7 +151,7 @@ def _clock(offset: int) -> str:
 
 def corrected(record: RunRecord) -> Latency | None:
     """Return the latencies of a CONCURRENCY run, corrected for coordinated omission. None for other modes: QPS latencies
-    include the delay before sending, and a search measures many levels."""
+    include the delay before sending, and a search has no fixed number of connections."""
     whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
@@ -183,7 +183,7 @@ def _counts(histogram: Histogram) -> _Weighted:
 
 
 def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
-    """Add, for each latency above the usual interval, the latencies of the operations that should have begun meanwhile."""
+    """Return the latencies, with those added of operations that a connection could not send while a slow one was running."""
     whole = found
     for value, count in zip(found.values, found.counts, strict=True):
         missed = int((value - interval) // interval) if value > interval else 0

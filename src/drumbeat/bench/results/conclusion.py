@@ -96,7 +96,7 @@ def whole_run(
 ) -> list[Result]:
     """Merge the workers' results into the rows of the whole run: first all kinds of operations, then one row for each kind.
 
-    Rates are computed over the longest measurement of a worker, or over ``span`` if no worker measured all the time.
+    Rates are over the longest time that any worker measured, or over ``span`` (seconds of the run) if that is clearly longer.
     """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
@@ -164,7 +164,7 @@ def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) ->
 
 
 def _examples(record: RunRecord) -> list[dict[str, Any]]:
-    """Return one failed operation for each kind, error class and SQLSTATE, as examples for pages."""
+    """Return one example of a failed operation for each combination of kind, error class and SQLSTATE, for the web pages."""
     sorts = {(each.kind, each.error_class, each.sqlstate): each for each in record.failures}
     return [asdict(each) for each in sorts.values()]
 
@@ -210,7 +210,7 @@ def _cost(record: RunRecord) -> dict[str, Any] | None:
 
 
 def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:
-    """Return the status and error of the enrichment (adding server statistics to a result), and how much each counter rose."""
+    """Return whether server statistics could be added to a run's result (status, error), and how much each counter rose."""
     before, warm, after = (state.snapshots.get(name) for name in ("before_warmup", "after_warmup", "after_measurement"))
     if not state.snapshots:
         return SKIPPED, "the database offers no server statistics, or they could not be read", {}

@@ -71,7 +71,7 @@ def _short(value: float | None) -> float | None:
 
 
 def written(curves: Curves) -> dict[str, Any]:
-    """Return curves in the form stored in a run's result."""
+    """Convert curves to plain values, the form in which a run's result stores them."""
     plain: dict[str, Any] = msgspec.to_builtins(curves)
     return plain
 

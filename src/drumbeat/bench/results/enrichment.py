@@ -12,7 +12,7 @@ from drumbeat.store.interface import Store
 
 
 async def enrich(store: Store, run_id: RunId, open_target: Open) -> Result:
-    """Try again to add how much the server's counters rose during the run. Raises NotFound while the run has no result.
+    """Try again to add to a run's result how much the database's counters rose. Raises NotFound while there is no result.
 
     If the counters after the measurement are missing, they are read now. They also include any later use of the database, so
     the result gets a note that says so.

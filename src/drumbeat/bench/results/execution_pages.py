@@ -63,7 +63,7 @@ _Found = tuple[ExecutionFile, int, dict[str, Any]]
 
 
 def _page(files: Sequence[ExecutionFile], query: ExecutionQuery, classify: Classify) -> list[_Found]:
-    """Merge the first rows of each file into one page."""
+    """Merge the matching rows of all files, in the query's order, and return the page that the query asks for."""
     mine = [each for each in numbered(files) if query.worker_id in (None, each[0].worker_id)]
     found = [row for file, first in mine for row in _first_rows(file, first, query, classify)]
     return heapq.nsmallest(query.reach, found, key=lambda each: _rank(each[2], query))[query.offset :]
@@ -90,7 +90,7 @@ def _chosen(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Ta
 
 
 def _failed(table: pa.Table, query: ExecutionQuery, classify: Classify) -> pa.Table:
-    """Return the rows with the error that the query asks for. Each distinct error is classified once, as there are few."""
+    """Return the rows of failed operations that have the error and error class that the query asks for."""
     table = table.filter(pc.invert(table["ok"]))
     codes = pc.fill_null(table["sqlstate"].cast(pa.string()), "")
     errors = pc.binary_join_element_wise(table["outcome"].cast(pa.string()), codes, " ")

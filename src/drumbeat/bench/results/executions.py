@@ -61,7 +61,7 @@ def statements_of(run: Run) -> dict[str, str]:
 
 
 def classify_of(run: Run) -> Classify:
-    """Return the function with which the workers classified errors; one without SQLSTATE if the target cannot be opened."""
+    """Return the function that classifies errors by outcome and SQLSTATE; by outcome only if the target cannot be opened."""
     try:
         return open_target(str((run.config.get("target") or {}).get("url") or "")).classify
     except DrumbeatError as exc:

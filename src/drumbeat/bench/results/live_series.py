@@ -45,7 +45,7 @@ class LiveSeries:
 
     @property
     def decisions(self) -> tuple[DecisionRecord, ...]:
-        """The newest decisions, in order of time."""
+        """The newest decisions of the run's orchestrator, in order of time."""
         return without_repeats(self._decisions)
 
     def add(self, samples: Iterable[StoredSample]) -> None:
@@ -83,7 +83,7 @@ class LiveSeries:
         )
 
     def _curves(self, *, ended: bool) -> Curves:
-        """Return the curves without the last seconds (samples may be missing). Recomputed when enough seconds are new."""
+        """Return the curves up to a few seconds ago (newer samples may be missing). Recomputed after enough new seconds."""
         if self._stored_curves is not None:
             return self._stored_curves
         drawn = self._range(0 if ended else _MAX_SAMPLE_DELAY)

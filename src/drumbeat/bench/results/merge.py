@@ -58,7 +58,7 @@ class _Share:
 
 
 class WindowMerger:
-    """Collects the samples of one time window and computes their figures."""
+    """Collects the samples of one time window and computes throughput, latencies and errors from them."""
 
     def __init__(self, since: datetime, until: datetime, *, by_kind: bool = True) -> None:
         self._since = since
@@ -84,7 +84,7 @@ class WindowMerger:
                 self._kinds[kind].add(block)
 
     def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
-        """Return the figures of the window. Each worker's rate is over the time that its own samples cover.
+        """Return throughput, latencies and errors of the window. Each worker's rate is over the time its own samples cover.
 
         A worker that started after another had ended counts as its replacement: both, and the time between, are one worker.
         """

@@ -1,4 +1,4 @@
-"""Reads only the seconds or only the errors of a run from the store, without blocking the event loop."""
+"""Reads only the figures per second, or only the errors, of a run from the store, without blocking the event loop."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _LONGEST = timedelta(seconds=10)  #: a sample may be dated up to this long after
 async def read_seconds(
     store: Store, run_id: RunId, since: int = 0, until: int | None = None
 ) -> tuple[datetime | None, tuple[Second, ...]]:
-    """Return when a run began, and its seconds from offset ``since`` to before ``until``. Samples far outside are not read."""
+    """Return when a run began, and its figures for each second from ``since`` to before ``until`` (seconds after start)."""
     run, now = await store.runs.get(run_id), await store.now()
     origin = began(run)
     if origin is None:
@@ -36,8 +36,8 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """Count the errors of a run. Only samples with a failed operation are read, so the examples of a run under way do not
-    include failed connection attempts. Raises NotFound."""
+    """Count the errors of a run, with examples of failed operations. Raises NotFound. Only samples with a failed operation are
+    read, so a run under way has no examples of failed attempts to connect."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)
@@ -49,7 +49,7 @@ async def read_errors(store: Store, run_id: RunId) -> RunErrors:
 
 
 class _Errors:
-    """Counts the errors of samples by kind, class and second, for a RunErrors."""
+    """Counts the errors in samples by kind of operation, error class and second, and makes a RunErrors from the counts."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class _Errors:
 
 
 def _measured(run: Run, results: Sequence[Result]) -> Measured:
-    """Return the totals of the stored results; for a run under way the counts in its row, if those are higher."""
+    """Return the run's totals: from its stored results, or from its row if that counts more operations."""
     totals = totals_of(results, ()).get(ALL_KINDS) or Measured()
     counted = Measured(operations=run.operations, errors=run.errors)
     return counted if counted.operations > totals.operations else totals

@@ -95,7 +95,7 @@ def last_sample_at(run: Run, now: datetime) -> datetime:
 
 
 async def read_decisions(store: Store, run: Run) -> tuple[tuple[DecisionRecord, ...], tuple[ServerSecond, ...]]:
-    """Read the decisions and events of a run, in order, and the statistics of the database. Reads only beats and events."""
+    """Read a run's decisions and events, in order of time, and the statistics of the database stored with its beats."""
     pool_id, origin = PoolId(run.run_id), began(run)
     decisions, server = await _beats(store, pool_id, origin)
     reported = {_EVENT_OF_ACTION.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
@@ -176,7 +176,7 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
 
 
 def decisions_of(beat: Beat, origin: datetime | None) -> list[DecisionRecord]:
-    """Return the actions of a beat as decisions, without actions that occur in every beat."""
+    """Return a beat's actions as entries for the list of decisions, without routine actions that occur in every beat."""
     return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _HIDDEN_ACTIONS]
 
 
@@ -233,7 +233,7 @@ def _event_decision(event: Event, origin: datetime | None) -> DecisionRecord:
 
 
 def _facts(event: Event) -> str:
-    """Return the payload of an event as text, shown if the event has no reason."""
+    """Return an event's payload as text, shown if the event has no reason; empty if the event's type is not in FACTS."""
     return ", ".join(f"{name} {value}" for name, value in event.payload.items()) if event.type in FACTS else ""
 
 
@@ -254,8 +254,8 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
 
 
 def with_exact_totals(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
-    """Return the phase. If it is MEASUREMENT, its figures are replaced by ``totals``: the samples also count operations that
-    began before the phase or ended after it."""
+    """Return the phase, with ``totals`` as its figures if it is MEASUREMENT: figures from samples would also count operations
+    that began before the phase or ended after it."""
     if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
         return phase
     kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}

@@ -114,7 +114,7 @@ class _Bin:
 
 @dataclass(slots=True)
 class Counting:
-    """Adds up operations, errors, reads and latencies, and turns them into a Measured."""
+    """Adds up the operations, errors, reads and latencies of samples, and returns the totals as a Measured."""
 
     operations: int = 0
     errors: int = 0
@@ -216,7 +216,7 @@ class Timeline:
         )
 
     def each_second(self, since: int = 0, until: int | None = None) -> Iterator[Second]:
-        """Yield the seconds from offset ``since`` to before ``until``, each computed when the iterator reaches it."""
+        """Yield the figures of each second from ``since`` to before ``until``; each is computed when iteration reaches it."""
         known = [offset for offset in self._bins if offset >= since and (until is None or offset < until)]
         return (self.second(offset) for offset in range(min(known), max(known) + 1)) if known else iter(())
 
@@ -236,7 +236,7 @@ class Timeline:
 
 
 def merge_into(whole: Histogram, part: Histogram) -> None:
-    """Add ``part`` to ``whole``, ten times faster than ``whole.merge``: a long run has 100,000 histograms to merge."""
+    """Add the histogram ``part`` to ``whole``, ten times faster than ``whole.merge``, as a long run has 100,000 histograms."""
     if part.least is None or part.greatest is None:
         return
     used = slice(bucket_of(part.least), bucket_of(part.greatest) + 1)
@@ -245,7 +245,7 @@ def merge_into(whole: Histogram, part: Histogram) -> None:
 
 
 def open_connections(sample: StoredSample) -> int:
-    """Return how many connections a worker had open; its target if the sample does not contain that number."""
+    """Return how many connections a worker had open in a sample; if not recorded, how many it should have had open."""
     return int(sample.extra.get("held", sample.target))
 
 
@@ -255,7 +255,7 @@ def was_the_limit(sample: StoredSample) -> bool:
 
 
 def was_late(sample: StoredSample) -> bool:
-    """Whether the worker sent operations later than scheduled in this interval."""
+    """Whether the worker sent operations later than scheduled in the interval of this sample."""
     client = sample.extra.get("client")
     return isinstance(client, Mapping) and client.get("kept_schedule") is False and not sample.extra.get("draining")
 

@@ -83,7 +83,7 @@ async def _point(store: Store, run: Run) -> TrendPoint:
 
 
 def histories_of(points: Sequence[TrendPoint]) -> dict[str, History]:
-    """Summarise each figure over the runs. Pure."""
+    """Summarise the history of each figure over these runs: median, variation and trend. Pure."""
     names = dict.fromkeys(name for point in points for name in point.figures)
     known = {name: [value for point in points if (value := point.figures.get(name)) is not None] for name in names}
     return {name: found for name, values in known.items() if (found := history(values)) is not None}

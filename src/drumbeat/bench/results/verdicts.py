@@ -34,7 +34,7 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloVerdict:
-    """An objective: its limit and the measured value."""
+    """The verdict on one objective of a run: its limit, the measured value, and how the two compare."""
 
     kind: str  #: kind of operation; ALL_KINDS means all together
     measure: Measure
@@ -63,7 +63,7 @@ class SloVerdict:
 def verdicts(
     objectives: Mapping[str, Objective], totals: Mapping[str, Measured], available: float | None = None
 ) -> tuple[SloVerdict, ...]:
-    """Judge each limit that is set, those for all kinds first. ``available`` is the percentage of seconds with service."""
+    """Judge each limit of the objectives; ``available`` is the percentage of seconds in which operations succeeded."""
     kinds = sorted(objectives, key=lambda kind: (kind != ALL_KINDS, kind))
     found = [verdict for kind in kinds for verdict in _of_kind(kind, objectives[kind], totals.get(kind))]
     least = objectives[ALL_KINDS].min_availability_pct if ALL_KINDS in objectives else None
@@ -91,14 +91,14 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
 
 
 def verdicts_of(record: RunRecord) -> tuple[SloVerdict, ...]:
-    """Judge each objective of a run. A search is judged at the level it found, as it overloads the database on purpose."""
+    """Judge each objective of a run. A search, which overloads the database on purpose, is judged at its best step only."""
     found = availability_of(record)
     totals = measured_at_best(record) if _is_search(record) else record.totals
     return verdicts(record.plan.objectives, totals, found.percent if found else None)
 
 
 def judged_at(record: RunRecord) -> str | None:
-    """Return, as text, the level at which a search is judged; None if the whole measurement is judged."""
+    """Return, as text, at which number of connections a search is judged; None if the whole measurement is judged."""
     if not _is_search(record) or not record.plan.objectives:
         return None
     best = best_of(record)

@@ -66,7 +66,7 @@ class RunWatch:
         self._has_ended = False
 
     async def look(self) -> LiveRun:
-        """Read what is new and return the current state of the run. Raises NotFound."""
+        """Read what was stored since the last call, and return the current state of the run. Raises NotFound."""
         run = await self._store.runs.get(self._run_id)
         now = await self._store.now()
         self._pool = self._pool or await self._store.pools.get(self._pool_id)
@@ -103,19 +103,19 @@ class RunWatch:
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def catch_up(self) -> None:
-        """Read everything before the first look. Call it after the first look; it may be cancelled and called again."""
+        """Read everything from before the first ``look`` call. Call it after that one; it may be cancelled and called again."""
         while await self.catch_up_a_little():
             pass
 
     async def catch_up_a_little(self) -> bool:
-        """Read one part of what happened before the first look. Returns whether there is more to read."""
+        """Read one part of what was stored before the first call of ``look``. Returns whether there is more to read."""
         if self._series is None or self._caught_up:
             return False
         self._caught_up = not (await self._older_beats(self._series) or await self._older_samples(self._series))
         return not self._caught_up
 
     async def _older_samples(self, series: LiveSeries) -> bool:
-        """Read the next samples from before the first look. Returns whether there were any left to read."""
+        """Read the next samples from before the first call of ``look``. Returns whether there were any left to read."""
         since = self._older_samples_to or series.origin
         if self._before is None or not series.needs_samples or since >= self._before:
             return False
@@ -126,7 +126,7 @@ class RunWatch:
         return True
 
     async def _older_beats(self, series: LiveSeries) -> bool:
-        """Read the next beats from before the first look. Returns whether there were any left to read."""
+        """Read the next beats from before the first call of ``look``. Returns whether there were any left to read."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
             return False
@@ -146,7 +146,7 @@ class RunWatch:
             self._series = LiveSeries(run.started_at, curves.read(metrics.get("curves")), stored_failures(whole))
 
     async def _read_samples(self, run: Run, now: datetime) -> None:
-        """Read the samples since the last look, and the last seconds once more, as some samples arrive late."""
+        """Read the samples since the last call of ``look``, and the last seconds once more, as some samples arrive late."""
         if self._series is None or not self._series.needs_samples:
             return
         if self._since is None:
@@ -172,7 +172,7 @@ class RunWatch:
             self._beats_to = page[-1].n
 
     async def _new_logs(self) -> tuple[Log, ...]:
-        """Return the log lines since the last look; at the first look, the newest ``MOST_LOGS`` lines."""
+        """Return the log lines since the last call of ``look``; at its first call, the newest ``MOST_LOGS`` lines."""
         if self._logs_to is not None:
             found = await self._logs_page()
         else:
@@ -223,7 +223,7 @@ class RunWatch:
 
 
 async def read_worker_curves(store: Store, run_id: RunId, worker_id: WorkerId) -> Curves:
-    """Read all samples of a worker and return its curves. Yields often, so that it does not block the event loop."""
+    """Read all samples of a worker and return its curves. Often lets other tasks run, so the event loop is not blocked."""
     run, now = await store.runs.get(run_id), await store.now()
     origin, until = run.started_at or now, last_sample_at(run, now)
     timeline = Timeline(origin)

@@ -57,7 +57,7 @@ class ConnectionService:
     async def change(
         self, name: str, url: str | None = None, password: str | None = None, description: str | None = None
     ) -> StoredConnection:
-        """Change the given fields. An empty password deletes the old one. A new URL needs the password too. Raises NotFound."""
+        """Change a stored connection. An empty password deletes the old one; a new URL needs the password. Raises NotFound."""
         stored = await self._store.connections.get(name)
         new_url = url or stored.url
         _check(new_url, password)
@@ -68,7 +68,7 @@ class ConnectionService:
         return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Encrypt with the vault's first key all passwords encrypted with another. Returns the changed connections' names."""
+        """Encrypt passwords that use an older key again, with the vault's first key. Returns the names of their connections."""
         resealed = []
         for stored in await self._store.connections.list():
             if stored.secret is not None and not self._vault.is_current(stored.secret):
@@ -133,7 +133,7 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """Return a text of name and URL. A password encrypted with it cannot be decrypted for another name or URL."""
+    """Return name and URL as one text that binds an encrypted password to both: it cannot be decrypted for any others."""
     return f"{name}\n{url}"
 
 

@@ -232,7 +232,7 @@ class DuckdbSession:
         return rows
 
     def _roll_back(self) -> None:
-        """Roll back. Ignores DuckDB's error that no transaction is active, which it raises after a failed commit."""
+        """Roll back the transaction. Ignores DuckDB's error that none is active, which it raises after a failed commit."""
         try:
             self._connection.rollback()
         except driver().TransactionException:

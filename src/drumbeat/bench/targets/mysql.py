@@ -206,7 +206,7 @@ class MysqlTarget:
 
 
 def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSignals:
-    """Count all, active and waiting sessions, from rows of (is active, state, count). No state shows row lock waits."""
+    """Count all, active and waiting sessions, from rows of (is active, state, count). MySQL's states omit row lock waits."""
     states = {state: count for is_active, state, count in processes if is_active and state.startswith("Waiting for ")}
     return ServerSignals(
         at=timedelta(),

@@ -50,7 +50,7 @@ def positional(sql: str) -> tuple[str, tuple[int, ...]]:
 
 
 def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...]:
-    """Return the scripts of a load's operations. With ``numbered``, placeholders stay $1, $2 …; otherwise they become ?."""
+    """Convert a load's operations for a database driver. With ``numbered``, placeholders stay $1, $2 …; else they become ?."""
     return tuple(_script(operation, numbered) for operation in load.used)
 
 

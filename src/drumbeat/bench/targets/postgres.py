@@ -238,7 +238,7 @@ class PostgresTarget:
 
 
 def _tls(address: PostgresAddress) -> ssl.SSLContext | str | bool:
-    """Return asyncpg's ``ssl`` argument. If it is a context, asyncpg does not look for certificates in the home folder."""
+    """Return the ``ssl`` argument for asyncpg. With an SSL context, asyncpg ignores certificates in the home folder."""
     if address.tls == "disable" or address.is_local:
         return False
     return "prefer" if address.tls == "prefer" and address.tls_root is None else tls_context(address)

@@ -30,7 +30,7 @@ def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
 
 
 def weights_of(workload: WorkloadBlock) -> Mapping[Kind, int]:
-    """Return each kind's share in percent: from the preset, else from ``custom_*_pct``, else from the preset "mixed"."""
+    """Return the percentage of each kind of operation: from the preset, else ``custom_*_pct``, else the preset "mixed"."""
     sql = workload.custom_sql
     weights = PRESETS[workload.preset] if workload.preset else workload.custom_weights or PRESETS["mixed"]
     if missing := [kind for kind, weight in weights.items() if weight and kind not in sql]:
@@ -87,7 +87,7 @@ def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return a sampled time for a single placeholder if the table has sampled times; else the same key for one or two."""
+    """Return value sources for a range scan: a sampled time for a single placeholder (if there are any), else the same key."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -52,7 +51,7 @@ def one_of(members: type[StrEnum], **aliases: StrEnum) -> Callable[[Any], Any]:
 
 
 def queueing_of(value: Any) -> Any:
-    """Convert a value to a queueing mode; false means OFF, because YAML reads a bare ``off`` as false."""
+    """Convert a value to a mode of counting waiting sessions; false means OFF, because YAML reads a bare ``off`` as false."""
     return Queueing.OFF if value is False else one_of(Queueing)(value)
 
 
@@ -94,7 +93,3 @@ Milliseconds = Annotated[
 ErrorShare = Annotated[
     Percent | None, BeforeValidator(none_if_unlimited), _either({"type": "number", "minimum": 0, "maximum": 100}, _OFF, _NULL)
 ]
-
-
-def duration(number: float) -> timedelta:
-    return timedelta(seconds=number)

@@ -67,7 +67,7 @@ def _json(text: str) -> Any:
 
 
 def _refused(problems: Sequence[str], count: int) -> InvalidInput:
-    """Return an error that lists the first problems and says how many there are in all."""
+    """Return the error for an invalid template: it lists the first problems and says how many there are in all."""
     if count == 1:
         return InvalidInput(f"the template is wrong at {problems[0]}")
     named = problems[:_MOST_PROBLEMS]

@@ -18,7 +18,6 @@ from drumbeat.bench.model import (
 )
 from drumbeat.bench.model.capacity import HostCapacity, per_worker_cap
 from drumbeat.bench.templates.document import TemplateDocument, kind_named
-from drumbeat.bench.templates.fields import duration
 from drumbeat.core.errors import InvalidInput
 
 CONNECTIONS = 10  #: load mode CONCURRENCY: total connections if the template sets none
@@ -36,9 +35,9 @@ def plan_of(document: TemplateDocument, capacity: HostCapacity, *, measured_late
     plan = RunPlan(
         load_mode=document.load_mode,
         connections=_connections(document, scaling),
-        warmup=duration(document.timing.warmup_seconds),
-        duration=duration(document.timing.duration_seconds),
-        ramp=duration(document.ramp_seconds),
+        warmup=timedelta(seconds=document.timing.warmup_seconds),
+        duration=timedelta(seconds=document.timing.duration_seconds),
+        ramp=timedelta(seconds=document.ramp_seconds),
         scaling=scaling,
         qps=_qps(document),
         find_max=_find_max(document),
@@ -135,7 +134,7 @@ def _connections(document: TemplateDocument, scaling: Scaling) -> int | None:
 def _qps(document: TemplateDocument) -> QpsPlan:
     return QpsPlan(
         target_qps=document.target_qps,
-        interval=duration(document.control_interval_seconds),
+        interval=timedelta(seconds=document.control_interval_seconds),
         starting_connections=document.starting_threads,
         max_increase=document.max_thread_increase,
         bounds_patience_intervals=document.bounds_patience_intervals,
@@ -144,12 +143,12 @@ def _qps(document: TemplateDocument) -> QpsPlan:
 
 def _find_max(document: TemplateDocument) -> FindMaxPlan:
     given = document.find_max
-    step = duration(given.step_duration_seconds)
+    step = timedelta(seconds=given.step_duration_seconds)
     return FindMaxPlan(
         start_connections=given.start_connections,
         connections_increment=given.connections_increment,
         step_duration=step,
-        settle=min(_SETTLE, step / 3) if given.settle_seconds is None else duration(given.settle_seconds),
+        settle=min(_SETTLE, step / 3) if given.settle_seconds is None else timedelta(seconds=given.settle_seconds),
         qps_stability_pct=given.qps_stability_pct,
         latency_stability_pct=given.latency_stability_pct,
         max_error_rate_pct=given.max_error_rate_pct,
@@ -165,7 +164,7 @@ def _guardrails(document: TemplateDocument) -> Guardrails:
     given = document.guardrails
     fields = given.model_dump(exclude={"interval_seconds", "mode"})
     default = GuardrailMode.WARN if document.scaling.mode is ScalingMode.FIXED else GuardrailMode.SOFT
-    return replace(Guardrails(**fields), mode=given.mode or default, interval=duration(given.interval_seconds))
+    return replace(Guardrails(**fields), mode=given.mode or default, interval=timedelta(seconds=given.interval_seconds))
 
 
 def _check_total(plan: RunPlan) -> None:

@@ -48,7 +48,7 @@ _OBSOLETE: Mapping[Path, str] = dict.fromkeys(
 
 
 def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields under their canonical names, and the problems, such as one field given under two names."""
+    """Return a template's fields under their canonical names, and all problems, such as one field given under two names."""
     tree: dict[str, Any] = {name: deepcopy(value) for name, value in fields.items() if value is not None or name not in _BLOCKS}
     problems = [f"{'.'.join(path)}: {reason}" for path, reason in _OBSOLETE.items() if _take(tree, path) is not _NOTHING]
     adaptive = tree.pop("autoscale_enabled", None)
@@ -69,7 +69,7 @@ _NOTHING = object()
 
 
 def _take(tree: dict[str, Any], path: Path) -> Any:
-    """Remove and return the value at a path; _NOTHING if there is none."""
+    """Remove the value at a path of the template and return it; _NOTHING if there is none."""
     node: Any = tree
     for name in path[:-1]:
         node = node.get(name) if isinstance(node, dict) else None

@@ -37,7 +37,7 @@ _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype=
 
 @dataclass(slots=True)
 class Draw:
-    """One worker's random generator, and its slot: the number of its share of the keys."""
+    """One worker's random generator, and its slot: the number of the worker's share of the keys."""
 
     slot: int
     chance: np.random.Generator
@@ -55,7 +55,7 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return the list positions that this slot uses next: every ``slots``-th one, so that no two slots share a position."""
+        """Return which items of a sampled list this worker uses next: every ``slots``-th one, so that workers share no item."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
@@ -130,7 +130,7 @@ class ValueStream:
         return self._zipf.ranks(self._draw.chance.random(count))
 
     def _newest(self, value: KeyValue, ranks: Drawn) -> Drawn:
-        """Return a key for each rank, newest first: the keys that this worker inserted, then the keys from ``high`` down."""
+        """Convert ranks to keys, rank 0 to the newest: first come the keys this worker inserted, then ``high`` and below."""
         own = self._draw.likely_inserted(value.inserted)
         keys = value.high - (ranks - own)
         if value.inserted is None or not own:

@@ -56,7 +56,7 @@ def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
 
 
 def stride(size: int) -> int:
-    """Return a large step: repeated from any of ``size`` positions in a circle, it visits each position exactly once."""
+    """Return a large step that, repeated around a circle of ``size`` positions, visits each position exactly once."""
     step = max(1, round(size * _GOLDEN))
     while gcd(step, size) != 1:
         step += 1

@@ -107,7 +107,7 @@ class DriveResult:
 
 
 def _response(tally: LoadTally | KindTally) -> dict[str, Any]:
-    """Return response time figures. The minimum is None if no operation succeeded: unsent ones have no true minimum."""
+    """Return the response time figures. The minimum is None without a successful operation, as it cannot be known then."""
     found = latency_figures(tally.response)
     return found if tally.service.count else found | {"min_ms": None}
 
@@ -180,7 +180,7 @@ class Watcher:
 async def drive(
     target: Target, load: Load, settings: DriveSettings, clock: Clock, watcher: Watcher | None = None
 ) -> DriveResult:
-    """Warm up, measure and drain. If load or settings are wrong, raises InvalidInput or InvalidSettings at the start."""
+    """Put the load on the database: warm up, measure, wait for the last operations. Raises InvalidInput, InvalidSettings."""
     check_recording(settings.executions)
     await target.check(load)
     runner = _runner(target, await with_keys_above_existing(target, load), settings, clock)
@@ -207,7 +207,7 @@ def check_recording(folder: Path | None) -> None:
 
 
 def _with_executions(result: DriveResult, recorded: Mapping[str, Any]) -> DriveResult:
-    """Add how many rows were written to Parquet files, which is known only after the last file is closed."""
+    """Return the result with the number of rows written to Parquet files, and a warning if some were lost."""
     warnings = [*result.warnings]
     if recorded.get("lost"):
         lost = f"{recorded['lost']} executions were not recorded: {recorded['why']}"
@@ -229,7 +229,7 @@ def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -
 async def _drive(
     runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher
 ) -> tuple[DriveResult, Mapping[str, float]]:
-    """Run the load. Returns its result, and the server's totals before the measurement."""
+    """Run the load. Returns its result, and the database server's statistics as they were before the measurement."""
     watch = _Watch(runner, watcher)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
@@ -254,7 +254,7 @@ async def _drive(
 
 
 async def wait_for_connections(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
-    """Wait for the connections. Returns why there are too few, or None. Raises InvalidInput if none could be opened."""
+    """Wait until all connections are open. Returns why there are too few, or None. Raises InvalidInput if none is open."""
     most, since = 0, clock.elapsed()
     while (held := runner.engine.held) < connections and not watcher.stop.is_set():
         if held > most:

@@ -43,7 +43,7 @@ class ResultStore(Protocol):
     """Stores a worker's results and the list of its Parquet files."""
 
     async def started(self, connections: int) -> None:
-        """Store that the load is about to begin, with this many connections."""
+        """Record that this worker's load is about to begin, with this many connections."""
         ...
 
     async def filed(self, files: Sequence[ClosedFile]) -> None:
@@ -114,7 +114,7 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """Set the rate. None: full speed or, in a run with a fixed rate, no change (0 if no rate was set before)."""
+        """Set the operations per second. None: full speed or, in a run with a target rate, the rate as it was (at first 0)."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps
@@ -180,7 +180,7 @@ class BenchWorkload:
         )
 
     async def ended(self) -> None:
-        """Run until cancelled, because a load has no end of its own. Raises the error that stops the load."""
+        """Run the load until cancelled, or until an error ends the load; raises that error. A load never ends by itself."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._file_executions())
             group.create_task(self._running.run())
@@ -248,7 +248,7 @@ def _too_few(runner: LoadRunner, target: int) -> str:
 
 
 def _extra(interval: DriverInterval) -> dict[str, Any]:
-    """Return the part of a measurement besides its counts: exact histograms by kind, and the client's own cost."""
+    """Return an interval's figures besides the totals: histograms by kind of operation, and the client's own cost."""
     cost = interval.cost
     return {
         "kinds": {

@@ -55,14 +55,14 @@ def quoted_name(name: str, words: SqlDialect) -> str:
 
 
 def argument(column: Column, number: int, words: SqlDialect) -> str:
-    """Return a placeholder, cast to the column's type if needed: without the cast, the database might not use the index."""
+    """Return the placeholder for a column's value, cast to the column's type if the database needs that to use an index."""
     if words.casts is None or _base(column) in words.casts[column.type]:
         return f"${number}"
     return f"CAST(${number} AS {column.native_type})"
 
 
 def generated(column: Column) -> Value | None:
-    """Return a value source for the column, by its type and length; None if its type is not supported."""
+    """Return a source of generated values for the column, by its type and length; None if its type is not supported."""
     base = _base(column)
     if base in _BOOLEANS:
         return RandomNumber(high=1)
@@ -97,7 +97,7 @@ def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
 
 
 def _fraction(column: Column) -> RandomNumber:
-    """Return a source of numbers with the decimal places of a decimal column, or with two for other columns."""
+    """Return a source of random numbers with as many decimal places as a decimal column has; two for another column."""
     precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
     digits = 2 if precision is None else (scale or 0)
     most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)

@@ -1,4 +1,4 @@
-"""Moves the new keys of a load above the highest existing key, which is read once when a run begins."""
+"""Makes a load insert only keys above the highest existing key, which is read once when a run begins."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ _HIGHEST = "SELECT MAX({column}) FROM {table}"
 
 
 async def with_keys_above_existing(target: Target, load: Load) -> Load:
-    """Return the load with its new keys above the highest key that each table has now.
+    """Return the load, changed so that it inserts only keys above the highest key that each table has now.
 
     Call it only once, when a run starts, and give every worker the result: if workers read the highest key at different
     times, their ranges of new keys would overlap. Raises InvalidInput if a column has no room left for new keys.
@@ -28,7 +28,7 @@ async def highest_keys(target: Target, load: Load) -> dict[str, int]:
 
 
 def above(load: Load, highest: Mapping[str, int]) -> Load:
-    """Return the load with its new keys above these highest keys, given by ``table.column``."""
+    """Return the load, changed so that it inserts only keys above these highest keys, given by ``table.column``."""
     moved = {key: _above_highest(key, highest[_name(key)]) for key in _new_keys(load) if _name(key) in highest}
     return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
 

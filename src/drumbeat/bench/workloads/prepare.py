@@ -92,7 +92,7 @@ async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
 
 
 async def _complete(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
-    """Return tables that count as complete, although the load changes their rows. Raises InvalidInput for another scale."""
+    """Return the tables that count as filled, though the load changes them. Raises InvalidInput if filled at another scale."""
     if not any(table.changes and table.count for table in standard.tables):
         return frozenset()
     counts = [await _count(target, table) if table.name in existing else 0 for table in standard.tables]
@@ -160,7 +160,7 @@ def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: t
 
 
 def _beyond(columns: Sequence[str], sign: str, number: int) -> str:
-    """Return SQL that compares a key of several columns, such as (a > $1 OR (a = $1 AND (b >= $2)))."""
+    """Return an SQL condition: a key of several columns is at or beyond another, as (a > $1 OR (a = $1 AND (b >= $2)))."""
     column, rest = columns[0], columns[1:]
     if not rest:
         return f"({column} {sign}= ${number})"

@@ -40,7 +40,7 @@ def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
 
 
 def sharded(load: Load, sharding: Sharding | None, slot: int) -> Load:
-    """Return the load for the worker in a slot, limited to its partition. Raises InvalidInput if that has too few keys."""
+    """Return a worker's load, limited to the worker's partition of the keys. Raises InvalidInput if that has too few keys."""
     if sharding is None:
         return load
     return replace(load, operations=tuple(_operation(each, sharding, slot) for each in load.operations))
@@ -105,7 +105,7 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
 
 
 def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
-    """Return the first and last key of a slot's partition. If sharding has no range, ``low`` to ``high`` is divided."""
+    """Return the first and last key of a worker's partition; divides ``low`` to ``high`` if ``sharding`` sets no range."""
     first = low if sharding.low is None else sharding.low
     count = (high if sharding.high is None else sharding.high) - first + 1
     index = slot % sharding.partitions

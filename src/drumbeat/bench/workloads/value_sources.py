@@ -18,7 +18,7 @@ _CUTOFF = 0.6  #: how similar an unknown name must be to a known one to be sugge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSource:
-    """The description of one value source: its class, its meaning, and its fields."""
+    """Describes one kind of value source, which supplies the values of a placeholder: its class, meaning and fields."""
 
     of: type[Any]
     meaning: str

@@ -41,7 +41,7 @@ class DecisionStep:
 
 
 def decide(view: FleetView) -> Decision[Action]:
-    """Recover ended and failed workers, then bring the number of workers to what the policy wants, within all limits."""
+    """Clean up after ended and failed workers, then bring the number of workers to what the policy wants, within all limits."""
     decided = decide_step(view)
     return Decision(
         actions=decided.actions,
@@ -70,7 +70,7 @@ def decide_step(view: FleetView) -> DecisionStep:
 
 
 def forget_refusals(view: FleetView) -> list[ForgetRefusals]:
-    """In the first beat after a user asked for a retry, return the action that forgets the provider's refusals."""
+    """In the first beat after a user asked for a retry, return the action that forgets which requests the provider refused."""
     if view.retry_at is None or (view.last is not None and view.retry_at < view.last.at):
         return []
     return [ForgetRefusals(reason=f"a user asked at {view.retry_at:%H:%M:%S} to try the provider again")]
@@ -99,7 +99,7 @@ def _spawning(view: FleetView, classified: Classified, bounded: BoundedDecision)
 
 
 def _with_actions(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving: Sequence[AskToDrain]) -> FleetState:
-    """Return the state with this beat's actions noted: when the fleet last scaled, and the breaker's trial worker."""
+    """Return the state with this beat's actions noted: when the fleet last scaled, and which worker tests an open breaker."""
     new = [action for action in spawned if action.is_new]
     if new and state.breaker.opened_at is not None:
         state = replace(state, breaker=replace(state.breaker, trial=new[0].worker_id))
@@ -107,7 +107,7 @@ def _with_actions(view: FleetView, state: FleetState, spawned: Sequence[Spawn], 
 
 
 def _targets(view: FleetView, classified: Classified, leaving: Sequence[AskToDrain]) -> list[SetTarget]:
-    """Set new targets for the workers of a fixed fleet, except workers asked to drain."""
+    """Set the policy's target (such as connections per worker) for a fixed fleet's workers, except those asked to drain."""
     if view.policy.policy is not PolicyName.FIXED:
         return []
     asked = {action.worker_id for action in leaving}

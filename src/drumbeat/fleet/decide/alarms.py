@@ -31,7 +31,7 @@ def _unlisted(view: FleetView) -> Iterator[str]:
 
 
 def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Iterator[str]:
-    """Report an open breaker: always in its rest time or while a trial worker starts, later only while workers are missing."""
+    """Report an open circuit breaker; after its rest time, only while workers are missing or one is started as a test."""
     if breaker.opened_at is None:
         return
     rests = view.now < breaker.opened_at + view.policy.breaker_rest

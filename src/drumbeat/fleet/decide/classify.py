@@ -84,7 +84,7 @@ def classify(view: FleetView) -> Classified:
 
 
 def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
-    """Count instances that may still run besides those of staying workers. Exempt workers never count."""
+    """Count instances that may still run although their worker is leaving, ended or unknown. Exempt workers never count."""
     strays = sum(isinstance(action, EndStray) for action in recovered.actions)
     if len(here) == len(view.workers):
         return strays
@@ -128,7 +128,7 @@ def group_by_worker(held: Sequence[HeldJob]) -> dict[WorkerId, tuple[HeldJob, ..
 
 
 def _closings(view: FleetView, jobs_by_worker: JobsByWorker, recovered: Recovered) -> list[Closing]:
-    """Return the rows to close. While nothing is queued, a silent worker without jobs is kept for ``quiet_timeout``."""
+    """Return which dead workers' rows to close. While nothing is queued, silent idle workers are kept for ``quiet_timeout``."""
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     if not has_queue(view) or view.queue is None or view.queue.ready or view.held_partial:
         return closing

@@ -1,4 +1,4 @@
-"""Build a policy's input from a view: when workers become free, which jobs will arrive, which workers are worth keeping."""
+"""Build a policy's input from what a beat observed: when workers become free, which jobs will arrive, which workers to keep."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -82,12 +82,12 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
 
 
 def drain(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain surplus workers, and exempt workers that the money ceilings do not allow."""
+    """Drain surplus workers, and exempt workers (not counted as wanted ones) that the money ceilings do not allow."""
     return [*_drain_surplus(view, classified, bounded), *_drain_exempt(view, classified)]
 
 
 def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
-    """Drain exempt workers that would exceed a money ceiling even if all other workers left."""
+    """Drain exempt workers (not counted as wanted ones) that would exceed a money ceiling even if all others left."""
     if not classified.exempt:
         return []
     allowed, name = affordable(view, classified.exempt, classified.staying)
@@ -116,13 +116,13 @@ def _drain_surplus(view: FleetView, classified: Classified, bounded: BoundedDeci
 
 
 def _grace(classified: Classified, worker: Worker, within: timedelta) -> timedelta:
-    """Return a worker's time to drain; 0 before it has joined: it cannot receive the request, and the next beat ends it."""
+    """Return how long a worker may take to drain; 0 if it has not joined yet, since the request cannot reach it."""
     not_joined = worker.status is WorkerStatus.SPAWNING and worker.worker_id not in classified.jobs_by_worker
     return timedelta() if not_joined else within
 
 
 def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """Yield workers to drain: starting ones, then idle ones whose paid time ends soon, and busy ones only above the limit."""
+    """Yield workers to drain, with reasons: starting, then idle ones; busy ones only if the limits allow fewer workers."""
     above = len(classified.staying) > bounded.bound
     limit, unpaid = idle_limit(view, above=above), len(classified.staying) - len(classified.starting) - bounded.paid
     for worker in sorted(classified.starting, key=_newest_first(view.now)):
@@ -138,7 +138,7 @@ def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) 
 
 
 def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
-    """Whether a starting worker may be drained: after ``spawning_grace``, with ``lag_aware`` not before two restart times."""
+    """Whether a starting worker is old enough to be drained: ``spawning_grace``; with ``lag_aware``, also two restart times."""
     age = view.now - (worker.created_at or view.now)
     weighed = view.policy.policy is PolicyName.LAG_AWARE
     return age >= max(view.policy.spawning_grace, 2 * restart(view) if weighed else timedelta())
@@ -153,7 +153,7 @@ def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> 
 
 
 def _busy_surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """Yield as many busy workers as exceed the limit even without starting and idle workers; they may finish their jobs."""
+    """If more workers are busy than the limits allow, yield the excess to be drained; they may finish their jobs."""
     excess = len(classified.staying) - bounded.bound - len(classified.starting) - len(classified.idle)
     since = {name: max(each.claimed_at for each in held) for name, held in classified.jobs_by_worker.items()}
     latest = sorted(classified.busy, key=lambda worker: (since[worker.worker_id], worker.worker_id), reverse=True)
@@ -166,7 +166,7 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """Count the idle workers that may be drained; with ``lag_aware``, starting workers cannot replace them yet."""
+    """Count the idle workers that may be drained; with ``lag_aware``, those by which ready workers exceed the wanted number."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
@@ -180,13 +180,13 @@ def idle_limit(view: FleetView, *, above: bool) -> timedelta:
 
 
 def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
-    """Whether a worker's paid time ends within two beats, so little is wasted. Always true for shorter billing granules."""
+    """Whether a worker's paid time ends within two beats, so little is wasted; always true if billing units are that short."""
     soon = view.cadence * 2
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 
 def rotate(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain one worker that is too old or has another version label (contract); without a queue, only exempt ones."""
+    """Drain one worker that is too old, or that was started with another version label (``contract``) than the policy's."""
     if not classified.may_drain:
         return []
     replaceable = [*classified.idle, *classified.busy] if _may_replace(view, classified, bounded) else []
@@ -197,7 +197,7 @@ def rotate(view: FleetView, classified: Classified, bounded: BoundedDecision) ->
 
 
 def _may_replace(view: FleetView, classified: Classified, bounded: BoundedDecision) -> bool:
-    """Whether a worker may be replaced for its age or contract: not before the previous replacement is complete."""
+    """Whether a worker may be replaced for its age or version label: not before the previous replacement is complete."""
     ages = view.policy.max_lifetime is not None or view.policy.contract is not None
     return ages and has_queue(view) and not classified.starting and not (classified.outgoing and bounded.room <= 0)
 

@@ -1,4 +1,4 @@
-"""Values of the fleet: its view of a pool, its policy, the state between beats, and its actions. All are frozen."""
+"""Values of the fleet: what a beat observes (view), the policy, the state between beats, and the actions. All are frozen."""
 
 from drumbeat.core.errors import SpawnCause as SpawnCause
 from drumbeat.core.recovery import (

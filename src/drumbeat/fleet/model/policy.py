@@ -150,7 +150,7 @@ class FleetPolicy:
         return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | values)
 
     def limits(self, thresholds: Thresholds) -> Thresholds:
-        """Return the pool's time limits, or this policy's where it sets them, adjusted so that workers can meet them."""
+        """Return the time limits for workers: this policy's where it sets them, else the pool's, adjusted to fit each other."""
         timeout = self.heartbeat_timeout
         lost = thresholds.lost_after if timeout is None else max(timeout, least_silence(thresholds))
         stale = min(thresholds.stale_after, lost / 2)

@@ -51,7 +51,7 @@ def uncovered(inputs: PolicyInput) -> RuleWish:
 
 
 def probe(inputs: PolicyInput) -> RuleWish:
-    """Ask for only a few workers, to learn how long jobs take, even if many jobs are ready."""
+    """While it is unknown how long jobs take, ask for only a few workers to find out, even if many jobs are ready."""
     known = inputs.queue.ready + inputs.coming
     slots = min(max(known, FIRST_PROBES), MAX_PROBES * inputs.policy.concurrency) if known else 0
     reason = f"{known} jobs are ready or due; until it is known how long they take, at most {MAX_PROBES} workers are started"

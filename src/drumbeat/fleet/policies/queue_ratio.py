@@ -7,7 +7,7 @@ from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 
 
 def queue_ratio(inputs: PolicyInput) -> PolicyResult:
-    """Ask for one worker per ``tasks_per_worker`` ready jobs, or for the warm buffer (``keep_idle``) if that is more."""
+    """Ask for one worker per ``tasks_per_worker`` ready jobs, or for busy ones and ``keep_idle`` idle ones if that is more."""
     policy, ready = inputs.policy, inputs.queue.ready
     worth = max(ceil(ready * policy.headroom / policy.tasks_per_worker), 1 if ready else 0)
     return highest(

@@ -140,6 +140,6 @@ def _oracle(world: World, skip: int) -> float:
 
 
 def flaps(turns: Sequence[tuple[float, int]], window: float) -> int:
-    """Count how often the fleet scaled in the opposite direction within ``window`` seconds."""
+    """Count how often the fleet scaled up and then down, or down and then up, within ``window`` seconds."""
     pairs = pairwise(turns)
     return sum(1 for (before, one), (after, other) in pairs if one != other and after - before <= window)

@@ -42,7 +42,7 @@ class SimulatedLoad:
         return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
     def twice(self) -> "SimulatedLoad":
-        """Return the jobs twice: all arrive again when the last could have ended. Raises InvalidInput if that is too long."""
+        """Return the jobs twice: all arrive again once the last could have ended. Raises InvalidInput if that is too late."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
         arrivals = [at - began for at in self.arrivals]

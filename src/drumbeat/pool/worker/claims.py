@@ -33,7 +33,7 @@ class Claims:
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
-        """Write outcomes and claim up to ``limit`` more jobs, in one transaction. ``alone``: the worker holds no other job."""
+        """Write job outcomes and claim up to ``limit`` jobs in one transaction. ``alone``: also a job that must run alone."""
         claiming = self._claiming(limit, alone=alone) if limit > 0 else None
         if claiming is not None and not verdicts:
             return SettleResult(stale=(), claimed=tuple(await self.queue.claim(claiming)))
@@ -59,7 +59,7 @@ class Claims:
         return not await self.queue.begin(self.holder, [token])
 
     async def take_turn_alone(self) -> bool:
-        """Whether this worker now has the turn to finish its own jobs and then claim a waiting job that must run alone."""
+        """Whether a job that must run alone waits, and this worker got the lease to end its own jobs and claim it next."""
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"
@@ -84,7 +84,7 @@ class Claims:
         return await self.queue.wait(self.pool_id, within)
 
     async def overdue_in(self) -> timedelta | None:
-        """Return how long until a job with an expired lease can be taken from its worker; None: no lease has expired."""
+        """Return how long until a job whose lease has expired can be taken from its worker; None if there is no such job."""
         return await self.jobs.overdue_in(self._claiming(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:

@@ -84,7 +84,7 @@ class ProcessExecutor:
 
 
 def _nothing() -> None:
-    """Do nothing: the default of ``on_free``."""
+    """Do nothing: the default of ``on_free``, which is called when a cancelled handler has ended at last."""
 
 
 def executor(kind: ExecutorKind) -> Executor:

@@ -46,7 +46,7 @@ def failure(exc: BaseException) -> HandlerFailure:
 
 
 def _from_job_failure(exc: JobFailure) -> HandlerFailure:
-    """Convert a JobFailure raised by a handler. If its ``retry_in`` is invalid, the job's backoff decides."""
+    """Convert a handler's JobFailure to a HandlerFailure. If its ``retry_in`` is invalid, the job's usual backoff applies."""
     said, fatal = str(exc) or "the handler failed without a message", bool(exc.fatal)
     try:
         return HandlerFailure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))

@@ -107,13 +107,13 @@ class JobTally:
         self._latency.record(int(seconds / _NANOSECOND))
 
     def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
-        """Correct the counts for results that the store refused, and for results dropped because the job was taken away."""
+        """Correct the counts: a result that the store refused is failed, not done; that of a job taken away is not done."""
         self.failed += len(refused)
         self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
 
     def interval(self) -> Measurement:
-        """Return the counts and latencies since the last call."""
+        """Return the counts and latencies of attempts that ended since the last call."""
         ended, failed = self.ended - self._reported[0], self.failed - self._reported[1]
         measured = Measurement(operations=ended, errors=failed, latency=self._latency)
         self._latency, self._reported = Histogram(), (self.ended, self.failed)
@@ -157,7 +157,7 @@ class InFlight:
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """Return how many more jobs to claim: none while a job runs that must run alone."""
+        """Return how many more jobs the worker can claim now: none while it runs a job that must run alone."""
         if self._runs_alone() or (self.next_is_alone and self.is_busy):
             return 0
         if self.next_is_alone:
@@ -229,7 +229,7 @@ class InFlight:
         self.verdicts = [*verdicts, *self.verdicts]
 
     def settle(self, verdicts: Sequence[JobOutcome]) -> None:
-        """Remove the jobs of these outcomes, which were written to the store."""
+        """Forget the jobs that these outcomes belong to: the outcomes are now written to the store."""
         for verdict in verdicts:
             if self.knows(verdict.token):
                 del self._held[verdict.token.job_id]
@@ -303,7 +303,7 @@ class InFlight:
         yield from (held.task for held in self._held.values() if held.task is not None)
 
     def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
-        """Return the progress to send, by job, and mark it as sent."""
+        """Return each job's reported progress that is not sent yet, and mark it as sent."""
         unsent = [(held, held.unsent) for held in self._held.values() if held.unsent is not None]
         for held, _ in unsent:
             held.unsent = None

@@ -36,7 +36,7 @@ class LeaseKeeper:
         while True:
             await self._clock.sleep(self._claims.lease / 3)
             await _try(self._renew(), "failed to renew leases")
-            await _try(self._take_back(), "failed to take back jobs of silent workers")
+            await _try(self._claims.expire(), "failed to take back jobs of silent workers")
             await _try(self._look_for_turn(), "failed to look for jobs that must run alone")
 
     async def _renew(self) -> None:
@@ -51,11 +51,8 @@ class LeaseKeeper:
         self._in_flight.cancel(renewed.cancelled)
         self._changed()
 
-    async def _take_back(self) -> None:
-        await self._claims.expire()
-
     async def _look_for_turn(self) -> None:
-        """If a job waits that must run alone, one busy worker is chosen to finish its own jobs and then claim that job."""
+        """If a job that must run alone waits and it is this worker's turn, finish its own jobs and then claim that one."""
         if self._in_flight.held_count and await self._claims.take_turn_alone():
             log.info("a job waits that must run alone; this worker finishes its own jobs, then claims it")
             self._in_flight.next_is_alone = True
@@ -83,7 +80,7 @@ class LeaseKeeper:
         return True
 
     async def poll_orders(self) -> None:
-        """Poll for the order to exit, but only after ``in_doubt`` was set, and at most once per interval."""
+        """Read whether this worker must exit, each time the event ``in_doubt`` is set, but at most once per interval."""
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()
@@ -111,7 +108,7 @@ class LeaseKeeper:
             log.warning("failed to record the progress of job %s: %s", held.job.job_id, describe(exc), exc_info=cause)
 
 
-async def _try(call: Coroutine[Any, Any, None], failure: str) -> None:
+async def _try(call: Coroutine[Any, Any, object], failure: str) -> None:
     try:
         await call
     except StoreUnavailable as exc:

@@ -88,7 +88,10 @@ class ResultWriter:
             if token in released:
                 log.info("job %s was taken from this worker before the worker could release it", token.job_id)
             elif token in self._repeated:
-                log.info("the result of job %s was not written again: it is stored, or the job was taken away", token.job_id)
+                log.info(
+                    "the second write of the result of job %s was refused: the first arrived, or the job was taken over",
+                    token.job_id,
+                )
             else:
                 log.warning(
                     "the result of job %s came too late and is dropped: the job was taken from this worker", token.job_id

@@ -13,7 +13,7 @@ class Threads:
     """Runs functions in threads beside the event loop. Threads are reused."""
 
     def __init__(self, on_free: Callable[[], None]) -> None:
-        """``on_free`` is called on the loop when the function of a lingering thread returns."""
+        """``on_free`` is called on the event loop when a function returns after its call of ``run`` was cancelled."""
         self._on_free = on_free
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._made = 0

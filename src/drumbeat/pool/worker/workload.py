@@ -167,8 +167,8 @@ class JobWorkload:
                     pause = min(pause * 2, _PAUSES[1])
 
     async def _step(self) -> bool:
-        """After a claim without an answer, read which jobs it claimed; else write outcomes and claim jobs. Returns whether the
-        store answered."""
+        """Write outcomes and claim jobs or, if the store did not answer the last claim, read which jobs that claimed. Returns
+        whether the store answered."""
         if not self._writer.is_unsure:
             return await self._exchange()
         answered = await self._writer.recall(self._adopt, self.in_flight.knows)
@@ -246,7 +246,7 @@ class JobWorkload:
         self._fill()
 
     def _adopt(self, job: Job) -> None:
-        """Run a job that was claimed although the store's answer to the claim was lost."""
+        """Run a job that this worker had claimed without knowing it, because the store's answer was lost."""
         log.info("job %s was claimed, but the store's answer was lost; running it", job.job_id)
         self._begin((job,))
 
@@ -287,7 +287,7 @@ class JobWorkload:
         raise TakenAway
 
     def _resume(self) -> None:
-        """Start a waiting job, because a handler that did not stop in time has ended and freed its slot."""
+        """Called when a handler that did not stop in time has ended at last and freed its slot: start a waiting job."""
         self._fill()
         self._wake.set()
 
@@ -316,7 +316,7 @@ class JobWorkload:
         return asked > 0 and not got and not self.in_flight.held_count and self._plan.mode is not Mode.LOOP
 
     def _suspect_orders(self, got: int) -> None:
-        """Poll for an order to exit if a notification came but no job: the notification may have been about such an order."""
+        """If a notification came but there was no job to claim, check whether the notification was an order to exit."""
         if self._waited and not got:
             self._keeper.in_doubt.set()
         self._waited = False

@@ -162,7 +162,7 @@ class RunPodClient:
                     raise
                 log.info("a call to RunPod failed: %s; retrying in %.1f s", exc, wait.total_seconds())
                 await self._clock.sleep(wait)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("unreachable: the last try returns or raises")
 
     async def _once(self, method: str, path: str, accepted: frozenset[int], **more: Any) -> httpx.Response:
         try:

@@ -26,7 +26,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class RefusalFile(Generic[R]):
-    """A file of refusals or failures, shared by all processes with the same state folder, API key and settings."""
+    """A file of RunPod's refusals to create a pod, shared by all processes with the same state folder, API key and settings."""
 
     def __init__(
         self, folder: Path, name: str, kind: type[R], settings: RunPodSettings, clock: Clock, asked_with: str = ""
@@ -38,7 +38,7 @@ class RefusalFile(Generic[R]):
         self._clock = clock
 
     def read(self) -> Sequence[R]:
-        """Return the records in the file; none if it cannot be read."""
+        """Return the refusals (or failed creations of pods) recorded in the file; none if it cannot be read."""
         try:
             return self._decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
@@ -48,7 +48,7 @@ class RefusalFile(Generic[R]):
             return []
 
     def write(self, records: Sequence[R]) -> None:
-        """Replace all records in the file at once, so that a reader never sees a mix of old and new ones."""
+        """Replace all recorded refusals in the file at once, so that a reader never sees a mix of old and new ones."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_private(draft, msgspec.json.encode(records[-MOST:]))

@@ -128,7 +128,7 @@ def _rank(preferred: Sequence[str], name: str) -> int:
 
 
 class RefusalRecord(msgspec.Struct, frozen=True):
-    """A refusal as stored in a file, without RunPod's message."""
+    """RunPod's refusal to create a pod at one place (GPU type and data centre), as stored in a file: without its message."""
 
     gpu: str
     cloud: Cloud
@@ -143,14 +143,14 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> Refusal:
-        """Return the stored refusal; RunPod's own message is no longer known."""
+        """The recorded refusal of RunPod to create a pod, as a ``Refusal``. A short text replaces RunPod's message."""
         detail = f"HTTP {self.status}, a while ago: {'out of stock' if self.full else 'refused'}"
         cause = SpawnCause.AUTH if self.status == 403 else SpawnCause.BAD_REQUEST
         return Refusal(status=self.status, detail=detail, cause=cause)
 
 
 class Refusals:
-    """Remembers places that refused recently, so they are not asked again at once. A ``ledger`` file stores them."""
+    """Remembers at which places (GPU type and data centre) RunPod recently refused a pod, so as not to ask again at once."""
 
     def __init__(
         self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None
@@ -169,13 +169,13 @@ class Refusals:
             self._ledger.write([_record(self._ledger, *entry) for entry in self._until.items() if entry[1][0] > now])
 
     def forget(self) -> None:
-        """Forget all refusals, so that every place is asked again."""
+        """Forget all refusals of RunPod to create a pod, so that pods are requested at every place again."""
         self._until = {}
         if self._ledger is not None:
             self._ledger.write([])
 
     def open(self, places: Sequence[GpuPlace], now: timedelta) -> Sequence[GpuPlace]:
-        """Return the places that have not refused recently."""
+        """Return the places (GPU type and data centre) at which RunPod has not refused a pod recently."""
         self._until = {place: entry for place, entry in self._until.items() if entry[0] > now}
         return [place for place in places if place not in self._until]
 
@@ -183,7 +183,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long to wait until one of the places may be asked again; None if one may be asked now."""
+        """Return how long until a pod may be requested again at one of the places, which refused recently; None: at once."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)
@@ -232,12 +232,12 @@ class CreationBackoff:
         self._keep(now)
 
     def succeeded(self, pool_id: str) -> None:
-        """Forget the failed creations of a pool, after a success."""
+        """Forget the failed attempts to create a pod for this pool, because one has succeeded."""
         if self._failed.pop(pool_id, None):
             self._keep(None)
 
     def _keep(self, now: timedelta | None) -> None:
-        """Write the failed creations that still count to the ledger file, oldest first."""
+        """Write the recent failed creations of pods to the file that the next process reads, oldest first."""
         if self._ledger is None:
             return
         recent = [
@@ -247,7 +247,7 @@ class CreationBackoff:
 
 
 def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Refusals:
-    """Create the memory of refusals, with those that earlier processes stored in the same folder."""
+    """Return RunPod's recent refusals to create a pod, including those that earlier processes stored in the same folder."""
     ledger = RefusalFile(folder, "refused", RefusalRecord, settings, clock, asked_with) if folder else None
     return Refusals(settings.refused_for, clock.elapsed(), ledger)
 
@@ -258,7 +258,7 @@ def remembered_backoff(settings: RunPodSettings, clock: Clock, folder: Path | No
 
 
 def all_refused(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
-    """Return the error for a worker when every place refused, or when there is no suitable place at all."""
+    """Return the error for a worker whose pod was refused at every place, or for whom there is no suitable place at all."""
     if not refusals:
         return SpawnFailed(
             f"{who}: expected a GPU type in stock within the maximum price, RunPod's catalogue has none; "

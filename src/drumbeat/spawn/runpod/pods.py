@@ -1,7 +1,7 @@
 """Pods as RunPod reports them, their names, and the request that creates a pod."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
@@ -146,20 +146,13 @@ def creation(order: Order, place: GpuPlace, settings: RunPodSettings, environmen
         "gpu": {field: value for field, value in gpu.items() if value is not None},
         "cloud": place.cloud.value,
         "dataCenterIds": [place.data_center] if place.data_center else None,
-        "args": shlex.join(_command(order, settings)) if settings.auto_start or order.command else None,
+        "args": shlex.join(order.command_line(settings.command)) if settings.auto_start or order.command else None,
         "env": {**environment, **_volume(settings), **order.environment, POOL: name[0], WORKER: name[1]},
         "disk": settings.container_disk_gb,
         "ports": list(settings.ports) or None,
         "mounts": _mounts(settings),
     }
     return {field: value for field, value in body.items() if value is not None}
-
-
-def _command(order: Order, settings: RunPodSettings) -> Sequence[str]:
-    if order.command:
-        return tuple(order.command)
-    run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
-    return (*settings.command, *run, "--worker-group-id", str(order.slot), "--worker-group-count", str(order.group_count))
 
 
 def _volume(settings: RunPodSettings) -> Mapping[str, str]:

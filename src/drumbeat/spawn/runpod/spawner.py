@@ -51,7 +51,7 @@ class RunPodSpawner:
         transport: Transport | None = None,
         state_dir: Path | None = None,
     ) -> None:
-        """``variables`` has the API key (default: this process's environment); ``state_dir`` stores recent refusals."""
+        """``variables`` holds the API key (default: the environment); ``state_dir`` stores when RunPod refused a pod."""
         self._settings = settings
         self._environment = dict(environment)
         self._clock = clock or SystemClock()
@@ -122,7 +122,7 @@ class RunPodSpawner:
             self._watch.forget(name)
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
-        """Expand the volume, but only if it is the one in the settings: no money is spent on others that a worker reports."""
+        """Expand the volume. Raises SpawnError unless it is the one in the settings, so that no money is spent on others."""
         self._check_open()
         own = self._settings.network_volume_id
         if volume != own:
@@ -133,7 +133,7 @@ class RunPodSpawner:
         return found.size if found.size >= to_gb else (await self._client.resize(volume, to_gb)).size
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Forget all refusals, and the pool's failed creations, so that pods are requested again at once."""
+        """Forget RunPod's refusals and the pool's failed creations of pods, so that pods are requested again at once."""
         self._refusals.forget()
         self._backoff.succeeded(pool_id)
 
@@ -174,7 +174,7 @@ class RunPodSpawner:
         return self._settled(name, found.current) if found.current else None
 
     async def _place(self, order: Order, name: Name) -> Instance:
-        """Request a pod at one place (GPU type and data centre) after the other, until one accepts."""
+        """Request a pod at one place (GPU type and data centre) after the other, until RunPod creates it."""
         who, places = f"worker {order.worker_id}", await self._places(name)
         for place in self._refusals.open(places, self._clock.elapsed())[: self._settings.tries_per_spawn]:
             self._check_backoff(order)
@@ -201,7 +201,7 @@ class RunPodSpawner:
             raise self._list_error(name, exc) from exc
 
     async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
-        """Request a pod at one place. Its creation is unresolved until RunPod answers, even if this call is cancelled."""
+        """Request a pod at one place. Until RunPod answers, even after a cancelled call, the pod counts as possibly created."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
         self._backoff.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))

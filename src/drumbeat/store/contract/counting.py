@@ -18,7 +18,7 @@ STEPS = 60
 
 @dataclass
 class RandomMoves:
-    """Changes jobs of several pools at random: pushes, claims, settles, cancels, requeues or releases them."""
+    """Changes jobs of several pools at random: pushes, claims, finishes, cancels, requeues or releases them."""
 
     store: Store
     pools: list[PoolRow]

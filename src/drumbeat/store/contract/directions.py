@@ -1,4 +1,4 @@
-"""Tests of a controller's writes about its workers: targets, drain requests, instances and reaping."""
+"""Tests of a controller's writes about its workers: targets, drain requests, instances, and instances confirmed gone."""
 
 import asyncio
 from dataclasses import replace

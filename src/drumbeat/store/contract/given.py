@@ -1,4 +1,4 @@
-"""Fixtures and functions that set up the contract tests: unique names, and rows in given states."""
+"""Fixtures and functions that set up the tests of stores: unique names, and rows in given states."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -34,7 +34,7 @@ AWKWARD: Mapping[str, Any] = {
 
 
 class Given:
-    """Fixtures shared by all backends; each backend provides ``store`` and ``elapse``."""
+    """Fixtures shared by the tests of all stores; each store's test file provides ``store`` and ``elapse`` (lets time pass)."""
 
     @pytest.fixture
     async def pool(self, store: Store) -> PoolRow:
@@ -93,7 +93,7 @@ def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **c
 
 
 async def joined(store: Store, pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0) -> Worker:
-    """Let the process ``i1`` join as this worker, and return the row."""
+    """Let a process (named ``i1``) join the pool as this worker, and return the worker's row."""
     return await store.membership.join(joining(pool.pool_id, worker_id, slot=slot))
 
 

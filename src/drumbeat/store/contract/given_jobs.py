@@ -1,4 +1,4 @@
-"""Functions that set up the contract tests of jobs: they push, claim and settle jobs."""
+"""Functions that set up the tests of a store's jobs: they push and claim jobs, and report their outcomes."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -114,7 +114,7 @@ class ListRunsContract(Given):
 
 
 async def filled(store: Store) -> Run:
-    """Create a run with a row in every table that has rows of runs."""
+    """Create a run that has a row in every table that stores data of runs."""
     run = await new_run(store)
     pool_id = PoolId(run.run_id)
     worker = await active(store, await store.pools.get(pool_id))

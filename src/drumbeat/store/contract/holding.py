@@ -27,7 +27,7 @@ from drumbeat.store.interface import PoolChange, Store
 
 
 class HoldContract(Given):
-    """Tests of claimed jobs before they are settled, and of a worker's wait for jobs."""
+    """Tests of claimed jobs before their outcome is reported, and of a worker's wait for jobs."""
 
     async def test_renewing_keeps_a_claim_for_so_long_from_now(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)

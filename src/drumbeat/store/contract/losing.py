@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Tests of lost workers. Jobs that had begun count a crash; if several had, each must run alone before it is poisoned."""
+    """Tests of lost workers. A job that had begun counts a crash; if several had, each must run alone before it is given up."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow

@@ -1,4 +1,4 @@
-"""All tests of a store's job queue: push, claim, settle, hold and lose jobs."""
+"""All tests of a store's job queue: pushing and claiming jobs, renewing claims, reporting outcomes, and losing workers."""
 
 from drumbeat.store.contract.claiming import ClaimContract
 from drumbeat.store.contract.holding import HoldContract

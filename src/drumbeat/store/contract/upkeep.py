@@ -44,7 +44,7 @@ TABLES |= {"steps", "results", "executions", "templates", "connections", "answer
 
 
 async def fill(store: Store, pool_id: PoolId) -> None:
-    """Add one ended worker with one sample, two beats and a log line."""
+    """Add to a pool: an ended worker with one sample, two beats and a log line."""
     pool = await store.pools.get(pool_id)
     worker = await active(store, pool)
     await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))

@@ -1,4 +1,4 @@
-"""Store interfaces for connections to databases under test, answers by idempotency key, and notes."""
+"""Store interfaces for connections to databases under test, HTTP responses by idempotency key, and notes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -41,16 +41,16 @@ class Answers(Protocol):
     """Responses by idempotency key. A request reserves its key while it runs; then the response is stored until it expires."""
 
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
-        """Reserve a free key for the time ``within``. Returns None if the caller has the key now, else the row stored under the
-        key, which may belong to a different request."""
+        """Reserve a free idempotency key for the time ``within``. Returns None if the caller has the key now, else the row
+        stored under the key, which may belong to a different request."""
         ...
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
-        """Store the response to the request that reserved this key. Does nothing if the key does not exist."""
+        """Store the response to the HTTP request that reserved this idempotency key. Does nothing if the key does not exist."""
         ...
 
     async def forget(self, key: str) -> None:
-        """Release the key of a request that failed. Does nothing if the key does not exist."""
+        """Release the idempotency key of an HTTP request that failed. Does nothing if the key does not exist."""
         ...
 
 

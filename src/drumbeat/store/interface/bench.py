@@ -89,11 +89,11 @@ class Results(Protocol):
         ...
 
     async def add_file(self, file: ExecutionFile) -> None:
-        """Record a file of executions. Does nothing if the file is already recorded."""
+        """Record where a file of executions (single operations) is. Does nothing if the file is already recorded."""
         ...
 
     async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
-        """Return a run's files of executions, sorted by worker and path."""
+        """Return the files that hold a run's executions (single operations), sorted by worker and path."""
         ...
 
 
@@ -101,11 +101,11 @@ class Steps(Protocol):
     """Load steps: the changes of load that the controller of a run decided on."""
 
     async def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
-        """Save steps. A step replaces an earlier one of the same run, type and number. Raises NotFound (the run)."""
+        """Save load steps. A step replaces an earlier one of the same run, type and number. Raises NotFound (the run)."""
         ...
 
     async def list(self, run_id: RunId, type: StepType | None = None) -> Sequence[Step]:  # noqa: A002
-        """Return a run's steps, sorted by type, then number."""
+        """Return a run's load steps, sorted by type, then number."""
         ...
 
 

@@ -119,7 +119,7 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set targets of workers and append the events about them, in one transaction. Raises NotFound unless all are live."""
+        """Set how much load each worker should make, and append the events about it. Raises NotFound unless all are live."""
         ...
 
     async def ask_to_drain(

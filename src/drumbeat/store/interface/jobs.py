@@ -166,7 +166,7 @@ class Jobs(Protocol):
         ...
 
     async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
-        """Count the jobs of a group that were claimed within the last ``per``; the group's rate limit applies to it."""
+        """Count the jobs of a group that were claimed within the last ``per``; the group's rate limit bounds this number."""
         ...
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
@@ -208,7 +208,7 @@ class Jobs(Protocol):
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
-        """Record a job's progress (``share`` from 0 to 1). Returns False and records nothing if the token is stale."""
+        """Record a job's progress (``share`` from 0 to 1). Returns False and records nothing if ``holder`` has lost the job."""
         ...
 
     async def prune(

@@ -26,16 +26,16 @@ class Beats(Protocol):
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Return beats like ``list``, but only those with actions, and without ``view``, which is most of a beat's size."""
+        """Return the beats numbered above ``after`` that took actions, oldest first, without what they observed (``view``)."""
         ...
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
-        """Return the last beat, or the last one up to ``before``. ``seen``: ignore beats without a ``view``."""
+        """Return the last beat (up to ``before`` if given); with ``seen``, the last that stored what it observed (``view``)."""
         ...
 
 
 class Samples(Protocol):
-    """What workers measured. A heartbeat stores its sample; ``append`` stores those buffered while the store was down."""
+    """Samples: what workers measured. A heartbeat stores one; ``append`` stores those kept back while the store was down."""
 
     async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
         """Add samples of a worker; skips a sample with a number ``n`` that exists already. Raises WorkerGone."""

@@ -1,4 +1,4 @@
-"""Pushing, claiming and settling jobs, in memory."""
+"""Pushing and claiming jobs, and recording their outcomes, in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -156,7 +156,7 @@ class MemoryQueue(MemoryTable):
         return True
 
     def _take_back(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
-        """Return claimed jobs of lost workers to the queue, or poison them; ``why`` returns the error text for a job."""
+        """Put jobs of lost workers back in the queue, or poison those with too many crashes; ``why`` returns a job's error."""
         now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
         after = []
         for job in jobs:

@@ -105,7 +105,7 @@ class JobRows:
         return sum(at > now - rate.per for at in self.claims.get(group, ()))
 
     def has_room(self, job: Job, running: int, now: datetime, more: int = 1) -> bool:
-        """Whether the job's group limit and rate allow ``more`` claims; ``running`` jobs of the group are claimed now."""
+        """Whether the job's group limit and rate allow ``more`` claims, if ``running`` jobs of the group are claimed now."""
         if job.group is None:
             return True
         if job.group_limit is not None and running + more > job.group_limit:

@@ -63,7 +63,7 @@ class PoolRows:
     last_beat: int = 0
 
     def keep_worker(self, worker: Worker) -> None:
-        """Write a worker's row, and list the worker as live, ended or unreaped."""
+        """Save a worker's row; update the lists of live, ended and unreaped (ended but not cleaned up) workers."""
         name = worker.worker_id
         self.workers[name] = worker
         if worker.is_live:
@@ -147,7 +147,7 @@ class MemoryState:
         return rows.jobs.jobs.get(job_id) if rows else None
 
     def held(self, holder: Holder, token: Token) -> Job | None:
-        """Return the job if this holder still has the claim that the token proves; otherwise None."""
+        """Return the token's job if this worker process still holds the job by the claim in the token; otherwise None."""
         job = self.find_job(token.job_id)
         if job is None or job.status is not JobStatus.CLAIMED:
             return None

@@ -1,4 +1,4 @@
-"""Steps in memory: the decisions of a run's controller."""
+"""Load steps in memory: the changes of load that the controller of a benchmark run decided on."""
 
 from collections.abc import Sequence
 

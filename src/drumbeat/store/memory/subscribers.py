@@ -23,11 +23,11 @@ class Subscribers:
             waiter.get_loop().call_soon_threadsafe(_answer, waiter, True)
 
     def mark_checked(self, pool_id: PoolId) -> None:
-        """Record that a claim came after all notifications so far and found too few jobs."""
+        """Mark all notifications of a pool so far as seen: only a later one ends the next ``wait`` before its time limit."""
         self.checked[pool_id] = self.notified[pool_id]
 
     async def wait(self, pool_id: PoolId, clock: Clock, within: timedelta, *, due: bool) -> bool:
-        """Wait for a notification, at most for the time ``within``. Returns True if one came, else the argument ``due``."""
+        """Wait for a notification of new jobs. Returns True if one came; at the time limit ``within`` returns ``due``."""
         if self.notified[pool_id] != self.checked[pool_id]:
             self.mark_checked(pool_id)
             return True

@@ -1,4 +1,4 @@
-"""Maintenance in memory: the check of the store, and deleting old rows."""
+"""Maintenance of the memory store: checking it, and deleting old rows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -46,7 +46,7 @@ class MemoryUpkeep(MemoryTable):
 
     @operation
     def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        """Delete all old rows in one step: no other process uses this store, so none has to wait."""
+        """Delete all old rows of one kind from a pool at once: no other process uses a memory store, so none has to wait."""
         rows, before = self.state.pools.get(pool_id), self.state.now() - older_than
         if rows is None:
             return Pruned(rows=0, more=False)

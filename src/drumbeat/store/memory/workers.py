@@ -150,5 +150,5 @@ def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, WorkerTarget]) -> No
     for worker_id in targets:
         row = rows.workers.get(worker_id)
         if row is None or not row.is_live:
-            got = row.status if row else "no such worker"
-            raise NotFound(f"no target was set: expected worker {worker_id} of {rows.pool.pool_id} to be live, got {got}")
+            got = row.status if row else "not in the store"
+            raise NotFound(f"pool {rows.pool.pool_id!r} has no live worker {worker_id!r}: it is {got}; no target was set")

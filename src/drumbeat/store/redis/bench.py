@@ -6,7 +6,7 @@ from drumbeat.core.errors import Refused
 
 
 class NoBenchmarks:
-    """Replaces runs, results, steps, executions, templates and connections. Every method raises Refused."""
+    """Stands in for the benchmark tables that the Redis store lacks (runs, results …): every method raises Refused."""
 
     async def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise Refused("Redis keeps no benchmarks; for runs, templates and connections use a SQLite or PostgreSQL store")

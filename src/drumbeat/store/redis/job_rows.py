@@ -152,7 +152,7 @@ def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
 
 
 def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
-    """Return the arguments of a plain push: the lane (see ``_lane``), the priority, and each job as a JSON document."""
+    """Return script arguments that push plain jobs (see ``are_plain``): lane (see ``_lane``), priority, each job as JSON."""
     common = _common(jobs.like)
     return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
@@ -167,7 +167,7 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
-    """Return the script arguments of a claim. ``ahead``: it prefetches; ``alone``: the worker has no other job."""
+    """Return the script arguments of a claim. ``ahead``: it prefetches for later; ``alone``: the worker holds no other job."""
     return (
         claiming.pool_id,
         holder_word(claiming.holder),
@@ -287,7 +287,7 @@ def _rate(count: int, per: int) -> RateLimit:
 
 
 def _moment(us: int | None) -> datetime | None:
-    """Convert a stored time. A time out of the range of datetime (after a very long delay) becomes its least or greatest."""
+    """Convert a stored time to a datetime. A time outside the range of datetime becomes the earliest or latest datetime."""
     if us is None:
         return None
     try:
@@ -297,7 +297,7 @@ def _moment(us: int | None) -> datetime | None:
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
-    """Return a job's attempts: from ``tries_text``, and a running or successful last attempt from the job's row."""
+    """List a job's attempts: ended ones from the JSON ``tries_text``, the running or successful one from the job's own row."""
     job = job_of(job_text)
     attempts = [_attempt(job.job_id, each) for each in _read_tries(tries_text)]
     is_listed = bool(attempts) and attempts[-1].n == job.lease_epoch

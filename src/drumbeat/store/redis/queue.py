@@ -1,4 +1,4 @@
-"""The job queue in Redis: each push, claim or settlement is one script call, for any number of jobs."""
+"""The job queue in Redis: each push, claim or report of outcomes is one script call, for any number of jobs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ class RedisQueue:
         return jobs_of(await self._database.run("queue_expire", limit))
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Wait for jobs: one command blocks on the server until the pool's stream ``news`` has an entry. No polling."""
+        """Wait for new jobs in the pool, with a blocking read of a Redis stream instead of polling. False on timeout."""
         empty = self._empty.get(pool_id)
         if empty is None:
             ready, *news_and_due = await self._database.run("queue_look", pool_id)

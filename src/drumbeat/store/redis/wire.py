@@ -21,7 +21,7 @@ class _Incomplete(Exception):
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """A connection that is already logged in. Keeps ``held`` alive, which would close the connection when collected."""
+    """A Redis connection, already logged in. Keeps the object ``held`` alive, whose deletion would close the connection."""
 
     def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
         self._transport = transport
@@ -38,7 +38,7 @@ class PipelinedConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
-        """Send a command; return a future of its reply. After ``within`` seconds: TimeoutError; the connection closes."""
+        """Send a command; return a future of its reply. Without one in ``within`` seconds: TimeoutError, connection closed."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._transport.write(_packed(words))
         self._replies.append(reply)

@@ -90,7 +90,7 @@ class RedisWorkers:
 
 
 def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
-    """Decode workers and sort them by slot; the scripts return them in the order of creation."""
+    """Decode workers and sort them by slot (fixed index in the pool); the scripts return them in the order of creation."""
     return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
 

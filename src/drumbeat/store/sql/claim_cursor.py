@@ -21,7 +21,7 @@ CursorKey = tuple[str, tuple[str, ...], tuple[str, ...]]  #: the pool, capabilit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCursor:
-    """A position in the queue. When it was set, no job with at least this priority and a lower number was ready."""
+    """The position in the job queue at which the next claim starts to read: when it was set, no ready job came before it."""
 
     priority: int = _LOWEST
     number: int = 0

@@ -45,7 +45,7 @@ Script = Generator[Step, Rows, T]
 
 
 class NotifyingQueue(Queue, Protocol):
-    """A job queue with a ``notify`` method, which wakes the workers that wait for jobs of these pools."""
+    """A job queue with a method ``notify``, which wakes the workers that wait for jobs of the given pools."""
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None: ...
 

@@ -31,7 +31,7 @@ class SqlEvents:
 
 
 def append_events(pool_id: PoolId, events: Sequence[NewEvent]) -> Script[list[Event]]:
-    """Number events and store them in the pool's log. Other scripts run this as a part (``yield from``)."""
+    """Number events and store them in the pool's log. This is part of larger scripts, which call it with ``yield from``."""
     if not events:
         return []
     listed = [event_json(event) for event in events]

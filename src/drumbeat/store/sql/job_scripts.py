@@ -1,4 +1,4 @@
-"""Scripts of named queries that claim, settle and take back jobs. Every SQL database runs a script in one transaction."""
+"""Scripts of named queries that claim jobs, record their outcomes and take back lost jobs, each in one transaction."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after t
 
 
 def refused_tokens(verdicts: Sequence[JobOutcome], accepted: set[Token]) -> tuple[Token, ...]:
-    """Return the tokens of refused outcomes. If two outcomes report on the same claim, the second one is refused."""
+    """Return the tokens of reported outcomes that the store did not accept, such as a second report on the same claim."""
     left = set(accepted)
     refused: list[Token] = []
     for verdict in verdicts:
@@ -94,7 +94,7 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
 def settle_unsuccessful(
     holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]
 ) -> Script[dict[Token, Job]]:
-    """Record outcomes other than DONE: lock the jobs, apply the rules that all stores share, and save the jobs."""
+    """Record the outcomes of attempts that did not succeed: lock the jobs, decide if each is tried again, and save them."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
@@ -139,7 +139,7 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """Count the jobs that a lost worker had begun. Each job stores this count, since the leases may expire one by one."""
+    """Count the jobs that a lost worker had begun; store the count in each job, since their leases may expire one by one."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}

@@ -157,7 +157,7 @@ class PostgresDatabase:
         return PostgresQueue(self, self.notifier, self.fastpath)
 
     async def listener(self) -> "asyncpg.Connection[asyncpg.Record] | None":
-        """Open a dedicated connection for LISTEN. Returns None behind a pooler, where LISTEN does not work."""
+        """Open a dedicated connection for LISTEN. Returns None behind a connection pooler, where LISTEN does not work."""
         if self._pooled:
             return None
         try:
@@ -169,7 +169,7 @@ class PostgresDatabase:
         return made
 
     async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """Open a dedicated connection for one query. Returns it with the order of the query's values; None behind a pooler."""
+        """Open a connection for one query. Returns it and the query's value names in order; None behind a connection pooler."""
         [statement] = self._queries[query].statements
         connection = await self.listener()
         if connection is None:

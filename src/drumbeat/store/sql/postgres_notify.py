@@ -70,7 +70,7 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel from a timer: the statement that should notify it failed, but other pushes may rely on it."""
+        """Notify the channel after QUIET seconds: the statement that should do so failed, but other pushes rely on it."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 

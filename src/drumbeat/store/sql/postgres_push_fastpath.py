@@ -137,7 +137,7 @@ class PushDatabase(Protocol):
     async def write(self, query: str, values: Values) -> Rows: ...
 
     async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """Open a dedicated connection for one query. Returns it with the order of the query's values; None behind a pooler."""
+        """Open a connection for one query. Returns it and the query's value names in order; None behind a connection pooler."""
         ...
 
     def translated(self, exc: Exception) -> DrumbeatError: ...
@@ -155,7 +155,7 @@ class PushFastpath:
         self._used = 0
 
     async def number(self, values: Values) -> int | None:
-        """Run the query. Returns the first column of the first row, or None without a row."""
+        """Run the query and return the number it selects (first column of the first row); None if it selects no row."""
         connection = self._connection
         if connection is None or not connection.is_free:
             return await self._write(values)

@@ -35,7 +35,7 @@ _TRIES = 5  #: how often a push is tried if an existing job with the same unique
 
 
 class StatementNotifier(Notifier, Protocol):
-    """A notifier that can also name the channel, so that another SQL statement can notify it without an extra round trip."""
+    """A notifier that also returns a pool's channel, so that the statement that pushes jobs can notify it itself."""
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None: ...
 
@@ -55,12 +55,12 @@ class PostgresQueue(SqlQueue):
         self._cursors: dict[CursorKey, ClaimCursor] = {}
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
-        """Wake the workers that wait for jobs, and reset the claim cursors, since a job before them may be ready now."""
+        """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job may be ready."""
         self._cursors.clear()
         await super().notify(pool_ids)
 
     async def home(self) -> tuple[str, str]:
-        """Return the name of the store's database and the start time of its server."""
+        """Identify the store's database: return its name and the start time of its server."""
         [found] = await self._database.read("find_home", {})
         return found["database"], found["started"]
 
@@ -116,7 +116,7 @@ class PostgresQueue(SqlQueue):
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
 
     def _cursor(self, claiming: ClaimRequest | None) -> tuple[float, ClaimCursor]:
-        """Return the current time, and the cursor at which the claim starts to read the queue."""
+        """Return the current time, and the cursor (position in the queue) at which the claim starts to read."""
         now = asyncio.get_running_loop().time()
         cursor = self._cursors.get(_cursor_key(claiming), START) if claiming else START
         return now, cursor if cursor.holds(now) else START
@@ -148,7 +148,7 @@ class PostgresQueue(SqlQueue):
 
 
 def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) -> Script[list[JobId]]:
-    """Push jobs in the transaction that runs this script; its commit notifies ``channel``."""
+    """Push jobs in the transaction that runs this script; its commit wakes workers that listen on ``channel``."""
     if are_plain(jobs):
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:

@@ -1,4 +1,4 @@
-"""The parts of the job queue that all SQL databases share: lease renewal, recovery and waiting."""
+"""The parts of the job queue that all SQL databases share: renewing leases, taking back lost jobs, waiting for jobs."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -38,12 +38,12 @@ class Notifier(Protocol):
     def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Subscription]: ...
 
     async def notify(self, pool_id: PoolId) -> None:
-        """Wake the waiting callers, at most once in a few milliseconds. A call that comes too soon is sent later."""
+        """Wake the callers that wait for a pool's jobs, at most once in a few milliseconds; a call too soon acts later."""
         ...
 
 
 class SqlQueue:
-    """The parts of the job queue that SQLite and PostgreSQL share: lease renewal, recovery and waiting."""
+    """The parts of the job queue that SQLite and PostgreSQL share: renewing leases, taking back lost jobs, waiting for jobs."""
 
     poll_interval: ClassVar[timedelta] = LISTENING_POLL  #: poll interval while notifications work
 

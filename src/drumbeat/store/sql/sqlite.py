@@ -49,7 +49,7 @@ def _make_private(path: Path) -> None:
 
 
 def _paths(pairs: Sequence[str]) -> str:
-    """Join alternating keys and values to SQL arguments, with each key turned into a JSON path."""
+    """Join alternating keys and values to the arguments of SQLite's ``json_insert``, with each key turned into a JSON path."""
     return ", ".join(f"'$.' || {part}" if n % 2 == 0 else part for n, part in enumerate(pairs))
 
 
@@ -198,7 +198,7 @@ class SqliteDatabase:
             raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
 
     def _keep_private(self) -> None:
-        """Create a missing file for this user only (SQLite's other files get the same mode); warn if others can read it."""
+        """Create a missing database file so that only this user can read it; warn if others can read an existing one."""
         with suppress(OSError):
             if self._create and not self._path.exists():
                 _make_private(self._path)

@@ -1,4 +1,4 @@
-"""Maintenance of a SQL store: migrations, checks, pruning, and disk space to give back."""
+"""Maintenance of a SQL store: migrations, checks, deleting old rows, and returning free disk space to the file system."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -89,7 +89,7 @@ class SqlUpkeep:
 
 
 def _migrate_and_recount() -> Script[list[int]]:
-    """Migrate, and recount finished jobs, since programs of an older version that ran meanwhile did not count them."""
+    """Migrate the tables and recount ended jobs, since programs of an older version that ran meanwhile did not count them."""
     applied = yield from migrate()
     yield "lock_counts", {}
     yield "recount_ended", {}

@@ -1,4 +1,4 @@
-"""The worker registry as controllers use it: to add, list, move, drain and reap workers."""
+"""The worker registry as controllers use it: to add, list and drain workers, and to record their states and their end."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -107,7 +107,7 @@ def _add_worker(worker: Worker) -> Script[None]:
 
 
 def note_numbers(pool_id: PoolId, names: Sequence[WorkerId]) -> Script[None]:
-    """Keep in the pool's row the highest N of all worker ids that end with ``worker-N``, so that no id is used twice."""
+    """Record in the pool's row the highest N of its worker ids ``…worker-N``, so that no id of a deleted worker is reused."""
     numbers = [number for name in names if (number := worker_number(name)) is not None]
     if numbers:
         yield "note_worker_number", {"pool_id": pool_id, "number": max(numbers)}

@@ -1,7 +1,8 @@
 """API for runs: create, start, stop, list, run again and delete."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
 from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
 from drumbeat.web.app_state import AppState
-from drumbeat.web.databases import DatabaseType, database_of
+from drumbeat.web.databases import DatabaseType, matching_runs
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import BenchService
@@ -28,7 +29,6 @@ router = checked("runs")
 
 RUNS = f"{PREFIX}/runs"
 _RUN = f"{RUNS}/{{run_id}}"
-MOST_SORTED = 1000  #: how many of the newest runs are read to sort by another field than age
 UNCHANGED = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
@@ -98,7 +98,8 @@ async def list_runs(
         "since": since,
         "until": until,
     }
-    rows = await _sorted(plane, filters, database, sort, limit + 1, offset)
+    order = partial(sorted, key=attrgetter(sort.removeprefix("-")), reverse=sort.startswith("-"))
+    rows = await matching_runs(plane.store.runs, filters, database, None if sort == "-created_at" else order, offset, limit + 1)
     found = by_offset(request, response, rows, limit, offset)
     return Page[RunShape](items=[await _shown(state, run, RunShape) for run in found["items"]], next=found["next"])
 
@@ -108,18 +109,6 @@ async def _shown(state: AppState, run: Run, shape: type[Shown]) -> Shown:
     judged = await state.verdicts.of(run)
     verdict = {"verdict": judged.verdict, "verdict_reason": judged.reason, "is_orphan": judged.is_orphan}
     return shape.model_validate(run).model_copy(update=verdict)
-
-
-async def _sorted(
-    plane: ControlPlane, filters: Mapping[str, Any], database: DatabaseType | None, sort: str, limit: int, offset: int
-) -> Sequence[Run]:
-    if sort == "-created_at" and database is None:
-        return await plane.store.runs.list(**filters, limit=limit, offset=offset)
-    found = await plane.store.runs.list(**filters, limit=MOST_SORTED)
-    rows = [run for run in found if database is None or database_of(run.config) is database]
-    name = sort.removeprefix("-")
-    ordered = sorted(rows, key=lambda run: getattr(run, name), reverse=sort.startswith("-"))
-    return ordered[offset : offset + limit]
 
 
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))

@@ -38,7 +38,7 @@ def refuse() -> None:
 
 
 def show_session_ended() -> None:
-    """Replace the page with a link to the login."""
+    """Replace the content of the page with the message that the session has ended, and a link to the login."""
     client = ui.context.client
     for dialog in [each for each in client.elements.values() if isinstance(each, ui.dialog)]:
         dialog.delete()
@@ -55,7 +55,7 @@ def _page_url(client: Client) -> str:
 
 
 def operators_only(action: Action) -> Action:
-    """Wrap an action: only operators may run it, and its errors are shown on the page."""
+    """Wrap an action so that only users with the operator role can run it, and its errors are shown on the page."""
 
     async def checked() -> None:
         if may_change():

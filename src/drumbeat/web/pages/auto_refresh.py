@@ -75,7 +75,7 @@ def refresh_every(seconds: float, show: Refresh, *, at_once: bool = False) -> ui
 
 
 async def refresh(show: Refresh, notice: Notice, outage: Outage) -> None:
-    """Call ``show`` once; if it fails, warn that the page shows old data."""
+    """Call ``show`` once to refresh a part of the current page; if it fails, warn that the page shows old data."""
     try:
         await show()
     except DrumbeatError as exc:

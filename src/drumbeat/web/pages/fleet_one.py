@@ -187,7 +187,7 @@ class ExplanationPanel:
         button("Preview next decision", self._preview, "help_outline").props("outline")
 
     async def follow(self, beats: Sequence[Beat]) -> None:
-        """Explain the selected or latest beat, unless the preview is shown."""
+        """Show the explanation of the selected or else the latest beat, unless the preview of the next decision is shown."""
         fleet = self._app.plane.fleet(self._pool_id)
         beat = await self._find(beats) or (await fleet.status()).last
         if beat is None or beat.n == self._explained or not self._follows:

@@ -147,7 +147,7 @@ def show(found: "Simulated") -> None:
 
 
 def metrics(found: "Simulated") -> list[tuple[str, Any, Any]]:
-    """Return each metric as name, value of the first (cold) pass, and value of the repeated (warm) pass."""
+    """Return name and two values of each metric: with no workers at first, and when the same jobs arrive a second time."""
     cold = found.figures()
     warm = cold.pop("warm") or {}
     return [(name, value, warm.get(name, "–")) for name, value in cold.items()]
@@ -158,7 +158,7 @@ def _value_text(value: Any) -> Any:
 
 
 def thinned_series(at: Sequence[float], workers: Sequence[int], busy: Sequence[int], queued: Sequence[int]) -> Series:
-    """Return the lines of the chart, each thinned to at most ``_POINTS`` points."""
+    """Return workers, busy workers and queued jobs over time as chart lines, each thinned to at most ``_POINTS`` points."""
     lines = {"workers": workers, "busy workers": busy, "queued jobs": queued}
     few = {name: downsample(list(zip(at, line, strict=True)), _POINTS) for name, line in lines.items()}
     return {name: [(_EPOCH + timedelta(seconds=x), y) for x, y in line if y is not None] for name, line in few.items()}

@@ -91,7 +91,7 @@ def worker_series(beats: Sequence[Beat]) -> Series:
 
 
 def show_explanation(found: "BeatExplanation") -> None:
-    """Show the explanation of a beat, past or planned: inputs, rules, limits, actions."""
+    """Show why a beat decided what it did, or why the next one would: its inputs, rules, limits and actions."""
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: target {found.wanted} workers").classes(
         "text-weight-medium"
     )

@@ -57,7 +57,7 @@ def page(app: AppState, path: str, section: str) -> Callable[[Page], Page]:
 
 
 async def _build(path: str, build: Callable[[], Awaitable[None]]) -> None:
-    """Build a page. Errors are shown on the page instead; unexpected errors also go to the log."""
+    """Build the content of a page. If that fails, the page shows the error; an unexpected error is also logged."""
     try:
         await build()
     except DrumbeatError as exc:

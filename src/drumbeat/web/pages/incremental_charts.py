@@ -12,7 +12,7 @@ _CHANGING = ("data", "markArea")  #: the options of a line that change during a 
 
 
 def extension(before: Options | None, after: Options) -> list[dict[str, Any]] | None:
-    """Return the update that turns one chart into another, line by line; None if sending the whole chart is better.
+    """Return the changes that turn an old chart into a new one, line by line; None if sending the whole new chart is better.
 
     For each line: how many points to drop at its beginning, how many points after those to keep, and which points to add.
     """
@@ -41,7 +41,7 @@ def _line(old: Options, new: Options) -> dict[str, Any]:
 
 
 def _dropped(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return how many points at the beginning of a line were removed."""
+    """Return how many points at the beginning of a chart line the newer version of the line no longer has."""
     if not after:
         return len(before)
     return next((n for n, point in enumerate(before) if point == after[0]), 0)

@@ -93,7 +93,7 @@ async def pool_summary(app: AppState, pool: PoolRow) -> PoolSummary:
 
 
 def attention_items(data: OverviewData) -> list[tuple[str, str]]:
-    """Return the items that need attention, each as a text and a link."""
+    """Return what needs attention, such as poisoned (given up) jobs, silent workers and failed runs, each as text and link."""
     found: list[tuple[str, str]] = []
     for each in data.pools:
         name = each.pool.pool_id
@@ -109,7 +109,7 @@ def attention_items(data: OverviewData) -> list[tuple[str, str]]:
 
 
 def _run_items(data: OverviewData) -> list[tuple[str, str]]:
-    """Return items for active runs without an orchestrator, and for latest runs that failed or missed an objective."""
+    """Return text and link of each run that needs attention: it failed, missed an objective, or has no orchestrator."""
     orphans = [row for row in data.active_runs if row.judgement.is_orphan]
     bad = [row for row in data.runs if row.judgement.is_bad]
     return [(f"run {_name(row)} is {row.run.status}: {row.judgement.reason}", _run_href(row)) for row in orphans] + [

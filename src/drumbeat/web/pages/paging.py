@@ -1,8 +1,18 @@
 """The page number in a URL."""
 
+from collections.abc import Container, Mapping
+from dataclasses import fields
+from typing import Any
+
 LAST_PAGE = 1_000_000  #: upper bound, because not every store accepts larger offsets
 
 
 def page_number(text: str) -> int:
     """Return the page number in a URL, between 1 and ``LAST_PAGE``; 1 if the text is not a number."""
     return min(max(int(text), 1), LAST_PAGE) if text.isascii() and text.isdigit() else 1
+
+
+def known_values(kind: type[Any], query: Mapping[str, str], orders: Container[str | None]) -> dict[str, str]:
+    """Return those values of a URL's query that are fields of a class of filters; an unknown order is left out."""
+    known = {each.name for each in fields(kind)} - ({"order"} if query.get("order") not in orders else set())
+    return {name: value[:200] for name, value in query.items() if name in known}

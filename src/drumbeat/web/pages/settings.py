@@ -81,7 +81,7 @@ async def _connections(app: AppState) -> None:
 
 
 async def _form(app: AppState) -> StoredConnection | None:
-    """Show the form and add the connection; None if the user cancels. The password is encrypted before it is stored."""
+    """Show the form for a new database connection, and store and return what the user enters; None if the user cancels."""
     form = Form("Add a connection", "Add")
     with form.card:
         name = form.field("name", ui.input("Name"))

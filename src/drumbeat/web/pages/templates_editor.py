@@ -116,7 +116,7 @@ class Editor:
         )
 
     async def _checked(self) -> Any:
-        """Return the validated document; if it is invalid, show its problems and return None."""
+        """Validate and return the document in the editor; if it is invalid, show its errors and return None."""
         try:
             document = await self._bench.document(self._source(), is_text=True)
         except InvalidInput as exc:
@@ -127,7 +127,7 @@ class Editor:
         return None if found else document
 
     def _show_problems(self, found: Sequence[tuple[str, str]]) -> None:
-        """Show each problem at its field; problems without a field are shown above the buttons."""
+        """Show each validation error of the document at its field; errors without a field are shown above the buttons."""
         rest = self._form.mark(found) if self._form else [f"{path}: {detail}" if path else detail for path, detail in found]
         self._errors.clear()
         with self._errors:

@@ -237,7 +237,7 @@ def every_field() -> tuple[TemplateField, ...]:
 
 
 def field_labels(modes: Modes) -> Mapping[str, tuple[str, str]]:
-    """Return label and placeholder, by path, of the fields whose label depends on the modes."""
+    """Return label and placeholder, by path, of the form fields whose label depends on the load mode or scaling mode."""
     labels = {each.path: (each.label, each.hint) for each in (*LOAD, *SCALING) if each.path in (*FIXED_LABELS, LOAD[0].path)}
     if modes.scaling is ScalingMode.FIXED:
         labels |= {path: (label, "1") for path, label in FIXED_LABELS.items()}
@@ -268,7 +268,7 @@ def put(tree: Tree, path: str, value: Any) -> None:
 
 
 def way_of(tree: Mapping[str, Any]) -> WorkloadType:
-    """Return how a document specifies its workload."""
+    """Return how a template document specifies its workload: by preset, standard benchmark, custom SQL or operations."""
     workload_block = tree.get("workload") or {}
     if workload_block.get("operations"):
         return WorkloadType.OPERATIONS
@@ -294,7 +294,7 @@ def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def modes_of(tree: Mapping[str, Any]) -> Modes:
-    """Return the modes of a document, with defaults for those it does not set."""
+    """Return load mode, scaling mode and workload type of a template document, with defaults for those it does not set."""
     load, scaling = tree.get("load_mode"), get(tree, "scaling.mode")
     return Modes(
         load=LoadMode(load or LoadMode.CONCURRENCY), scaling=ScalingMode(scaling or ScalingMode.AUTO), way=way_of(tree)
@@ -302,7 +302,7 @@ def modes_of(tree: Mapping[str, Any]) -> Modes:
 
 
 def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> Tree:
-    """Return the document with the typed values (by path), but without the values of fields that the new modes hide."""
+    """Return the template document with the typed values (by path), without values of fields that the chosen modes hide."""
     made: Tree = deepcopy(dict(tree))
     before = modes_of(tree)
     for each in every_field():
@@ -320,7 +320,7 @@ def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> T
 
 
 def _is_removed(each: TemplateField, before: Modes, modes: Modes) -> bool:
-    """Whether to remove a hidden field: it was shown before the modes changed, or describes a workload of another type."""
+    """Whether to remove a hidden field's value: the change of modes has hidden the field, or it is of another workload type."""
     return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
 
 

@@ -92,7 +92,7 @@ class TemplateForm:
         return any(self.fields[path].value != self._initial[path] for path in paths)
 
     def mark(self, problems: Sequence[tuple[str, str]]) -> list[str]:
-        """Show each problem at its field. Returns the problems that have no field in the form."""
+        """Show each validation error at its field. Returns the errors that belong to no field of the form."""
         located = [(self._field_of(path, detail), path, detail) for path, detail in problems]
         errors = {target: detail for target, _, detail in located if target}
         for path, field in self.fields.items():
@@ -100,7 +100,7 @@ class TemplateForm:
         return [f"{path}: {detail}" if path else detail for target, path, detail in located if target is None]
 
     def _field_of(self, path: str, detail: str) -> str | None:
-        """Return the path of the wrong field; None: no field. If ``path`` is a block, ``detail`` begins with the field name."""
+        """Return the path of the form field that an error is about (``path`` or a field inside it); None if there is none."""
         nested = f"{path}.{detail.split(' ', 1)[0].rstrip(':')}"
         return next((each for each in (nested, path) if each in self.fields), None)
 
@@ -213,7 +213,7 @@ class TemplateForm:
                     field.on_value_change(self._show_total)
 
     def _update(self) -> None:
-        """Show only the fields that the selected modes need."""
+        """Show only the fields that the selected load mode, scaling mode and workload type need."""
         modes = self.modes
         for each, field in self._inputs.items():
             field.set_visibility(each.shown(modes))
@@ -226,7 +226,7 @@ class TemplateForm:
         self._show_total()
 
     def _show_total(self) -> None:
-        """Show the sum of the weights, which must be 100."""
+        """Show the sum of the weights (%) of the custom kinds of operations, which must be 100."""
         weights = [
             field.value or 0 for each, field in self._inputs.items() if each.path.endswith("_pct") and "custom" in each.path
         ]

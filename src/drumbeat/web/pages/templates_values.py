@@ -41,7 +41,7 @@ _COLUMNS = (
 
 
 def value_sources(operations: Sequence[Operation]) -> Iterator[PlaceholderSource]:
-    """Yield the source of each placeholder of each operation, in order."""
+    """Yield where the value of each SQL placeholder of each operation comes from, in order."""
     for operation in operations:
         for n, statement in enumerate(operation.statements, 1):
             prefix = f"statement {n}, " if len(operation.statements) > 1 else ""
@@ -52,7 +52,7 @@ def value_sources(operations: Sequence[Operation]) -> Iterator[PlaceholderSource
 
 
 def describe(value: Value) -> tuple[str, str]:
-    """Return the name and the details of a value source."""
+    """Return in words where a parameter's value comes from, such as ``random number``, and details such as its range."""
     match value:
         case PoolValue(values=values) | Pick(values=values):
             examples = ", ".join(short(each, 20) for each in values[:_EXAMPLES])
@@ -76,7 +76,7 @@ def describe(value: Value) -> tuple[str, str]:
 
 
 def show_value_sources(operations: Sequence[Operation]) -> None:
-    """Show the table of values, if any operation has values."""
+    """Show a table of where each parameter value of the operations comes from; nothing if they have no parameters."""
     found = list(value_sources(operations))
     if found:
         heading("Parameter values", 2)

@@ -33,7 +33,7 @@ def add(app: AppState) -> None:
 
 
 def _trigger_service(app: AppState) -> "TriggerService | None":
-    """Return the triggers of this server, or else of the triggers file; None if there is no file."""
+    """Return the trigger service of this server, or else a new one for the triggers file; None if there is no such file."""
     if app.triggers is not None:
         return app.triggers
     file = app.settings.triggers or triggers_file()

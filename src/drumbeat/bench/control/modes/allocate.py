@@ -41,14 +41,14 @@ def _cap(slot: int, scaling: Scaling, ceilings: Mapping[int, int]) -> int:
 
 
 def _how_many(total: int, slots: int, least: int) -> int:
-    """Return how many workers can get at least the minimum ``least``; at least one if the total is above 0."""
+    """Return how many workers can get ``least`` connections or more of the total; at least one if the total is above 0."""
     if total <= 0:
         return 0
     return min(slots, max(1, total // max(1, least)))
 
 
 def _spread(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
-    """Distribute evenly; the lowest slots get the remainder. What a slot with a low limit cannot take goes to the others."""
+    """Distribute connections evenly over slots (workers). What a slot with a low limit cannot take goes to the others."""
     targets: dict[int, int] = {}
     remaining = total
     for slot in sorted(caps, key=lambda slot: (caps[slot], -slot)):
@@ -58,7 +58,7 @@ def _spread(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
 
 
 def _pack(total: int, caps: Mapping[int, int], least: int) -> dict[int, int]:
-    """Distribute over as few workers as possible: each gets the minimum first, then each is filled to its limit."""
+    """Distribute connections over as few workers as possible: each gets the minimum, then each is filled to its limit."""
     needed = _fewest(total, caps)
     targets = {slot: min(least, caps[slot], total) for slot in needed}
     remaining = total - sum(targets.values())

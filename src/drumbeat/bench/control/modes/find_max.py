@@ -23,7 +23,7 @@ MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not ve
 
 
 def steer(view: ModeView, state: FindMaxState) -> LoadDecision:
-    """Return the connections to use now and the new state. Deterministic, so late or repeated beats do no harm."""
+    """Return how many connections the search uses now, and its new state. Deterministic, so repeated beats do no harm."""
     if view.phase == "WARMUP":
         return _hold(view, replace(state, connections=start(view), next_connections=_above(view, start(view))), "warming up")
     if state.status is FindMaxStatus.COMPLETED:
@@ -62,7 +62,7 @@ def _hold(view: ModeView, state: FindMaxState, reason: str) -> LoadDecision:
 
 
 def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> LoadDecision:
-    """Begin a step: request the connections of ``level``. The measurement begins once they are open."""
+    """Begin a step of the search: request ``level`` connections. The measurement begins once they are open."""
     begun = replace(
         state,
         step=state.step + 1,
@@ -76,7 +76,7 @@ def _begin(view: ModeView, state: FindMaxState, level: int, reason: str) -> Load
 
 
 def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
-    """Return the level to try next if the current one is stable, for display; None if the search would then end."""
+    """Return the number of connections to try next if the current one is stable; None if the search would then end."""
     if state.connections != state.trial:
         return state.trial
     if state.status is FindMaxStatus.STEPPING:
@@ -87,7 +87,7 @@ def _next_if_stable(view: ModeView, state: FindMaxState) -> int | None:
 
 
 def _wait(view: ModeView, state: FindMaxState) -> LoadDecision:
-    """Begin to measure once all connections are open and all workers are ready, or when that takes too long."""
+    """Wait until all connections are open and all workers are ready, or that takes too long; then begin to measure."""
     needed = workers(view, state.connections)
     held = state.connections <= view.held <= state.connections * 1.02 + 1 and view.ready >= needed
     overdue = state.began is not None and view.now - state.began >= max(PATIENCE, view.plan.find_max.step_duration)
@@ -103,7 +103,7 @@ def _wait(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
-    """Judge whether the measured level is stable and choose the next step."""
+    """Judge whether the run was stable with the measured number of connections, and choose the next step of the search."""
     assert view.figures is not None
     needed = workers(view, state.connections)
     unfit = stability.why_not_counted(view.plan, state, view.figures, view.ready, needed)
@@ -125,7 +125,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether a result of "stable" must be certain, because no higher step follows that would correct a wrong one."""
+    """Whether the verdict "stable" must be certain, as no step with more connections follows that would correct it."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 
@@ -153,7 +153,7 @@ def _measure_again(view: ModeView, state: FindMaxState, updated: FindMaxState, v
 
 
 def _settle(view: ModeView, state: FindMaxState, updated: FindMaxState, verdict: LevelVerdict) -> LoadDecision:
-    """Record whether the level is stable, and choose the next level or end the search."""
+    """Record whether this number of connections is stable, and choose the next number to try, or end the search."""
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
     known = replace(updated, history=level_samples.judged(updated.history, updated.trial, verdict.stable), repeated=False)
     after = _passed(view, known) if verdict.stable else _failed(view, known, verdict)
@@ -189,7 +189,7 @@ def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindM
 
 
 def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Go back to the highest stable level below the failed one. Verify it, unless verification has failed too often."""
+    """Return to the most connections found stable below those that failed, to verify them; after many failures, bisect."""
     levels = level_samples.stable_levels(state.history, below=state.trial)
     if not levels:
         return replace(state, best=None, status=FindMaxStatus.COMPLETED)
@@ -198,7 +198,7 @@ def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
 
 
 def _bisect(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Choose the level half way between the best and the lowest failed level; end the search when they are close enough."""
+    """Try half way between the best and the failed number of connections; end the search if these are close together."""
     assert state.best is not None
     assert state.failed is not None
     best, failed = state.best.connections, state.failed.connections

@@ -67,7 +67,7 @@ def finish(plan: RunPlan, state: FindMaxState) -> Finish:
 
 
 def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
-    """Return ``find_max_result``: the best level, why the next failed, the knee, and the fit of the scalability law."""
+    """Return the search's result: best number of connections, why more failed, the knee, and the fit of the scalability law."""
     best, bounded = state.best, state.ceiling_reached
     return {
         "best_connections": best.connections if best else None,
@@ -97,7 +97,7 @@ def message(state: FindMaxState) -> str:
 
 
 def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
-    """Return where throughput stops growing (the knee) and how it was found; None if no higher level failed."""
+    """Return the connections at which throughput stops growing (the knee), and how found; None if more never failed."""
     if state.best is None or state.ceiling_reached:
         return None
     return {
@@ -108,7 +108,7 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """Return how many connections the highest throughput would need if each brought as much as at the first level."""
+    """Return the connections needed for the highest throughput if each brought as much as in the first measurement."""
     highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

@@ -23,7 +23,7 @@ def qps(sample: StepFigures) -> float | None:
 
 
 def pace(sample: StepFigures) -> float | None:
-    """Return the logarithm of throughput per connection, which changes more smoothly between levels than throughput."""
+    """Return the logarithm of throughput per connection. It changes more smoothly with more connections than throughput."""
     return log(sample.qps / sample.connections) if sample.qps > 0 else None
 
 
@@ -36,7 +36,7 @@ def values(samples: Iterable[StepFigures], measure: Measure) -> list[float]:
 
 
 def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
-    """Merge all samples of a level: mean throughput, geometric mean latencies, figures by kind from the last sample."""
+    """Merge all measurements with ``level`` connections: mean throughput, geometric mean latencies, last figures by kind."""
     samples = at(history, level)
     if not samples:
         return None
@@ -51,12 +51,12 @@ def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
 
 
 def judged(history: Sequence[StepFigures], level: int, stable: bool) -> tuple[StepFigures, ...]:
-    """Return the history with all samples of ``level`` marked as stable or not stable."""
+    """Return the history with all measurements that had ``level`` connections marked as stable or not stable."""
     return tuple(replace(sample, stable=stable) if sample.connections == level else sample for sample in history)
 
 
 def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
-    """Return the stable levels below ``below``, highest first, without verification and bisection steps."""
+    """Return the numbers of connections below ``below`` found stable, highest first; only from the upward steps of a search."""
     regular = (sample for sample in history if sample.stable and not sample.is_probe)
     return sorted({sample.connections for sample in regular if sample.connections < below}, reverse=True)
 
@@ -64,7 +64,7 @@ def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
 def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
     """Estimate how much a figure varies by chance: the standard deviation of one sample, as a share of the figure.
 
-    Uses repeated samples of a level, and the distance of a stable level from the line through the levels next to it.
+    Uses repeated samples of a level (number of connections), and how far a level is off the line through its neighbours.
     """
     levels = _by_level(history, measure)
     squares, observations = WEIGHT * ASSUMED**2, WEIGHT
@@ -79,7 +79,7 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
 
 
 def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """For each level, estimate the variance of a sample from the level's distance to the line through its two neighbours."""
+    """For each number of connections, estimate a measurement's variance by its distance to the line through its neighbours."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])

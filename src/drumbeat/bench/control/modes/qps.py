@@ -4,26 +4,16 @@ Together the workers send at the target rate. Throughput is below the target onl
 an operation takes, and above it only while workers catch up on overdue operations. Little's law gives the connections needed:
 throughput × time per operation. Once per ``interval`` throughput is compared with the target ± tolerance (the deadband):
 
-- *Below the deadband*: as many connections as the law says plus a quarter. The first two checks may add any number; later ones
-  at most triple the connections (or add ``max_increase``, if that is more). Slower growth cannot settle within eight intervals
-  when latency triples: in simulations a tenth or a quarter was too slow in 24 of 100 runs, doubling in one.
-- *Inside the deadband*: fewer connections, after three intervals in a row in which less than half were busy; never fewer than
-  the law says for the slowest interval plus a quarter. After an increase four in five connections are busy, so that an increase
-  never causes a decrease.
+- *Below the deadband*, or inside it with nearly all connections busy: as many connections as the law says plus a quarter. The
+  first two checks may add any number; later ones at most triple the connections. Slower growth does not settle within eight
+  intervals when latency triples: in simulations a tenth or a quarter was too slow in 24 of 100 runs, doubling in one.
+- *Inside the deadband*, after three intervals in a row with less than half of the connections busy: fewer connections, but never
+  fewer than the law says for the slowest interval plus a quarter, so that an increase never causes a decrease.
 - *Above the deadband*: no change, the workers catch up.
-- *Inside or above it, with nearly all connections busy*: as many as the law says plus a quarter, as otherwise the number of
-  overdue operations would never fall.
 
-Workers are added when all have the most connections allowed and throughput was below the deadband twice. With a limit on
-workers, the run ends when throughput stays below the deadband at that limit for ``bounds_patience_intervals``. Without one, no
-more workers are added once they bring no throughput, except a single one now and then. An interval in which workers started,
-ended or had not opened their connections is not judged, unless that lasts.
-
-A check uses what was measured until shortly before it, as samples arrive late; after a change, only what was measured since.
-
-Known limit: operations that became overdue on the first workers while others were starting stay with the first workers, which
-have little capacity to spare. Then settling often takes longer than eight intervals (simulated: 54 of 150 starts, 85 of 150
-latency increases).
+Workers are added when all have the most connections allowed and throughput was below the deadband twice; at a limit on workers the
+run ends after ``bounds_patience_intervals``. Intervals in which workers started, ended or had not opened their connections are not
+judged, unless that lasts. A check uses what was measured until shortly before it, as samples arrive late.
 """
 
 from dataclasses import replace
@@ -249,7 +239,7 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return the fewest connections that one check may leave: half, but not below Little's law or the configured minimum."""
+    """Return how far one check may lower the connections: to half, but not below Little's law or the configured minimum."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
@@ -316,7 +306,7 @@ def _is_full(view: ModeView, state: QpsState) -> bool:
 
 
 def _window(view: ModeView) -> Window:
-    """Return a time window that begins now. Its samples have arrived one interval from now, when the next check is due."""
+    """Return the time window to measure from now. It ends early enough for its samples to arrive before the next check."""
     length = max(view.plan.qps.interval - SAMPLES_ARRIVE_WITHIN, LEAST_WINDOW)
     return Window(since=view.now, until=view.now + length)
 

@@ -36,7 +36,7 @@ HELD_SHARE = 0.9  #: share of a level's connections that must be open for the le
 
 
 class LevelOutcome(StrEnum):
-    """What a measurement showed about a level: stable, undecided, or the rule that it broke."""
+    """What was found about a level (a number of connections): stable, undecided, or which rule the measurement broke."""
 
     STABLE = "STABLE"
     DEGRADED = "DEGRADED"
@@ -48,7 +48,7 @@ class LevelOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelVerdict:
-    """The outcome of a level with its reason. If HELD, ``next_level`` is measured next; if that is None, the same level."""
+    """The verdict on a level (number of connections) and its reason. If HELD (undecided), ``next_level`` is measured next."""
 
     outcome: LevelOutcome
     reason: str
@@ -61,7 +61,7 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A rule that a measurement broke, with the reason. ``narrow``: it was broken by so little that this may be chance."""
+    """A stability rule that a measurement broke, and the reason. ``narrow``: broken by so little that this may be chance."""
 
     outcome: LevelOutcome
     reason: str
@@ -70,7 +70,7 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelComparison:
-    """The difference between a level's figure and the limit set by another level. An ``excess`` above 0 breaks the limit."""
+    """How far a level (number of connections) exceeds a limit derived from another level. ``excess`` above 0: it does."""
 
     excess: float  #: a difference of logarithms
     error: float  #: the standard error of ``excess``
@@ -82,7 +82,7 @@ class LevelComparison:
 
 
 def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> LevelVerdict:
-    """Judge the current level from ``state.history``, which includes this measurement.
+    """Judge whether the current level (number of connections) is stable, from all measurements in ``state.history``.
 
     ``careful``: a result of "stable" must be as certain as "not stable".
     """
@@ -96,7 +96,7 @@ def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -
 
 
 def _weigh(failure: BrokenRule, state: FindMaxState) -> LevelVerdict:
-    """Return the outcome of a broken rule; HELD (measure once more) if it was broken narrowly for the first time."""
+    """Return the verdict for a broken stability rule, or HELD (measure once more) the first time it is broken narrowly."""
     if failure.narrow and not state.repeated:
         return _again(failure.reason)
     return LevelVerdict(outcome=failure.outcome, reason=failure.reason)
@@ -111,7 +111,7 @@ def _again(reason: str, next_level: int | None = None) -> LevelVerdict:
 
 
 def why_not_counted(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
-    """Return why a measurement does not count (the step is then repeated once), or None if it counts."""
+    """Return why a measurement does not count and is repeated once, such as too few operations; None if it counts."""
     least = plan.find_max.min_operations
     if ready < needed:
         return f"{ready} of {needed} workers were ready"
@@ -127,7 +127,7 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
 
 
 def first_broken_rule(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
-    """Return the first rule that this measurement breaks without comparison to other levels, or None."""
+    """Return the first broken rule among queueing, errors and missing data, which need no other measurement; else None."""
     return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 
 
@@ -161,7 +161,7 @@ def queueing(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
 
 
 def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> LevelVerdict | None:
-    """Return QUEUE_DETECTED or HELD if many sessions wait in the server and throughput hardly grows, else None.
+    """Return QUEUE_DETECTED or HELD (measure again) if many sessions wait in the server and throughput hardly grows, else None.
 
     While throughput grows, many waits are normal: with group commit all sessions but one wait for the common flush.
     """
@@ -225,7 +225,7 @@ def _missed(name: str, objective: Objective, measured: KindFigures) -> BrokenRul
 
 
 def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> LevelVerdict:
-    """Compare the level's latency with the first level and its throughput with the last stable level."""
+    """Judge a level (number of connections): latency against the first level, throughput against the last stable level."""
     if _first(state):
         return LevelVerdict(outcome=LevelOutcome.STABLE, reason="the first step: the baseline for later steps")
     latency = latency_change(plan, state)
@@ -254,7 +254,7 @@ def latency_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison:
 
 
 def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison | None:
-    """Compare the level's throughput with the highest stable level below it; None if there is no such level."""
+    """Compare throughput with that of the next lower number of connections found stable; None if there is none."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -267,7 +267,7 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """Compare the throughput gained since the last stable level with the least gain expected; None if not measured."""
+    """Compare the throughput gained by the added connections with the least gain expected; None if not measured."""
     prior = last_stable(state)
     if prior is None:
         return None
@@ -286,7 +286,7 @@ def last_stable(state: FindMaxState) -> StepFigures | None:
 
 
 def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison, careful: bool) -> LevelVerdict | None:
-    """Judge the latency: DEGRADED, HELD (measure again), or None if it is within its limit."""
+    """Return the verdict on latency: DEGRADED, HELD (measure again), or None if it is within its limit."""
     settled = comparison.sure or comparison.error <= precise(plan, state) or _measured_enough(plan, state)
     reason = f"p95 {comparison.change:+.1%} ± {SURE * comparison.error:.1%} against the first step, limit {_limit(plan)}"
     if comparison.excess > 0 and settled:
@@ -297,7 +297,7 @@ def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelCompari
 
 
 def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison) -> LevelVerdict | None:
-    """Judge the throughput: DEGRADED, HELD (measure again), or None. After ``most_looks`` an uncertain drop is ignored."""
+    """Return the verdict on throughput: DEGRADED, HELD (measure again), or None if it did not drop, or that stays uncertain."""
     if comparison.excess <= 0:
         return None
     limit = f"limit -{plan.qps_stability_pct:g} %"
@@ -308,7 +308,7 @@ def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComp
 
 
 def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
-    """Return the standard error up to which a level is judged; infinite where a wrong judgement costs at most 5 %."""
+    """Return the largest standard error with which a verdict is given; infinite if a wrong verdict costs at most 5 %."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE
@@ -316,7 +316,7 @@ def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
 
 
 def _weaker(state: FindMaxState) -> int | None:
-    """Return the level to measure next: the first level if it was measured less often than the current level, else None."""
+    """Return the first number of connections if it was measured less often than the current one (so measure it), else None."""
     first = state.history[0].connections
     fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
     return first if fewer else None

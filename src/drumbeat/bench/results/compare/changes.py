@@ -39,7 +39,7 @@ class Bounds:
         return 0.0 if self.absolute else self.warning * _BETWEEN_RUNS
 
     def change(self, by: float) -> FigureChange:
-        """Classify a signed change as regressed, warning, improved or stable."""
+        """Classify the change of a figure by ``by`` (a signed share) as regressed, warning, improved or stable."""
         worse = -by if self.higher_is_better else by
         if worse > self.regression:
             return FigureChange.REGRESSED
@@ -48,7 +48,7 @@ class Bounds:
         return FigureChange.IMPROVED if -worse > self.better else FigureChange.STABLE
 
     def worst(self, found: Shift) -> float:
-        """Return the worse end of the confidence interval."""
+        """Return the worst change within the confidence interval: its low end for throughput, its high end for latency."""
         return found.low if self.higher_is_better else found.high
 
 
@@ -102,7 +102,7 @@ class Delta:
 
     @property
     def could_hide(self) -> float | None:
-        """How much worse the second run may be although the test shows no difference; None if that is no regression."""
+        """The largest loss that the test cannot rule out, if it shows no difference; None if too small to be a regression."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
@@ -122,5 +122,5 @@ class Delta:
 
 
 def overall(changes: Sequence[FigureChange]) -> FigureChange:
-    """Return the change of a whole run: of its figures' changes the one that FigureChange lists first; INCONCLUSIVE if none."""
+    """Return the change of a whole run: the first member of FigureChange that any figure has; INCONCLUSIVE without figures."""
     return next((change for change in FigureChange if change in changes), FigureChange.INCONCLUSIVE)

@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def change(self) -> FigureChange:
-        """The overall change. INCONCLUSIVE if the runs are too different, throughput is unclear, or a figure may be worse."""
+        """The overall change. INCONCLUSIVE if the runs are too different, or if they are too short to exclude a regression."""
         if self.similarity.confidence is Confidence.EXCLUDED:
             return FigureChange.INCONCLUSIVE
         found = overall([delta.change for delta in self.deltas if not delta.informative])
@@ -169,7 +169,7 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
-    """Compare the best levels that two searches found. Single seconds are not compared: they belong to many levels."""
+    """Compare the results of two searches for the most connections: best number of connections, and the figures there."""
     old, new = best_of(before), best_of(after)
     return (
         _plain(BEST_LEVEL, _number(old, "connections"), _number(new, "connections")),

@@ -1,4 +1,4 @@
-"""Judges whether two runs are similar enough to be compared: first reasons that exclude it, then a weighted score. Pure."""
+"""Judges whether two runs are similar enough to compare: first reasons to forbid it, then a weighted score. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def _gates(before: RunRecord, after: RunRecord) -> list[str]:
 
 
 def _own_gate(record: RunRecord) -> str | None:
-    """Return why a run cannot be compared with any other (no stable level found, or unsteady throughput), or None."""
+    """Return why a run cannot be compared with any other (unsteady throughput, or a search without stable result), or None."""
     if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
         return None if best_of(record) else f"{record.run.run_id} found no stable level"
     steady = quality(record)
@@ -140,7 +140,7 @@ def _best_qps(record: RunRecord) -> float | None:
 
 
 def _degraded_at(record: RunRecord) -> float | None:
-    """Return the lowest number of connections that was not stable in a search."""
+    """Return the lowest number of connections at which a search for the maximum found the database not stable."""
     levels = [step.to_target for step in find_max_steps(record) if step.outcome not in ("STABLE", "HELD", None)]
     return min(levels, default=None)
 
@@ -155,7 +155,7 @@ def _steps(record: RunRecord) -> int | None:
 
 
 def _reason_class(record: RunRecord) -> str | None:
-    """Return why the search ended: the first step outcome that was not stable."""
+    """Return why a search for the most connections ended: the outcome of its first step that was not stable."""
     outcomes = (step.outcome for step in find_max_steps(record))
     return next((outcome for outcome in outcomes if outcome not in ("STABLE", "HELD", None)), None)
 

@@ -75,7 +75,7 @@ def histogram(record: RunRecord) -> Chart:
 
 
 def _bars(whole: Histogram) -> list[Point]:
-    """Return the bars of a latency histogram: equally wide on a logarithmic axis, with the operations in each."""
+    """Return the bars of a latency histogram: equally wide on a logarithmic axis, as high as their number of operations."""
     if whole.least is None or whole.greatest is None:
         return []
     low, high = max(whole.least, 1) / 1e6, max(whole.greatest, 2) / 1e6 * 1.02
@@ -208,7 +208,7 @@ def _knees(record: RunRecord) -> list[Mark]:
 
 
 def _law(record: RunRecord) -> Sequence[Point]:
-    """Return the fitted Universal Scalability Law, λN / (1 + σ(N−1) + κN(N−1)), as points up to the highest level tried."""
+    """Return the fitted Universal Scalability Law, λN / (1 + σ(N−1) + κN(N−1)), as points up to the most connections tried."""
     usl = record.find_max_result.get("usl") or {}
     if not all(isinstance(usl.get(name), int | float) for name in ("lambda", "sigma", "kappa")):
         return []

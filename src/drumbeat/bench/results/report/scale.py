@@ -30,7 +30,7 @@ class Scale:
 def upwards(
     values: list[float], begin: float, end: float, *, log: bool = False, whole: bool = False
 ) -> tuple[Scale, list[float]]:
-    """Return a scale that covers all values (from zero unless logarithmic), and its ticks."""
+    """Return a scale for a chart's vertical axis that covers all values (from zero unless logarithmic), and its ticks."""
     positive = [value for value in values if value > 0]
     if log and positive:
         ticks = log_ticks(min(positive), max(positive))

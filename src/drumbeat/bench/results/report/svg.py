@@ -26,7 +26,7 @@ class SeriesShape(StrEnum):
 
 
 class Axis(StrEnum):
-    """What the horizontal axis of a chart shows."""
+    """What the horizontal axis of a chart shows: time, or values on a linear or a logarithmic scale."""
 
     TIME = "time"  #: seconds since the run's start
     EVEN = "even"  #: linear, from zero

@@ -47,7 +47,7 @@ asyncio.run(main())
 
 
 class DatabaseContract(ContractFixtures):
-    """Tests that every ``Target`` must pass."""
+    """Tests that every ``Target`` (the adapter of a database under test) must pass."""
 
     @pytest.mark.parametrize("name", ["contract_absent", "nowhere.contract_absent", "no.where.", "#\x01."])
     async def test_a_table_that_is_not_there_is_said_to_be_missing(self, target: Target, name: str) -> None:

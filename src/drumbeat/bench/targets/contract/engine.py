@@ -35,7 +35,7 @@ from drumbeat.bench.values.draw import Draw
 
 
 class EngineContract(ContractFixtures):
-    """Tests that every ``Engine`` must pass."""
+    """Tests that every ``Engine`` (which runs a load on a database) must pass."""
 
     async def test_every_operation_is_recorded_once_and_inserts_never_collide(self, target: Target, table: str) -> None:
         async with self.running(target, MIXED) as running:

@@ -1,4 +1,4 @@
-"""Fixtures for the contract tests: a table with rows, statements on it, and a running engine."""
+"""Fixtures for the tests that every database adapter must pass: a table with rows, statements on it, a running engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -91,7 +91,7 @@ class Running:
         return np.concatenate(self.taken)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until ``holds()`` is true. Fails after ``patience``, or when the engine has stopped with an error."""
+        """Wait until ``holds()`` is true. Fails after the time limit ``patience``, or if the engine stopped with an error."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while not holds():
                 assert self.engine.failure is None, self.engine.failure
@@ -107,7 +107,7 @@ class Running:
 
 
 class ContractFixtures:
-    """Base class with the fixtures of the contract tests: a table with rows, and a running engine."""
+    """Fixtures of the tests that every database adapter must pass: a table with rows, and a running engine. A base class."""
 
     slow_sql: ClassVar[str]
     patience = timedelta(seconds=30)  #: how long a test waits for one event
@@ -135,7 +135,7 @@ class ContractFixtures:
             await engine.close()
 
     async def signals_when(self, target: Target, holds: Callable[[ServerSignals], bool]) -> ServerSignals:
-        """Read the server's signals until ``holds(signals)`` is true, and return them. Fails after ``patience``."""
+        """Read the server's session counts until ``holds(counts)`` is true; return them. Fails after the time ``patience``."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while True:
                 signals = await target.signals()

@@ -46,7 +46,7 @@ def _items(chance: Chance, rows: Numbers) -> Made:
 
 
 def described(scale: float) -> TableDescription:
-    """Describe the table at a scale, in the form in which a database adapter (target) describes an existing table."""
+    """Describe the presets' table at a scale, in the same form as ``Target.describe`` describes an existing table."""
     rows = scaled_count("a preset", scale, ROWS)
     columns = tuple(
         Column(name=name, type=kind, native_type=declared.removesuffix(" NOT NULL").lower(), nullable=name != "item_id")

@@ -7,8 +7,8 @@ expect_pool(pool)
 for i = 4, #ARGV, 3 do
   local status = call('HGET', worker_key(pool, ARGV[i]), 'status')
   if not (status and is_live(status)) then
-    local got = status or 'no such worker'
-    refuse('NotFound', 'no target was set: expected worker ' .. ARGV[i] .. ' of ' .. pool .. ' to be live, got ' .. got)
+    local got = status or 'not in the store'
+    refuse('NotFound', 'pool ' .. pool .. ' has no live worker ' .. ARGV[i] .. ': it is ' .. got .. '; no target was set')
   end
 end
 for i = 4, #ARGV, 3 do

@@ -36,7 +36,7 @@ def title(record: RunRecord) -> str:
 
 
 def measured(curves: Curves, key: str) -> list[Point]:
-    """Return the points of a curve that lie in the measurement phase."""
+    """Return the points of a run's curve that lie in its measurement phase (without warmup and cooldown)."""
     stretches = [each for each in curves.phases if each.name == Phase.MEASUREMENT]
     if not stretches:
         return []

@@ -98,7 +98,7 @@ _PAIRS = [
 
 
 def _pairs(title: str, name: str, pairs: Sequence[Any], columns: Sequence[TableColumn]) -> None:
-    """Show a table with further metrics of both runs. These metrics do not affect the verdict."""
+    """Show a table of further metrics of the two compared runs, which do not affect the verdict; nothing if there are none."""
     if pairs:
         heading(title, 3)
         PageTable(name, columns, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)

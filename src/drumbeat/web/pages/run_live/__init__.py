@@ -83,14 +83,14 @@ class RunPage:
         return self._ended and self._source.course().complete
 
     def take(self, frame: Frame[LiveRun]) -> None:
-        """Show an update, or a warning if the store could not be read."""
+        """Show a new update of the run on the page, or a warning if the store could not be read."""
         if frame.told.seen is None:
             self._banner.warn(f"Showing old data. {frame.told.data.get('message', '')}")
             return
         self._show(frame.told.seen)
 
     def log(self, lines: Sequence[Line]) -> None:
-        """Add new log lines."""
+        """Add new lines to the log on the run's page."""
         self._logs.add(lines)
 
     def _show(self, watched: LiveRun) -> None:

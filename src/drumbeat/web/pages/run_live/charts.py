@@ -82,7 +82,7 @@ def _series(line: ChartLine, scale: float) -> dict[str, Any]:
 
 
 def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], scale: float) -> dict[str, Any]:
-    """Return phases as bands, every second one shaded, and outages as red bands, with names where there is room."""
+    """Return the coloured bands behind a chart: the phases of the run, and in red the times when no operation succeeded."""
     total = max((each.ended for each in phases), default=0.0)
     drawn = [(each, BAND if n % 2 else "transparent", "insideTop") for n, each in enumerate(phases)]
     drawn += [(each, OUTAGE_BAND, "insideBottom") for each in outages]

@@ -15,7 +15,7 @@ _LAW_POINTS = 60
 
 
 def answer(section: Section) -> str:
-    """Return the result of the search in one sentence, or the best number of connections so far."""
+    """Return in one sentence what the search for the maximum number of connections has found, at the end or so far."""
     found, best = section["result"], section["best"]
     if found and found.get("best_connections") is not None:
         level = _level(found["best_connections"], found.get("best_qps"), found.get("best_p95_ms"))
@@ -52,7 +52,7 @@ def _points(steps: Sequence[Section], field: str, *, stable: bool | None = None)
 
 
 def _known(lines: Sequence[ChartLine]) -> list[ChartLine]:
-    """Return the lines that have points; at least one line, so that the chart has axes."""
+    """Return the chart lines that have points; if none has, return the first line, so that the chart still has axes."""
     return [line for line in lines if line.points] or [lines[0]]
 
 

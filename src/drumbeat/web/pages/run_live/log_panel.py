@@ -45,7 +45,7 @@ class RunDecisions:
             self._draw()
 
     def _draw(self) -> None:
-        """Fill the table. Each change sends all rows to the browser, so only the latest are shown by default."""
+        """Fill the table of decisions, newest first: with the latest 50, or with all if the user has switched that on."""
         newest = self._shown if self._all.value else self._shown[-_SHOWN_AT_FIRST:]
         self._all.set_visibility(len(self._shown) > _SHOWN_AT_FIRST)
         self._table.show(tuple(reversed(newest)))

@@ -22,14 +22,14 @@ _ENDS = {RunStatus.COMPLETED: "Completed", RunStatus.FAILED: "Failed", RunStatus
 
 
 def position_of(run: Run) -> int:
-    """Return the index of the current phase in ``BUBBLES``; -1 if the run has not started."""
+    """Return the index of a run's current phase in ``BUBBLES`` (the row of labels); -1 if the run has not started."""
     if run.status in RUN_ENDED:
         return len(BUBBLES) - 1
     return _POSITIONS.get(Phase(run.phase), 0) if run.phase in set(Phase) else -1
 
 
 class SteadyTimer:
-    """A timer that advances by the local clock between two updates and never runs backwards."""
+    """The elapsed time to show: between two updates from the store it advances by the local clock. It never goes backwards."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

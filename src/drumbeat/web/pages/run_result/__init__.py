@@ -24,7 +24,7 @@ class RunResult:
         self._server: Server | None = None
 
     def show(self, watched: LiveRun) -> None:
-        """Build the result at the first call; later calls update the enrichment status and the cost."""
+        """Show a run's result when first called; later calls only update its cost and the status of its database statistics."""
         if self._closing is None:
             with self._place:
                 self._build(watched)

@@ -34,13 +34,13 @@ COLUMNS: list[TableColumn] = [
 
 
 def _link_columns(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
-    """Return the columns of two tables, error classes and examples; their rows link to the operations in the operation log."""
+    """Return the columns of the tables of error classes and of error examples; their cells link to the operation log."""
 
     def of_class(each: tuple[str, int]) -> str:
         return ExecutionSelection(error_class=each[0]).path(run_id)
 
     def of_example(each: FailureExample) -> str | None:
-        """Return the link of an example; None if the error happened while connecting, before any operation."""
+        """Return the link from an error example to such operations in the operation log; None if connecting failed."""
         return (
             ExecutionSelection(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id)
             if each.kind
@@ -111,7 +111,7 @@ def _operations(
 
 
 def _classes(watched: LiveRun) -> dict[str, int]:
-    """Return the failed operations of the measurement by error class; empty if the result does not have them."""
+    """Return how many operations failed during the measurement, by error class; empty if the result has no such counts."""
     total = whole_result(watched)
     classes = total.custom_metrics.get("error_classes") if total else None
     return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}

@@ -1,12 +1,12 @@
 """The filters of the operation log, kept in the URL so that a shared link shows the same operations."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from drumbeat.core.run import RunId
-from drumbeat.web.pages.paging import page_number
+from drumbeat.web.pages.paging import known_values, page_number
 
 PAGE = 25
 ORDERS = {"duration_ms": "slowest first", "started_at": "oldest first"}
@@ -46,7 +46,7 @@ class ExecutionSelection:
         return f"/runs/{quote(run_id, safe='')}" + (f"?{self.query}" if self.query else "")
 
     def filters(self) -> dict[str, Any]:
-        """Return arguments for the bench service. The limit is one more than a page, to know whether there is a next page."""
+        """Return the filters as arguments for the bench service. The limit is one more than a page, to detect a next page."""
         return {
             "kind": self.kind or None,
             "ok": False if self.failed_only else None,
@@ -59,14 +59,11 @@ class ExecutionSelection:
 
 
 def only_failed(failed: bool) -> str:
-    """Return the text for ``failed`` in the URL: show only failed operations, or all."""
+    """Return the URL's value of the filter ``failed``: whether the operation log shows only failed operations, or all."""
     return _FAILED if failed else _ANY
 
 
 def read_selection(query: Mapping[str, str]) -> ExecutionSelection | None:
     """Read the filters from a URL's query; None if it has no filters."""
-    known = {each.name for each in fields(ExecutionSelection)}
-    values = {name: value[:200] for name, value in query.items() if name in known}
-    if values.get("order") not in ORDERS:
-        values.pop("order", None)
+    values = known_values(ExecutionSelection, query, ORDERS)
     return ExecutionSelection(**values) if values else None

@@ -1,18 +1,17 @@
 """The filters of the list of runs, kept in the URL so that a reload shows the same runs."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
-from drumbeat.web.pages.paging import page_number
+from drumbeat.web.pages.paging import known_values, page_number
 
 PAGE = 25
 ORDERS = {"newest": "newest first", "name": "name", "qps": "highest operations/s first", "errors": "most errors first"}
-MOST_SORTED = 1000  #: how many of the newest runs are read to sort by anything but age
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: later days mean no limit
 
 
@@ -57,11 +56,7 @@ class RunFilters:
 
 def read_filters(query: Mapping[str, str]) -> RunFilters:
     """Read the filters from a URL's query."""
-    known = {each.name for each in fields(RunFilters)}
-    values = {name: value[:200] for name, value in query.items() if name in known}
-    if values.get("order") not in ORDERS:
-        values.pop("order", None)
-    return RunFilters(**values)
+    return RunFilters(**known_values(RunFilters, query, ORDERS))
 
 
 def _day(name: str, text: str) -> datetime | None:

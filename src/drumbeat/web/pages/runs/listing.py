@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -10,13 +11,13 @@ from nicegui import ui
 from drumbeat.bench.model import RunJudgement
 from drumbeat.core.run import Run, RunId
 from drumbeat.web.app_state import AppState
-from drumbeat.web.databases import database_of
+from drumbeat.web.databases import database_of, matching_runs
 from drumbeat.web.pages.actions import button, confirm, may_change, notify, report_errors
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.heading import run_again
 from drumbeat.web.pages.runs.filter_fields import Filters
-from drumbeat.web.pages.runs.filters import MOST_SORTED, PAGE, RunFilters
+from drumbeat.web.pages.runs.filters import PAGE, RunFilters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 FEWEST, MOST = 2, 5  #: number of runs that can be compared
@@ -128,17 +129,11 @@ class Listing:
         self._older.set_enabled(len(found) > PAGE)
 
     async def _read(self) -> Sequence[Run]:
-        """Return the runs of the current page and one more, to know whether there is a next page.
-
-        The store can sort only by age and cannot filter by database type. Both are done here, on the newest 1000 runs.
-        """
-        runs, filters, first = self._app.plane.store.runs, self._filters.filters(), (self._filters.number - 1) * PAGE
-        order, database = _SORTED.get(self._filters.order), self._filters.database
-        if order is None and not database:
-            return await runs.list(**filters, offset=first, limit=PAGE + 1)
-        found = await runs.list(**filters, limit=MOST_SORTED)
-        matching = [run for run in found if not database or database_of(run.config) == database]
-        return (sorted(matching, key=order) if order else matching)[first : first + PAGE + 1]
+        """Return the runs of the current page and one more, to know whether there is a next page."""
+        key, first = _SORTED.get(self._filters.order), (self._filters.number - 1) * PAGE
+        order = partial(sorted, key=key) if key else None
+        filters = self._filters.filters()
+        return await matching_runs(self._app.plane.store.runs, filters, self._filters.database, order, first, PAGE + 1)
 
     async def _apply(self, filters: RunFilters) -> None:
         """Apply new filters: update the URL and load the runs."""

@@ -18,7 +18,7 @@ PAID = 10.0  #: what every customer has paid before the load starts
 
 
 def lines_before(order: int) -> int:
-    """Return how many lines all orders before this one have together; orders are numbered from 0 over all districts."""
+    """Return how many order lines all orders before this one have together; orders are numbered from 0 over all districts."""
     return int(order // _CYCLE * _BEFORE[-1] + _BEFORE[order % _CYCLE])
 
 

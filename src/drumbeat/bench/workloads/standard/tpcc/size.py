@@ -35,7 +35,7 @@ class Size:
 
     @property
     def delivered(self) -> int:
-        """Return how many of a district's first orders are already delivered; its later orders are new."""
+        """Return how many orders of a district are delivered before the load starts: the first 70 %; the others are new."""
         return self.customers * 7 // 10
 
     @property

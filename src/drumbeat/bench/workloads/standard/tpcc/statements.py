@@ -96,7 +96,7 @@ def order_line(line: int) -> list[str]:
 
 
 def namesake(warehouse: str, district: str) -> str:
-    """Return SQL for a customer's id: of those with the last name ``:name``, the middle one by first name."""
+    """Return SQL that finds a customer's id by the last name ``:name``: of all namesakes, the middle one by first name."""
     return _NAMESAKE.replace("{w}", warehouse).replace("{d}", district)
 
 

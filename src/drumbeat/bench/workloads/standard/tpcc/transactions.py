@@ -80,7 +80,7 @@ def _where(size: Size) -> Named:
 
 
 def _payer(size: Size) -> Named:
-    """Return value sources for a payment: in 15 of 100 payments, the customer's warehouse is chosen at random."""
+    """Return value sources for a payment. In 85 of 100, the customer is from the paid warehouse, else from a random one."""
     return {
         "cw": _mostly("w", RandomNumber(low=1, high=size.warehouses), 0.85),
         "cd": lambda places: SameAs(index=places["d"], type=ValueType.INT),
