@@ -1,5 +1,6 @@
 """The page of one job pool: queue depth, throughput, workers and jobs."""
 
+import shlex
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,7 +150,7 @@ class _PoolPanels:
             self._tiles = {name: FigureTile(name) for name in _TILES}
         self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
         heading("Workers", 2)
-        command = f"drumbeat pool work {first.pool.pool_id}"
+        command = f"drumbeat pool work {shlex.quote(first.pool.pool_id)}"
         none = ui.label(f"No live workers. Start one with: {command}, or with a trigger.").classes("faint")
         self._workers = TableOrPlaceholder(PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
 
