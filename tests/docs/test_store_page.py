@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from docs.pages import page, rows, section
-from drumbeat.store.open import DEFAULT_URL, open_store
+from drumbeat.settings import DEFAULT_STORE
+from drumbeat.store.open import open_store
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.sql.postgres import PostgresDatabase
 from drumbeat.store.sql.sqlite import SqliteDatabase
@@ -46,7 +47,7 @@ def test_the_options_of_the_page_are_those_a_url_takes(url: str, database: type)
 
 
 def test_the_default_is_there() -> None:
-    assert f"`{DEFAULT_URL}`" in TEXT
+    assert f"`{DEFAULT_STORE}`" in TEXT
 
 
 @pytest.mark.parametrize("url", [row[0].strip("`") for row in rows(TEXT.partition("## SQLite")[0])])

@@ -320,4 +320,4 @@ class ControlLoop(Generic[V, A]):
             if report.led and self._after is not None:
                 await self._after()
         except Exception:
-            log.exception("a beat or a function called after it failed; continuing with the next beat")
+            log.exception("a beat, or what follows it, failed with an unexpected error; continuing with the next beat")

@@ -195,7 +195,7 @@ class EventHandler:
         if (new.target, new.target_seq, new.qps) == (before.target, before.target_seq, before.qps):
             return
         log.info(
-            "target changed from %d to %d connections or jobs, over %g s, operations per second: %s",
+            "target changed from %d to %d (connections or jobs at once), reached within %g s; target rate (operations/s): %s",
             before.target,
             new.target,
             new.ramp.total_seconds(),

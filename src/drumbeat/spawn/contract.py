@@ -168,7 +168,7 @@ class SpawnerContract:
 
     @pytest.fixture
     def volume(self) -> str:
-        """The name of a volume to expand; overridden in the tests of a spawner that can do that."""
+        """The name of a volume that may be enlarged; overridden in the tests of a spawner that can enlarge volumes."""
         return ""
 
     async def test_a_volume_grows_to_the_size_asked_for_and_never_shrinks(self, spawner: Spawner, volume: str) -> None:

@@ -10,7 +10,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store.interface import Store
 
-DEFAULT_URL = "sqlite:///drumbeat.db"
 _EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST"
 PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)

@@ -59,7 +59,7 @@ def condition(expression: str, variables: Mapping[str, Any]) -> Any:
 
 
 def needs_jinja(expression: str) -> bool:
-    """Whether a condition needs Jinja because FlatMachines cannot evaluate it: it has filters, calls or other names."""
+    """Whether FlatMachines cannot evaluate a condition, so that Jinja must: it has filters, calls or unknown names."""
     try:
         tree = ast.parse(expression, mode="eval")
     except SyntaxError:

@@ -72,7 +72,7 @@ def as_metrics(found: Availability | None) -> dict[str, Any] | None:
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Return each outage as (first second, second after the last). One at the end of the run counts only with a failure."""
+    """Return each outage as (first second, second after the last). At the end of the run silence counts only with errors."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):

@@ -103,7 +103,7 @@ def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return value sources for an update: a key if there is one placeholder; else a new value for the SET column, and a key."""
+    """Return what fills the placeholders of an UPDATE: one gets a key; two get a new value for the SET column and a key."""
     key = _key(field, subject)
     if count == 1:
         return [key]

@@ -191,9 +191,9 @@ class Jobs(Protocol):
         ...
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        """Return the time until ``expire`` can take back a job that this worker could then claim; zero: now.
+        """Return how long until ``expire`` takes back a job that this worker could then claim; zero if it would now.
 
-        Only jobs with a lease that has expired at least once since its last renewal count; None if there is no such job.
+        Only jobs are considered whose lease has already expired without a renewal; None if there are none.
         """
         ...
 

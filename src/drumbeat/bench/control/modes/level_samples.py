@@ -79,7 +79,7 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
 
 
 def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """For each number of connections, estimate a measurement's variance by its distance to the line through its neighbours."""
+    """Yield estimates of a measurement's variance: how far each level is from the line through the levels around it."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])
