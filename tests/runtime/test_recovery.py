@@ -117,7 +117,7 @@ async def test_a_row_that_was_closed_meanwhile_gets_no_instance(store: MemorySto
     await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
     spawner = FakeSpawner(clock)
 
-    with pytest.raises(StaleWrite, match="is already lost"):
+    with pytest.raises(StaleWrite, match="has ended as lost"):
         await RecoveryActor(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=False)
 
     assert spawner.asked("spawn") == []

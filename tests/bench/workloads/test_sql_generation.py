@@ -239,7 +239,7 @@ def test_what_is_left_over_is_shared_out_in_proportion_and_totals_100(
 def test_a_table_that_can_have_nothing_of_what_is_asked_for_is_refused_with_all_reasons() -> None:
     subject = Subject(table=a_table(NOTE, key=None, bounds=None))
 
-    with pytest.raises(InvalidInput, match=r"got shop.sales \(POINT_LOOKUP: .*; RANGE_SCAN: .*; UPDATE: "):
+    with pytest.raises(InvalidInput, match=r"for shop.sales: POINT_LOOKUP: .*; RANGE_SCAN: .*; UPDATE: "):
         generate("l", subject, PRESETS["read-only"])
 
 
