@@ -43,7 +43,7 @@ class Zipf:
 
 
 def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
-    """Map each rank to a different key, always the same one. Neighbouring ranks get keys that are far apart.
+    """Map each rank to its own key; the mapping is the same every time. Neighbouring ranks get keys that are far apart.
 
     With more than 2**32 keys, two ranks may get the same key.
     """

@@ -47,7 +47,7 @@ class UsualTimes:
 
 
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """Return for each n whether an n-th worker is needed and since when, and past times without (gaps) and with need (uses)."""
+    """For each n, return since when n workers have been needed or not, and how long such times lasted (uses and gaps)."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
     count = max(min(max(here, demand), LEVELS), len(before.levels))
     for n in range(count):

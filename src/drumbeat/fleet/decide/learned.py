@@ -66,7 +66,7 @@ def spawn_lag(view: FleetView) -> timedelta:
 
 
 def needed_now(view: FleetView, classified: Classified) -> int:
-    """Count the workers in use: busy ones, those needed for the ready jobs, and those that worked between two beats."""
+    """Count the workers needed now: busy ones, enough for the ready jobs, and those that finished jobs since the last beat."""
     ready = view.queue.ready if view.queue else 0
     here, busy = len(classified.staying), len(classified.busy)
     service = mean_service(view.state.services if view.state else (), {})

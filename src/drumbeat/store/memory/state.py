@@ -192,7 +192,7 @@ def closed(worker: Worker) -> str:
 
 
 def another_holds(worker: Worker) -> str:
-    """Return the error message for a process that writes as a worker without having joined as it."""
+    """Return the error message for a process that writes under the id of a worker that another process has joined as."""
     if worker.instance is None:
         return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; join before writing"
     state = "" if worker.is_live else f", and has ended as {worker.status}"

@@ -41,7 +41,7 @@ Words = Annotated[str, Field(max_length=1000)]
 
 
 class NewConnection(RequestBody):
-    """A connection to store."""
+    """A database connection to save."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "orders", "url": "sqlite:///target.db"}]})
 

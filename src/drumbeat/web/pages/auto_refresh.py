@@ -27,7 +27,7 @@ class Outage:
     def end(self) -> None:
         if self._is_on:
             self._is_on = False
-            log.info("open pages are refreshed again")
+            log.info("the store answers again; open pages show current data")
 
 
 class Notice:
