@@ -13,7 +13,7 @@ from drumbeat.web.simulations import LONGEST, MOST_JOBS, Jobs, run_in_daemon_thr
 
 ENDING = """
 import asyncio, threading
-from drumbeat.web.simulations import apart
+from drumbeat.web.simulations import run_in_daemon_thread
 
 async def leave():
     begun = threading.Event()
@@ -21,7 +21,7 @@ async def leave():
         begun.set()
         while True:
             pass
-    waiting = asyncio.ensure_future(apart(work))
+    waiting = asyncio.ensure_future(run_in_daemon_thread(work))
     while not begun.is_set():
         await asyncio.sleep(0.01)
     waiting.cancel()

@@ -35,7 +35,6 @@ from drumbeat.web.pages.templates_fields import (
 from drumbeat.web.pages.templates_operations import PATH as OPERATIONS, OperationRows
 
 _BY_URL, _BY_CONNECTION = "URL", "Connection"
-_WIDTHS = {FieldKind.SQL: "w-full", FieldKind.TEXT: "w-full max-w-md"}  #: classes by kind of field; the others: ``w-60``
 _SWITCH = {True: "on", False: "off"}
 
 
@@ -207,7 +206,9 @@ class TemplateForm:
         with ui.row().classes("w-full gap-2 items-start"):
             for each in specs:
                 field = self._register(each.path, _field(each, get(self._before, each.path)))
-                field.classes(_WIDTHS.get(each.kind, "w-60"))
+                field.classes(
+                    "w-full max-w-md" if each.kind is FieldKind.TEXT else "w-full" if each.kind is FieldKind.SQL else "w-60"
+                )
                 self._inputs[each] = field
                 if each.path.endswith("_pct") and each.path.startswith("workload."):
                     field.on_value_change(self._show_total)
