@@ -46,7 +46,7 @@ def week() -> list[Beat]:
     jobs = sorted((at + chance.random() * 300, chance.uniform(20, 200)) for at, count in bursts for _ in range(count))
     load = SimulatedLoad(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "step", lambda view: decide_step(_noted(views, view)))
+        patch.setattr(deciding, "decide_step", lambda view: decide_step(_noted(views, view)))
         simulate_load(load, policy_for("lag_aware", {"max_workers": 20}), SimulatedProvider())
     return [kept(n, view) for n, view in enumerate(views, 1)]
 
