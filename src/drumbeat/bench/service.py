@@ -58,10 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class BenchService:
-    """All benchmark functions, as the command line, the API and the web pages use them.
-
-    Many attributes are functions of other ``bench`` modules, as they are or with the store already given to them.
-    """
+    """The bench for the command line, the API and the web pages. Many of its names are functions of ``bench.results``."""
 
     revision = staticmethod(revision)
     curves = staticmethod(curves_of)
