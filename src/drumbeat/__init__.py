@@ -1,4 +1,4 @@
-"""Drumbeat keeps a fleet of workers in step through one database."""
+"""Drumbeat coordinates many workers through one database; it is a database load benchmark, a job queue and an autoscaler."""
 
 import warnings
 from importlib import import_module as _import_module

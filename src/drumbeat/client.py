@@ -126,7 +126,7 @@ class _LazyStore:
     def __init__(
         self, if_open: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str
     ) -> None:
-        """``if_open`` returns the store if it is open, ``opened`` opens it first; ``path`` is the name accessed so far."""
+        """``if_open`` returns the open store or None; ``opened`` opens the store; ``path``: its attribute path, as jobs.get."""
         self._if_open = if_open
         self._opened = opened
         self._path = path

@@ -40,7 +40,7 @@ class Settings:
         return {STORE_VARIABLE: self.store, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Return the variables of ``for_children`` without the store's URL: these hold no secret."""
+        """Return the environment variables for child processes that hold no secret: only the retention time, if it is set."""
         return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
 
 

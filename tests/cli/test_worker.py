@@ -122,7 +122,7 @@ async def test_a_worker_that_is_told_to_stop_leaves(url: str, tmp_path: Path, is
 
         assert code == ExitCode.CLEAN
         assert (await store.workers.get(POOL, ME)).status is WorkerStatus.TERMINATED
-        assert "leaving: enough" in errors
+        assert "this worker ends: enough" in errors
 
 
 async def test_a_worker_without_start_gives_up(url: str, tmp_path: Path) -> None:
@@ -212,5 +212,5 @@ async def test_what_a_worker_logs_is_kept_in_the_store(url: str, tmp_path: Path)
 
         lines = await store.logs.list(POOL, level="ERROR")
         assert [(line.worker_id, line.message) for line in lines] == [
-            (ME, "leaving: expected START within 0.3 s of being ready, got none")
+            (ME, "this worker ends: expected START within 0.3 s of being ready, got none")
         ]

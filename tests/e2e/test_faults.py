@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.errors import WorkerGone
+from drumbeat.core.errors import StoreUnavailable, WorkerGone
 from drumbeat.core.event import EventType
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 from drumbeat.store import open_store
-from drumbeat.store.interface import Heartbeat
+from drumbeat.store.interface import Heartbeat, Store
 from e2e.fleet import BENCH, POOL, Fleet, fleet, of
 from e2e.processes import eventually
 from servers.postgres import PostgresServer
@@ -70,8 +70,8 @@ async def test_a_worker_stopped_for_forty_seconds_is_stale_then_healthy_and_for_
 ) -> None:
     async with fleet(url, tmp_path, workers=2) as running:
         short, long = await running.workers()
-        os.kill(short.pid or 0, signal.SIGSTOP)
-        os.kill(long.pid or 0, signal.SIGSTOP)
+        for worker in (long, short):
+            await freeze(running.plane.store, worker)
 
         await asyncio.sleep(40)
         assert await health(running, short) is Health.STALE
@@ -91,7 +91,7 @@ async def test_a_lost_worker_that_wakes_up_writes_nothing_more_and_leaves(url: s
     async with fleet(url, tmp_path, workers=1) as running:
         (worker,) = await running.workers()
         store = running.plane.store
-        os.kill(worker.pid or 0, signal.SIGSTOP)
+        await freeze(store, worker)
         silent = await store.workers.get(POOL, worker.worker_id)
         lost = await store.workers.move(silent, WorkerStatus.LOST, "given up by hand")
 
@@ -101,6 +101,18 @@ async def test_a_lost_worker_that_wakes_up_writes_nothing_more_and_leaves(url: s
         assert (await store.workers.get(POOL, worker.worker_id)).heartbeat_count == lost.heartbeat_count
         late = [event for event in await store.events.read(POOL, 0) if event.type == EventType.WORKER_MOVED]
         assert [event.payload["to"] for event in late if event.payload["worker_id"] == worker.worker_id][-1] == "lost"
+
+
+async def freeze(store: Store, worker: Worker) -> None:
+    """Stop a worker's process, but not in the middle of a write: it would hold SQLite's lock for as long as it is stopped."""
+    while True:
+        os.kill(worker.pid or 0, signal.SIGSTOP)
+        try:
+            await store.notes.put("frozen", {"worker": worker.worker_id})
+            return
+        except StoreUnavailable:
+            os.kill(worker.pid or 0, signal.SIGCONT)
+            await asyncio.sleep(0.1)
 
 
 def late_beat(row: Worker) -> Heartbeat:

@@ -72,7 +72,7 @@ async def test_a_worker_is_forked_from_the_server_and_works_like_any_other(url: 
 
             assert "drumbeat pool forkserver" in worker.parents[0]
             assert {row.status for row in await here.workers()} == {WorkerStatus.TERMINATED}
-            assert "leaving: the work is done" in (tmp_path / "state" / "logs" / POOL / f"{POOL}-worker-0.log").read_text()
+            assert "worker ends: the work is done" in (tmp_path / "state" / "logs" / POOL / f"{POOL}-worker-0.log").read_text()
             assert (tmp_path / "state" / "triggers" / "local_subprocess.log").read_text().startswith('{"papers": {"led": true')
             server.send_signal(signal.SIGTERM)
             assert server.wait(PATIENCE) == 0

@@ -102,7 +102,7 @@ async def test_the_plans_timeout_is_a_jobs_that_names_none() -> None:
 
 
 def test_a_plan_that_cannot_be_read_is_passed_over() -> None:
-    assert plan_in({"timeout": "soon", "capabilities": 7}) == Plan()
+    assert plan_in({"timeout": "soon", "capabilities": 7}, POOL) == Plan()
 
 
 LONG = idle_for(worker_0=700, worker_1=700)

@@ -94,7 +94,7 @@ async def test_a_fixed_fleets_workers_are_changed(plane: ControlPlane) -> None:
 
 @pytest.mark.parametrize(
     ("told", "handlers", "said"),
-    [({"policy": "lag_aware"}, None, "expected the policy fixed"), ({}, {"": "command:cat"}, "expected no handler")],
+    [({"policy": "lag_aware"}, None, "expected the policy 'fixed'"), ({}, {"": "command:cat"}, "expected no handler")],
 )
 async def test_a_fleet_without_a_queue_gets_none(
     plane: ControlPlane, told: dict[str, Any], handlers: dict[str, str] | None, said: str
@@ -169,7 +169,7 @@ async def test_another_provider_is_refused_while_workers_of_the_old_one_are_ther
     before = await plane.store.pools.get(POOL)
     await rented(plane, status)
     local = replace(await kept(plane), provider="local")
-    said = r"expected the provider runpod .*\(worker-0\), got local; drain them first: drumbeat fleet create gpus"
+    said = r"cannot change .* from runpod to local .* \(worker-0\); drain them first: drumbeat fleet create gpus"
 
     with pytest.raises(InvalidSettings, match=said):
         await plane.fleets.configure(NAME, {"provider": "local"})

@@ -88,5 +88,5 @@ def test_beats_that_saw_nothing_are_left_out(week: list[Beat]) -> None:
 def test_a_beat_of_something_else_is_named() -> None:
     bench = Beat(pool_id=PoolId("p"), n=4, at=None, owner="me", epoch=1, view={"run": 1})  # type: ignore[arg-type]
 
-    with pytest.raises(InvalidInput, match="beat 4 of p has a view that this version cannot read"):
+    with pytest.raises(InvalidInput, match="this Drumbeat version cannot read what beat 4 of p observed: "):
         recorded([bench])

@@ -239,7 +239,7 @@ def test_the_files_policy_counts_unless_another_is_told(tmp_path: Path, told: st
 
 @pytest.mark.parametrize("around", [{"spawn_lag": timedelta(days=999)}, {"price_per_hour": float("nan")}])
 def test_surroundings_that_cannot_be_are_refused(around: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="366 days or less and a price of 0 or more"):
+    with pytest.raises(InvalidInput, match="at most 366 days and price_per_hour from 0"):
         SimulatedProvider(**around)
 
 

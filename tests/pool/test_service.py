@@ -74,7 +74,7 @@ async def test_an_update_of_what_is_no_setting_is_refused() -> None:
     stage = await Stage().open()
     desk = Pool(stage.store, stage.clock, POOL, "me")
 
-    with pytest.raises(InvalidInput, match=r"expected one of handlers, mode, .*, got 'concurency'"):
+    with pytest.raises(InvalidInput, match=r"a pool has no setting 'concurency'; expected one of handlers, mode, "):
         await desk.update(concurency=4)
     with pytest.raises(InvalidInput, match="max_workers: expected a whole number"):
         await desk.update(max_workers=-1)
@@ -189,14 +189,20 @@ async def test_a_pool_with_unfinished_jobs_is_deleted_only_with_them() -> None:
     assert await stage.store.pools.find(POOL) is None
 
 
-async def test_a_pool_with_a_live_worker_is_not_deleted() -> None:
+async def test_a_pool_with_a_live_worker_is_not_deleted_and_keeps_its_finished_jobs() -> None:
     stage = await Stage().open()
+    pool = Pool(stage.store, stage.clock, POOL, "me")
+    job_id = await pool.push({"n": 1})
+    claimed = await pool.claim()
+    assert claimed is not None
+    await pool.complete(claimed, {"found": 7})
+    await stage.clock.advance(seconds(60))
     await stage.join(name(0))
 
-    with pytest.raises(Refused, match="live workers"):
-        await Pool(stage.store, stage.clock, POOL, "me").delete(unfinished=True)
+    with pytest.raises(Refused, match="1 live workers"):
+        await pool.delete(unfinished=True)
 
-    assert await stage.store.pools.find(POOL) is not None
+    assert (await pool.job(job_id)).result == {"found": 7}
 
 
 async def test_a_fleet_is_not_deleted_while_a_worker_may_cost_money() -> None:

@@ -306,7 +306,7 @@ async def test_what_hangs_is_given_up(world: World) -> None:
     async with asyncio.TaskGroup() as group:
         beat = group.create_task(controller.loop().beat())
         report = await during(world, beat, 60)
-    assert report.error == "observe: TimeoutError: it did not finish within 60 s and was cancelled"
+    assert report.error == "observe: TimeoutError: did not finish within 60 s and was cancelled"
 
 
 async def test_without_a_store_a_beat_says_so(world: World) -> None:

@@ -53,7 +53,7 @@ async def test_beyond_the_bound_the_oldest_is_dropped_and_that_is_said(
         await world.passes(1)
         samples.take(None, 0, None)
     assert [sample.n for sample in samples.waiting] == [2, 3]
-    assert "dropped sample 1: " in caplog.text
+    assert "dropped sample 1 of this worker: " in caplog.text
 
 
 async def test_an_empty_moment_is_no_sample(world: World, workload: FakeWorkload) -> None:

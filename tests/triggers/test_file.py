@@ -108,7 +108,7 @@ BAD = [
         "machine: expected parallelization_checker, stale_worker_reaper or fleet_beat, or the file of a Flat.*got 'x'",
     ),
     ("a machine for no pool", f"triggers: [{{{CRON}, machine: x.yml}}]", "input.pool_id: expected the pool whose workers"),
-    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks need a FlatMachines file as machine"),
+    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "need a FlatMachines file as 'machine'"),
     (
         "a wrong schedule",
         "triggers: [{name: a, type: cron, schedule: '61 * * * *'}]",
@@ -148,7 +148,7 @@ def test_a_machine_that_workers_run_is_found_from_the_files_folder(tmp_path: Pat
     file = tmp_path / "triggers.yml"
     machine = "machine: worker.yml, machines: {step: sub/step.yml}, hooks: {a: 'hooks.py:A', b: 'mod:B'}"
     file.write_text(f"triggers: [{{name: a, type: subprocess, {machine}, input: {{pool_id: papers}}}}]")
-    with pytest.raises(InvalidSettings, match=r"trigger a: machine: expected a machine's file at .*worker\.yml, got none"):
+    with pytest.raises(InvalidSettings, match=r"trigger a: machine: expected a FlatMachines file .*worker\.yml, got none"):
         load_triggers(file)
     (tmp_path / "sub").mkdir()
     for name in ("worker.yml", "sub/step.yml"):
@@ -175,7 +175,7 @@ def test_everything_that_is_wrong_is_named_at_once() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match=r"expected to read triggers from .*missing\.yml"):
+    with pytest.raises(InvalidSettings, match=r"cannot read triggers from .*missing\.yml"):
         load_triggers(tmp_path / "missing.yml")
     (tmp_path / "bad.yml").write_text("triggers: 7")
     with pytest.raises(InvalidSettings, match=r"bad\.yml: triggers: expected a list"):

@@ -17,8 +17,8 @@ _SPARE = timedelta(seconds=5)  #: kept free at the end of the function's time li
 def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
     """Run the beat that an event asks for: a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
-    Processes end with the function, so it waits for the workers it started until its time limit. If jobs take longer, use the
-    function only to mark workers lost (reap), and run checks on a machine where workers can keep running.
+    Workers that the function starts end with it, so the function waits for them until its time limit. If jobs take longer, use
+    the function only to mark workers lost (reap), and start workers (check) from a machine on which they can keep running.
     """
     return asyncio.run(_answer(event, _time_left(context)))
 

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class BenchService:
-    """The bench for the command line, the API and the web pages. Many of its names are functions of ``bench.results``."""
+    """Benchmark actions for the command line, API and web pages. Methods without ``def`` here come from other bench modules."""
 
     revision = staticmethod(revision)
     curves = staticmethod(curves_of)

@@ -27,7 +27,7 @@ class CsvRows:
 
     def _expect_short(self, length: int) -> None:
         if length > self._longest:
-            raise InvalidInput(f"a field of more than {self._longest} characters")
+            raise InvalidInput(f"a field of more than {self._longest} characters; is a closing quote missing?")
 
     def _fields(self, line: str) -> Iterator[str]:
         """Yield the fields of the row that starts on this line."""

@@ -196,7 +196,7 @@ async def _until(screen: _Screen, condition: Callable[[], bool]) -> None:
         if condition():
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise DrumbeatError(f"the demo timed out after {text(_STEP_TIMEOUT)} in the step: {screen.step}; see its decisions")
+            raise DrumbeatError(f"demo timed out after {text(_STEP_TIMEOUT)} in step: {screen.step}; see the decisions above")
         await asyncio.sleep(_REFRESH_SECONDS)
 
 

@@ -63,7 +63,8 @@ def run(
 async def _run_changed(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
-    """Run the autoscaler with a changed policy, as ``_run_loop``. If that fails, wait, and return the policy as stored then."""
+    """Run the autoscaler with a changed policy, until stopped (returns None) or the policy changes again (returns the new one).
+    If the autoscaler fails, wait for one interval, then return the policy that is in the store after the wait."""
     try:
         return await _run_loop(plane, pool, policy, printer, stop)
     except DrumbeatError as exc:
@@ -152,7 +153,7 @@ class _BeatPrinter:
         self.last = reason
 
     def _write(self, summary: Mapping[str, Any]) -> None:
-        """Print a beat's summary as a line without blocking. If nobody reads the output and it is full, the line is dropped."""
+        """Print a beat's summary as a line without blocking. If the output is full and not read, the line is dropped."""
         missed = self.out.missed
         written = self.out.write(to_json({**summary, "missed": missed} if missed else summary))
         if not written and not missed:

@@ -62,7 +62,7 @@ def simulate(
 
 
 def _table(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a table with the figures of the cold and the warm pass side by side."""
+    """Yield the lines of a table: each figure for a new fleet (cold), and for the same jobs run a second time (warm)."""
     warm = figures["warm"] or {}
     yield f"{'':>14}  {'cold':>12}  {'warm':>12}"
     for name in [name for name in figures if name != "warm"]:

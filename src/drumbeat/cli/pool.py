@@ -21,7 +21,7 @@ from drumbeat.cli.pool_work import (
     TimeoutOption,
     work,
 )
-from drumbeat.cli.render import say, show_json, text
+from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
 from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
 from drumbeat.composition.plane import ControlPlane
@@ -192,7 +192,8 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete a pool or a fleet with its jobs, ended workers, beats and logs. Refused while workers are live."""
-    had = with_control_plane(store, lambda plane: plane.pool(pool).delete(unfinished=unfinished))
+    with progress("deleted") as update:
+        had = with_control_plane(store, lambda plane: plane.pool(pool).delete(unfinished=unfinished, on_progress=update))
     if as_json:
         show_json({"pool_id": pool, "deleted": asdict(had) | {"pending": had.pending}})
     else:

@@ -30,7 +30,7 @@ def _text(source: TextIO) -> TextIO:
 
 
 def incoming_lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Yield lines without their line ends, and None once after each pause."""
+    """Yield each line without its line end, and None once when the input pauses, so that the caller can handle what it has."""
     parts: list[bytes] = []
     while True:
         if not select.select([source], [], [], _PAUSE)[0]:

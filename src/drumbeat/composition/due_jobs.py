@@ -44,7 +44,7 @@ async def watch_pool(base: ControlPlaneBase, pool_id: PoolId, wake: Wake) -> Non
 
 @asynccontextmanager
 async def watching(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """While the block runs, run ``keep`` in the background: it watches the pools of this folder's triggers for delayed jobs."""
+    """While the block runs, also run ``keep``, which starts workers when delayed jobs come due. Its errors are only logged."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_keep(base, keep))

@@ -108,8 +108,7 @@ class Fleets:
     ) -> PoolRow:
         """Let a policy scale a job pool, which is created if missing. Its workers stay and wait when the queue is empty.
 
-        Raises InvalidInput if the pool is not a job pool, InvalidSettings.
-        """
+        Raises InvalidInput if the pool is not a job pool, InvalidSettings."""
         policy_store.check_new(self._store, policy)
         pool = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
         await policy_store.check_policy(self._store, pool, policy)
@@ -174,7 +173,8 @@ class Fleets:
         )
 
     async def beat(self, name: str, **settings: Any) -> BeatReport:
-        """Change a policy by environment variables and ``settings``, then run one beat. Raises like ``effective_policy``."""
+        """Apply environment variables and ``settings`` to the fleet's stored policy, store the result, then run one beat.
+        Raises like ``effective_policy``."""
         policy = await self.apply_environment(name, **settings)
         async with self.spawner(name, policy.provider) as spawner:
             loop = self.loop(PoolId(name), spawner, policy.every)
@@ -190,7 +190,7 @@ class Fleets:
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
         """Run a beat. If another process is running one, first wait for its end: that beat may have missed the latest change.
 
-        Returns a report without ``led`` if the wait exceeds MAX_WAIT, or if a daemon runs the fleet: its next beat is enough.
+        If the wait exceeds MAX_WAIT, or a daemon runs the fleet (its next beat is enough), no beat is run: ``led`` is False.
         """
         clock = self._base.clock
         deadline = clock.elapsed() + MAX_WAIT

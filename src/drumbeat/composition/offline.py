@@ -91,7 +91,9 @@ def simulate_jobs(
     )
     beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
     if beats > most_beats:
-        raise InvalidInput(f"jobs: expected work for at most {most_beats} beats of one worker, got {beats:.0f}; use fewer")
+        raise InvalidInput(
+            f"jobs: expected at most {most_beats} beats for one worker to do all, got {beats:.0f}; use fewer or shorter jobs"
+        )
     workers = max([chosen.workers, chosen.max_workers, *(each.max_workers or 0 for each in chosen.schedules)])
     if workers > most_workers:
         raise InvalidInput(f"expected at most {most_workers:,} workers, got {workers:,}; simulate more on the command line")

@@ -88,7 +88,7 @@ class ControlPlane(ControlPlaneBase):
     def checker(self, later: "Firing | None" = None) -> "Checker":
         """Return a checker, which runs single beats of job pools. Workers it starts outlive this process.
 
-        Delayed jobs that become ready after this process has ended cause another check, or run the trigger ``later``."""
+        For delayed jobs it also starts a process that, once they are ready, runs the trigger ``later`` (None: checks again)."""
         from drumbeat.pool.checker import Checker
 
         spawner = partial(self.local_spawner, survive=True)
@@ -109,7 +109,7 @@ class ControlPlane(ControlPlaneBase):
         await watch_pool(self, pool_id, wake)
 
     def watching(self) -> AbstractAsyncContextManager[None]:
-        """While the block runs, watch the pools of this folder's triggers for delayed jobs that become ready."""
+        """While the block runs, start workers when delayed jobs come due, if the current folder has a triggers file."""
         if triggers_file() is None or not self.store.traits.shared:
             return nullcontext()
         from drumbeat.composition.due_jobs import watching
@@ -138,11 +138,11 @@ class ControlPlane(ControlPlaneBase):
 
     async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
         """Return jobs of lost workers to the queue, then start workers that run a FlatMachines machine. Raises SpawnFailed."""
-        from drumbeat.triggers.machines import start_machines
+        from drumbeat.triggers.machines import start_machine_workers
 
         await self.checker().reap(pool_id)
         state_dir = str(self.settings.state_dir.absolute())
-        report = await start_machines(firing, {**self.worker_environment, STATE_DIR_VARIABLE: state_dir})
+        report = await start_machine_workers(firing, {**self.worker_environment, STATE_DIR_VARIABLE: state_dir})
         await self.watch_for_later(firing, pool_id)
         return report
 
@@ -205,7 +205,7 @@ class ControlPlane(ControlPlaneBase):
         return answer
 
     async def work_added(self, pool_id: PoolId) -> Sequence[str]:
-        """Fire the triggers for new jobs in a pool, if this folder has a triggers file. Returns the names of those fired."""
+        """Fire the triggers for new jobs in a pool, if the current folder has a triggers file. Returns the triggers' names."""
         return await self.waker()(pool_id)
 
     def waker(self) -> Callable[[PoolId], Awaitable[Sequence[str]]]:
@@ -217,8 +217,7 @@ class ControlPlane(ControlPlaneBase):
     async def waking(self, file: Path | None = None) -> AsyncIterator[Callable[[str], Awaitable[Sequence[str]]]]:
         """Give a function to call with a pool's name after each push: it fires the triggers for new jobs in the pool.
 
-        Triggers that run in this process run in the background; leaving the block waits for them.
-        """
+        Triggers that run in this process run in the background; leaving the block waits for them."""
         service = self.triggers(file)
         async with service.in_loop() as beside:
             yield partial(service.work_added, beside=beside)
@@ -266,8 +265,7 @@ class ControlPlane(ControlPlaneBase):
         """Run a worker of a job pool in this process, without a controller. Raises NotFound, InvalidInput.
 
         ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
-        running jobs may continue once the worker is asked to stop; None: the pool's drain time.
-        """
+        running jobs may continue once the worker is asked to stop; None: the pool's drain time."""
         return await self._worker_runner().run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace)
 
     def _worker_runner(self) -> "WorkerRunner":
@@ -310,7 +308,9 @@ def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) ->
 def serve_forks(
     settings: Settings, become: "Callable[[Sequence[str]], int]", modules: Sequence[str], idle: timedelta | None
 ) -> None:
-    """Run the state folder's fork server, which forks workers, until stopped or unused for ``idle``. Raises AlreadyExists."""
+    """Run a fork server that listens in ``settings.state_dir``, until stopped or unused for ``idle``. Raises AlreadyExists.
+
+    For each request it forks a process, such as a worker, that passes its arguments to ``become`` and exits with the result."""
     from drumbeat.spawn.fork_server import ForkServer, listening, warm_up
 
     check_state_dir(settings.state_dir)

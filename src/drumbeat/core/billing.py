@@ -6,6 +6,6 @@ _LONGEST_BILLING_UNIT = timedelta(days=1)  #: the longest billing unit of any pr
 
 
 def billed_since(now: datetime) -> datetime:
-    """Return the earliest end time of workers that may still cost money in the month of ``now`` (UTC)."""
+    """Return the month's start (UTC) minus the longest billing unit: workers that ended earlier cost nothing this month."""
     month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return month - _LONGEST_BILLING_UNIT

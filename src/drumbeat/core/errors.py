@@ -63,7 +63,7 @@ class Fenced(Refused):
 
 
 class WorkerGone(Refused):
-    """This worker's row is closed, or belongs to another process."""
+    """This process may not write as this worker: the worker has ended or has no row, or another process joined under its id."""
 
 
 class JobEnded(DrumbeatError):

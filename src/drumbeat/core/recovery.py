@@ -137,7 +137,8 @@ def stays(worker: Worker) -> bool:
 
 
 def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
-    """Return actions that close rows of failed workers in ``live`` and lost or overdue ones in ``unusual``; one per worker."""
+    """Return actions that mark workers as ended, at most one per worker: failed workers in ``live``, and workers in ``unusual``
+    (not active, without a recent heartbeat, or asked to drain) that are lost or did not drain by their deadline."""
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(snapshot, live), *mark_lost(snapshot, unusual), *end_overdue(snapshot, unusual)):
         closing.setdefault(action.worker.worker_id, action)
@@ -145,11 +146,9 @@ def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Work
 
 
 def mark_failed(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Return actions that close the rows of live workers whose listed instances have all ended.
-
-    Without unique names the provider may have a second instance that it does not list yet, so a worker with a recent
-    heartbeat is taken as alive.
-    """
+    """Return actions that mark workers as failed because all their listed instances (processes or pods) have ended. If the
+    provider may run two instances of one worker (``unique_names`` is False), skips workers with a recent heartbeat: the
+    second instance may run although it is not listed yet."""
     over = [instance for instance in snapshot.instances if not instance.running]
     if not over:
         return []
@@ -192,7 +191,8 @@ def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]
 
 
 def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
-    """Return actions that end the instances of ended workers, except where one may still appear in the provider's list."""
+    """Return actions that end the instances of ended workers that were not reaped yet. Skips a worker for now if its
+    instance may still appear in the provider's list (see ``may_still_appear``): an instance not listed yet cannot be ended."""
     listed = {instance.worker_id for instance in snapshot.instances}
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
@@ -210,9 +210,9 @@ def may_still_appear(snapshot: PoolSnapshot, worker: Worker) -> bool:
 
 
 def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
-    """Return actions that end instances without a row. A wanted instance has a row before it is requested.
+    """Return actions that end strays: running instances without a worker row, or of a worker that has ended and was reaped.
 
-    ``reap`` ends an ended worker's instance; if the provider lists it again after that, it is a stray.
+    A new worker's instance is never a stray, because its row is created before the instance is requested.
     """
     asked_for = {worker.worker_id for worker in snapshot.workers if worker.reaped_at is None or worker.status in LIVE}
     strays = [instance.worker_id for instance in snapshot.instances if instance.running and instance.worker_id not in asked_for]
@@ -230,10 +230,10 @@ def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
 
 
 def may_run(snapshot: PoolSnapshot) -> list[Worker]:
-    """Return workers that may have a running instance: all but those known to be gone or refused by the provider.
+    """Return the workers that may have a running instance, including draining workers and ended workers not yet reaped.
 
-    A draining worker may run, and so may an ended one that was not reaped. Only the complete list of a provider with unique
-    names proves that an instance has ended.
+    Leaves out workers that were refused by the provider, reaped, or whose instance has surely ended. The latter is known only
+    from a complete list of a provider that never runs two instances of one worker (``unique_names``).
     """
     rows = [row for row in snapshot.workers if row.reaped_at is None and not row.meta.get("spawn_failed")]
     if snapshot.partial or not snapshot.unique_names:

@@ -113,7 +113,7 @@ class Result:
 
 
 class StepType(StrEnum):
-    """Which controller decided on a load step."""
+    """The type of a load step: a step of the search for the maximum load, or a change of connections to hold a target QPS."""
 
     FIND_MAX = "FIND_MAX"
     QPS_SCALING = "QPS_SCALING"

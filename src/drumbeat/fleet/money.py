@@ -1,9 +1,8 @@
 """What workers cost, and how many workers the money ceilings allow. Pure.
 
 A worker is paid for from the creation of its row until its instance is gone, rounded up to whole granules (the shortest time
-that the provider bills). For each staying worker the cost until it could be drained is reserved, so that a ceiling is not
-exceeded while workers drain. The part of that cost in the next hour, day or month counts towards that period's ceiling.
-"""
+that the provider bills). A ceiling per hour, day or month must cover the money already spent in that period and what every
+worker will still cost in it until the worker is drained. So the ceiling is not exceeded while workers drain."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +47,7 @@ def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
 
 
 def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
-    """Return until when a worker is paid for: until its end, or until now while it may run, in whole billing granules."""
+    """Return until when a worker is paid for: its end, or now if it may still run, rounded up to whole billing granules."""
     begun = worker.created_at or now
     used = max((worker.reaped_at or now) - begun, timedelta())
     return begun + granule * max(ceil(used / granule), 1)
@@ -72,10 +71,9 @@ def burn(workers: Sequence[Worker], rates: Tariff) -> float:
 
 
 def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[Worker] = ()) -> tuple[int, str]:
-    """Return how many workers the money ceilings allow, ``staying`` and new ones together, and which one allows the fewest.
+    """Return how many workers (``staying`` and new) the money ceilings allow, and the name of the ceiling that allows fewest.
 
-    No money is reserved for the workers in ``uncounted``, which are drained before any of ``staying``.
-    """
+    No money is reserved for the workers in ``uncounted``, which are drained before any worker in ``staying``."""
     rates = tariff(view.policy, view.provider)
     leaving = _leaving(view, (*staying, *uncounted))
     found = [_within(view, staying, leaving, rates, ceiling) for ceiling in ceilings(view)]
@@ -100,14 +98,14 @@ def _next(running: Ceiling, view: FleetView) -> Ceiling:
 
 
 def _longest_life(view: FleetView) -> timedelta:
-    """Return the longest time that a worker started now runs if the next beat drains it."""
+    """Return how long a worker that is started now runs at most, if the next beat drains it."""
     return _until_gone(view) + view.provider.usual_start
 
 
 def _within(
     view: FleetView, staying: Sequence[Worker], leaving: Sequence[Worker], rates: Tariff, ceiling: Ceiling
 ) -> tuple[float, str]:
-    """Count the workers, first staying, then new ones, that one money ceiling allows; return the count and its name."""
+    """Return how many workers (``staying``, then new) a money ceiling allows besides ``leaving``, and the ceiling's name."""
     span, strays = _until_gone(view), _strays(view)
     costs = sorted((_future_cost(view.now, rates, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_future_cost(view.now, rates, worker, ceiling, span) for worker in leaving)
@@ -151,7 +149,9 @@ def _cost_of_new(rates: Tariff, ceiling: Ceiling, span: timedelta) -> float:
 
 
 def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedelta) -> timedelta:
-    """Return how much of the next ``span`` is still to be paid, in whole billing units that begin in the ceiling's period."""
+    """Return how much time of the next ``span`` is billed in the ceiling's period (hour, day or month), in whole granules.
+
+    The first ``paid`` of ``span`` is paid already. A granule (billing unit) counts for the period in which it begins."""
     until = _round_up(max(min(span, ceiling.ends_in) - paid, timedelta()), granule)
     if not ceiling.begins_in:
         return until

@@ -83,7 +83,7 @@ async def observe(
         spent=spend(snapshot.workers, snapshot.now, tariff(policy, provider)),
         last=_last_beat(last, snapshot.workers),
         state=last_state(last),
-        plan=plan_in(pool.policy),
+        plan=plan_in(pool.policy, pool_id),
         every=every,
         intervals=_with_latest(before, last, snapshot.now),
         retry_at=await last_retry(store, pool_id),
@@ -117,7 +117,7 @@ def provider_of(spawner: Spawner) -> Provider:
     )
 
 
-def plan_in(policy: Mapping[str, Any]) -> Plan:
+def plan_in(policy: Mapping[str, Any], pool_id: PoolId) -> Plan:
     """Read which jobs a pool's workers take (work plan). An invalid plan counts as empty here: the workers report the error."""
     values = {name: policy[name] for name in ("capabilities", "timeout") if policy.get(name)}
     handlers = policy.get("handlers") or {}
@@ -125,7 +125,7 @@ def plan_in(policy: Mapping[str, Any]) -> Plan:
     try:
         return msgspec.convert({**values, "types": types}, Plan, strict=False)
     except msgspec.ValidationError as exc:
-        log.warning("ignoring the pool's work plan (handlers, capabilities, timeout), which is not valid: %s", exc)
+        log.warning("pool %s: ignoring its work plan (handlers, capabilities, timeout), which is not valid: %s", pool_id, exc)
         return Plan()
 
 
@@ -150,7 +150,7 @@ def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datet
 
 
 def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:
-    """Return the highest worker number so far, including workers that are no longer read."""
+    """Return the highest N in the names ``worker-N`` so far: of these workers, or of earlier ones as the last beat recorded."""
     numbers = (each.worker_id.removeprefix("worker-") for each in workers)
     known = int((last.view or {}).get("last_number", -1)) if last else -1
     return max(known, *(int(number) for number in numbers if number.isdecimal()), -1)
@@ -163,7 +163,7 @@ def last_state(last: Beat | None) -> FleetState | None:
     try:
         return msgspec.convert(last.summary["state"], FleetState)
     except msgspec.ValidationError as exc:
-        log.warning("failed to read the state that the last beat left: %s; continuing without it", exc)
+        log.warning("pool %s: failed to read the autoscaler's stored state: %s; continuing without it", last.pool_id, exc)
         return None
 
 
@@ -181,7 +181,7 @@ def _intervals(last: Beat | None) -> tuple[timedelta, ...]:
     try:
         return msgspec.convert((last.view or {}).get("intervals", ()) if last else (), tuple[timedelta, ...])
     except msgspec.ValidationError as exc:
-        log.warning("failed to read the intervals between beats from the last beat: %s; continuing without them", exc)
+        log.warning("pool %s: failed to read its last beat intervals: %s; using the configured one", last and last.pool_id, exc)
         return ()
 
 

@@ -76,7 +76,7 @@ def check_kind(pool: PoolRow, policy: FleetPolicy, *, has_handlers: bool) -> Non
     if has_handlers:
         raise InvalidInput(f"expected no handler for {pool.pool_id}, a fleet without a queue; create a pool of jobs instead")
     if policy.policy is not PolicyName.FIXED:
-        raise InvalidInput(f"expected the policy fixed for {pool.pool_id}, a fleet without a queue, got {policy.policy}")
+        raise InvalidInput(f"expected the policy 'fixed', because fleet {pool.pool_id} has no queue, got '{policy.policy}'")
 
 
 def check_price(policy: FleetPolicy) -> None:
@@ -111,9 +111,9 @@ def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]
         return
     named = ", ".join(each.worker_id for each in here[:_MAX_NAMED]) + (" and others" if len(here) > _MAX_NAMED else "")
     raise InvalidSettings(
-        f"expected the provider {here[0].provider} while some of its workers may still run ({named}), "
-        f"got {policy.provider}; drain them first: drumbeat fleet create {pool.pool_id} --set min_workers=0 "
-        f"--set max_workers=0, then repeat drumbeat fleet beat {pool.pool_id} until no worker is left, and once more"
+        f"cannot change the provider of {pool.pool_id} from {here[0].provider} to {policy.provider} while workers may still "
+        f"run ({named}); drain them first: drumbeat fleet create {pool.pool_id} --set min_workers=0 --set max_workers=0, "
+        f"repeat drumbeat fleet beat {pool.pool_id} until no worker is left, run one more beat, then change the provider"
     )
 
 
@@ -194,7 +194,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
 
 
 def overridden_settings(pool: PoolRow, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List the settings that these environment variables would override in a beat, or why the beat would be refused."""
+    """Describe the settings that these environment variables override in a beat or, in one line, why a variable is invalid."""
     try:
         return differences(pool.policy, merged_policy(pool, environment, {}).to_json())
     except InvalidSettings as exc:

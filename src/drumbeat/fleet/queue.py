@@ -124,11 +124,11 @@ class QueueReader:
             if cursor is not None:
                 return await jobs.list(pool_id, after=cursor, limit=PAGE)
         except NotFound:
-            log.info("job %s, the last one counted as an arrival, no longer exists; counting starts over", cursor)
+            log.info("pool %s: job %s, the last arrival counted, was deleted; counting only unfinished jobs", pool_id, cursor)
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """Return results of jobs that the last beat found running and that have ended, and of short jobs that failed."""
+        """Return how jobs ended that the last beat found running, and failures of jobs begun since; they show bad workers."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         outcomes = [await self._outcome(each) for each in gone]

@@ -22,7 +22,7 @@ def view_of(beat: Beat) -> FleetView | None:
     try:
         return msgspec.convert(beat.view, FleetView)
     except msgspec.ValidationError as exc:
-        raise InvalidInput(f"beat {beat.n} of {beat.pool_id} has a view that this version cannot read: {exc}") from exc
+        raise InvalidInput(f"this Drumbeat version cannot read what beat {beat.n} of {beat.pool_id} observed: {exc}") from exc
 
 
 def recorded(beats: Sequence[Beat]) -> list[RecordedBeat]:

@@ -1,7 +1,7 @@
 """Decide recorded beats again, with the same policy or another, and list what differs. Pure.
 
-Each beat is decided from its recorded view, so the effects of different earlier decisions are not included; simulate for those.
-"""
+Each beat is decided from what it observed when it was recorded, even if the beats before it are now decided differently. Only a
+simulation (``fleet simulate``) shows how one decision affects the next."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """Go back from a checker's beat, which only starts workers, to the fleet's last beat; None if that is too far back."""
+        """Return the last beat of the fleet's controller before ``check``, the beat of a pool check; None if too far back."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):

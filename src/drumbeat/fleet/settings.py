@@ -35,7 +35,7 @@ _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable: the policy field it sets, its default, and for a time the length of its unit in seconds."""
+    """One environment variable: the policy field it sets, its default and, for durations, how many seconds its unit has."""
 
     name: str
     field: str
@@ -100,7 +100,7 @@ def legacy_policy(policy: str = "queue_ratio") -> FleetPolicy:
 
 
 def _legacy_defaults() -> dict[str, Any]:
-    """Return the RunPod orchestrator's defaults except the bounds, since the minimum depends on the maximum."""
+    """Return the earlier RunPod orchestrator's defaults, except for min_workers and max_workers, which FleetPolicy sets."""
     return {each.field: _value(each, str(each.default)) for each in LEGACY if each.field not in _BOUNDS}
 
 

@@ -22,7 +22,7 @@ class Simulated:
     warm: SimulationResult | None = None  #: warm run: the same jobs a second time; None: too long to run twice
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the cold run by name, and those of the warm run under ``warm``, without values over time."""
+        """Return the figures of a new fleet and, as ``warm``, of one that has run the jobs before; without values over time."""
         return {**_figures(self.outcome), "warm": _figures(self.warm) if self.warm else None}
 
     def lines(self, width: int = 72) -> Sequence[str]:
@@ -35,7 +35,7 @@ class Simulated:
         try:
             file.write_text(as_page(self.outcome) if file.suffix == ".html" else as_svg(self.outcome), encoding="utf-8")
         except OSError as exc:
-            raise InvalidInput(f"expected to write the plot to {file}, got: {exc.strerror}") from exc
+            raise InvalidInput(f"cannot write the plot to {file}: {exc.strerror}") from exc
 
 
 def _figures(outcome: SimulationResult) -> dict[str, Any]:

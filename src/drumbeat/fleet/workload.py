@@ -34,7 +34,7 @@ class _Ramp:
 
 
 class Metronome:
-    """A workload of tickers that measures how late each tick is."""
+    """A test workload of tickers: timers that fire ten times a second and only measure how late they fire."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -71,7 +71,7 @@ class Metronome:
         return WorkloadFigures(active=held, applied_target=held, operations=self._operations)
 
     async def ended(self) -> None:
-        """Tick until cancelled; this workload never ends by itself."""
+        """Wait for the end of this workload, which never comes: run its tickers (timers that measure delay) until cancelled."""
         due = self._clock.elapsed()
         while True:
             due += PERIOD
@@ -88,7 +88,7 @@ class Metronome:
         self._operations += held
 
     async def drain(self, within: timedelta) -> DrainResult:
-        """Stop all tickers; a tick takes no time, so there is nothing to wait for."""
+        """Stop all tickers (timers that measure how late they fire). They hold no work, so there is nothing to wait for."""
         self.set_target(0, timedelta())
         return DrainResult()
 

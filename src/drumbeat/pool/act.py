@@ -40,7 +40,7 @@ class PoolActor:
         except NotFound:
             return
         if row.is_live:
-            raise StaleWrite(f"worker {action.worker_id} is {row.status}: it has sent a heartbeat since, and keeps its jobs")
+            raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} after a new heartbeat")
         await self._store.queue.release(row.holder, action.reason, fence=fence)
 
     def _row(self, action: SpawnJobWorker) -> Worker:

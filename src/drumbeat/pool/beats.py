@@ -74,7 +74,7 @@ def _recorded(view: PoolView) -> Mapping[str, Any] | None:
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait: timedelta = MAX_WAIT) -> BeatReport:
-    """Run one beat, then release the lease. If another checker holds the lease for ``max_wait``, the report says led=False.
+    """Run one beat, then release the pool's lease. The report has ``led=False`` if another process held it for ``max_wait``.
 
     If the pool is at max_workers and the beat ends silent workers, further beats follow at once and start their replacements,
     because the next trigger may be a long time away.

@@ -13,7 +13,7 @@ _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes 
 
 
 def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
-    """Count how many of the newest workers failed in a row before they ran a job. Only ends after ``mended_at`` count."""
+    """Count the newest workers that failed in a row before they ran a job, since a user fixed the pool (``mended_at``)."""
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)

@@ -183,7 +183,7 @@ def count_uncovered(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]
 
 
 def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[SpawnJobWorker]:
-    """Return the actions that start workers that have a row but no instance, because a checker died in between."""
+    """Return the actions that start workers that have a row but no instance: the controller died after it wrote the row."""
     unstarted = never_started(view.snapshot, staying)
     return [
         SpawnJobWorker(

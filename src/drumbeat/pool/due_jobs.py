@@ -132,7 +132,8 @@ class DueJobWatcher:
             await self._clock.sleep(wait)
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
-        """Watch every pool of ``pools`` that has pending jobs, until cancelled. Only one process per ``place`` does it."""
+        """Watch the pools that ``pools`` returns, and start workers when their delayed jobs become due, until cancelled. Of all
+        processes with the same ``place`` (a host and a triggers file), only one does this."""
         async with asyncio.TaskGroup() as group:
             watching: dict[PoolId, asyncio.Task[None]] = {}
             lease: Lease | None = None
@@ -148,7 +149,7 @@ class DueJobWatcher:
                 await self._clock.sleep(POLL_EVERY)
 
     async def _renew_or_acquire(self, lease: Lease | None, place: str) -> Lease | None:
-        """Renew the lease for watching the pools of ``place``, or acquire it if it is free; None: another process has it."""
+        """Renew or acquire the lease to watch pools for ``place`` (host and triggers file); None: another process has it."""
         try:
             if lease is not None:
                 return await self._store.leases.renew(lease, HELD)

@@ -1,4 +1,4 @@
-"""Reads the state of a pool, its workers and its queue, on which the checker decides."""
+"""Reads a pool's state, workers and queue. From these the pool's control loop (checker) decides which workers to start."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,8 +22,8 @@ async def observe(
 ) -> PoolView:
     """Read the pool as it is now. ``lost_after`` replaces the pool's own time after which a silent worker counts as lost.
 
-    Silence also counts while no checker ran, because a check may come only once an hour. This is safe: a worker that cannot
-    reach the store exits by itself before it counts as lost (``give_up_after`` < ``lost_after``).
+    A worker's whole silence counts, even if no process watched the pool: a worker that cannot reach the store exits before it
+    counts as lost (``give_up_after`` < ``lost_after``). ``gap``: time without contact between this process and the store.
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)
@@ -59,7 +59,7 @@ async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mappin
 
 
 def with_lost_after(usual: Thresholds, lost_after: timedelta) -> Thresholds:
-    """Return the time limits ``usual`` with this ``lost_after``, others lowered to fit. Raises ValueError if too short."""
+    """Return ``usual`` with this lost_after, shorter limits kept below it. ValueError: lost_after <= heartbeat_every."""
     stale = min(usual.stale_after, (usual.heartbeat_every + lost_after) / 2)
     give_up = min(usual.give_up_after, stale)
     return Thresholds(

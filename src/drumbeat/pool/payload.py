@@ -34,7 +34,7 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
 
 
 def _max_bytes(value: Any, deeper: bool = True) -> int:
-    """Return an upper bound for a value's size as JSON, without encoding it; 0 if the value is not small and flat."""
+    """Return an upper bound for a value's size as JSON, without encoding it; 0: unknown. ``deeper``: allow a small dict."""
     kind = type(value)
     if kind is str:
         return 6 * len(value) + 2

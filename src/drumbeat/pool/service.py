@@ -25,6 +25,7 @@ from drumbeat.pool.validation import (
 )
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import ClaimRequest, PoolChange, Store
+from drumbeat.store.pruning import prune_all
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import JobExplanation
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: stored as the end of a pause without an end
-_BETWEEN_STEPS = timedelta(milliseconds=5)  #: pause between two steps of deleting, in which other processes may write
 _FIRST_POLL, _SLOWEST_POLL = timedelta(milliseconds=50), timedelta(seconds=1)  #: pauses between polls for a result
 
 
@@ -128,7 +128,8 @@ class Pool:
             retention_of(replace(row, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
             more[IN_POLICY] = changes[IN_POLICY]
         if unknown := sorted(changes.keys() - given.keys() - more.keys()):
-            raise InvalidInput(f"expected one of {', '.join([*PLAN_FIELDS, 'max_workers', IN_POLICY])}, got {unknown[0]!r}")
+            known = ", ".join([*PLAN_FIELDS, "max_workers", IN_POLICY])
+            raise InvalidInput(f"a pool has no setting {unknown[0]!r}; expected one of {known}")
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
             given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
@@ -342,23 +343,24 @@ class Pool:
         row = await self.get()
         return await self._store.pools.change(row.pool_id, PoolChange(resumed=True, policy=await self._reset_failures()))
 
-    async def delete(self, *, unfinished: bool = False) -> JobCounts:
+    async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
 
         Raises NotFound; Refused while workers are live or may still cost money, or while jobs wait or run and ``unfinished`` is
-        False. Finished jobs are deleted in short steps, so that other processes can write in between.
+        False. Finished jobs and old rows are deleted in short steps, so that other processes can write in between, and their
+        number is passed to ``on_progress``; then unfinished jobs and the pool itself at once. If interrupted, call it again.
         """
         row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
         if (left := counts.pending + counts.claimed) and not unfinished:
             raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
+        if live := await self._store.workers.list(self.pool_id, live=True):
+            raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")
         if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
             raise Refused(
                 f"fleet {self.pool_id!r} has {len(rented)} workers that may still cost money, such as {rented[0].worker_id}; "
                 f"drain them, and run: drumbeat fleet beat {self.pool_id}"
             )
-        for what in Prunable:
-            while (await self._store.upkeep.prune_some(self.pool_id, what, timedelta())).more:
-                await self._clock.sleep(_BETWEEN_STEPS)
+        await prune_all(self._store.upkeep, [self.pool_id], Prunable, timedelta(), on_progress)
         await self._store.pools.delete(self.pool_id)
         return counts
 

@@ -61,7 +61,7 @@ class BeatReport:
 class _Draft(Generic[V, A]):
     """The results so far of a beat that is still running."""
 
-    lease: Lease
+    lease: Lease  #: its name is the pool's id
     view: V | None = None
     decision: Decision[A] | None = None
     actions: list[Mapping[str, Any]] = field(default_factory=list)
@@ -77,7 +77,8 @@ class _Draft(Generic[V, A]):
         try:
             yield
         except Exception as exc:
-            log.error("stage %s of a beat failed: %s", name, exc, exc_info=not isinstance(exc, DrumbeatError))
+            trace, pool = not isinstance(exc, DrumbeatError), self.lease.name
+            log.error("pool %s: stage %s of a beat failed: %s; the next beat tries again", pool, name, exc, exc_info=trace)
             self.note(f"{name}: {describe(exc)}", exc)
 
     def note(self, error: str, exc: Exception | None = None) -> None:
@@ -87,7 +88,7 @@ class _Draft(Generic[V, A]):
 
     def leave_undone(self, actions: Sequence[A], why: str) -> None:
         if actions:
-            log.warning("skipped %d actions of this beat: %s", len(actions), why)
+            log.warning("pool %s: skipped the last %d actions of this beat: %s", self.lease.name, len(actions), why)
             self.note(f"act: {len(actions)} actions not done: {why}")
         self.actions.extend(encode_action(action, error=f"not done: {why}") for action in actions)
 
@@ -162,7 +163,7 @@ class ControlLoop(Generic[V, A]):
         try:
             lease = await self._leadership.hold()
         except StoreError as exc:
-            log.warning("failed to acquire the lease: %s; this beat does nothing, the next one tries again", exc)
+            log.warning("pool %s: failed to get this controller's lease: %s; skipping this beat", self._pool_id, exc)
             return BeatReport(led=False, error=f"lease: {exc}", duration=self._clock.elapsed() - began)
         if lease is None:
             return await self._stand_by(began)
@@ -227,13 +228,15 @@ class ControlLoop(Generic[V, A]):
         try:
             held = await self._leadership.hold()
         except StoreError as exc:
-            log.warning("failed to renew the lease during a beat: %s", exc)
+            log.warning("pool %s: failed to renew the controller's lease: %s; ending this beat early", self._pool_id, exc)
             return False
         return held is not None and held.epoch == lease.epoch and self._leadership.trusted
 
     async def _do(self, draft: _Draft[V, A], action: A) -> bool:
         """Carry out one action; its error does not stop later actions. Returns False once another controller leads."""
-        log.info("action %s: %s", action_type(action), action.reason)
+        worker = getattr(action, "worker_id", None) or getattr(getattr(action, "worker", None), "worker_id", "")
+        what = f"{action_type(action)} {worker}".rstrip()
+        log.info("pool %s: carrying out %s, because: %s", self._pool_id, what, action.reason)
         error: str | None = None
         try:
             await self._in_time(self._act(action, draft.lease.fence))
@@ -242,7 +245,7 @@ class ControlLoop(Generic[V, A]):
             draft.note(f"act: {error}", exc)
         except Exception as exc:
             error = describe(exc)
-            log.error("action %s failed: %s", action_type(action), error, exc_info=not isinstance(exc, DrumbeatError))
+            log.error("pool %s: %s failed: %s", self._pool_id, what, error, exc_info=not isinstance(exc, DrumbeatError))
         draft.actions.append(encode_action(action, error=error))
         return not draft.fenced
 
@@ -250,7 +253,7 @@ class ControlLoop(Generic[V, A]):
         try:
             return await race(self._clock.sleep(self._patience), _as_coroutine(work))
         except LostRace:
-            raise TimeoutError(f"it did not finish within {self._patience.total_seconds():g} s and was cancelled") from None
+            raise TimeoutError(f"did not finish within {self._patience.total_seconds():g} s and was cancelled") from None
 
     async def _record(self, draft: _Draft[V, A], duration: timedelta) -> BeatReport:
         row: NewBeat | None = None
@@ -287,8 +290,8 @@ class ControlLoop(Generic[V, A]):
     async def run(self, stop: asyncio.Event, wake: asyncio.Event | None = None) -> None:
         """Run beats on a fixed schedule until ``stop`` is set, then release the lease. A slow beat does not shift the schedule.
 
-        While another controller leads, this one asks for the lease as soon as it expires, so a dead leader is replaced at
-        once. Setting ``wake`` causes an early beat, at most ten per interval; set it together with ``stop``.
+        While another controller leads, this one asks for the lease as soon as it expires, so a dead leader is replaced at once.
+        Setting ``wake`` causes an early beat, at most ten per interval. To stop without delay, set ``stop`` and then ``wake``.
         """
         due = self._clock.elapsed()
         try:
@@ -320,4 +323,4 @@ class ControlLoop(Generic[V, A]):
             if report.led and self._after is not None:
                 await self._after()
         except Exception:
-            log.exception("a beat, or what follows it, failed with an unexpected error; continuing with the next beat")
+            log.exception("pool %s: a beat, or the report or cleanup after it, failed; continuing with the next", self._pool_id)

@@ -65,7 +65,7 @@ def find_hierarchy(host_memory: int, root: Path = ROOT, membership: Path = MEMBE
 
 
 def _memberships(path: Path) -> Mapping[str, str]:
-    """Return the path of our control group for each controller (cpu, memory, …); under "" that of cgroup v2."""
+    """Map each controller (cpu, memory, …) to the path of this process's control group. The key "" stands for cgroup v2."""
     groups: dict[str, str] = {}
     for line in (_text(path) or "").splitlines():
         _, controllers, group = line.split(":", 2)

@@ -85,7 +85,7 @@ class EventHandler:
         self._apply()
 
     def stop_work(self) -> None:
-        """Stop applying instructions, and take a sample. What is counted after that goes into the last sample."""
+        """Take a sample and stop applying instructions. ``take_last_sample`` later covers the work that ends after this."""
         self.take_sample()
         self._working = False
 
@@ -137,7 +137,7 @@ class EventHandler:
         try:
             self._set_instructions(instructions.apply_event(self._instructions, event, me, now))
         except InvalidInput as exc:
-            log.warning("invalid event: %s", exc)
+            log.warning("worker %s of pool %s got an invalid event: %s", self._identity.worker_id, self._identity.pool_id, exc)
             self._instructions = instructions.mark_read(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
@@ -179,14 +179,15 @@ class EventHandler:
             self._apply_phase(before)
             self._apply_target(before)
         except Exception as exc:
-            log.exception("the workload failed to change its phase or target; this worker ends")
+            new, me = self._applied, self._identity.worker_id
+            log.exception("worker %s ends: it failed to switch to phase %s with target %s", me, new.phase, new.target)
             self._shutdown.decide(EndDecision(code=ExitCode.FATAL, reason=describe(exc)))
 
     def _apply_phase(self, before: WorkerInstructions) -> None:
         phase = self._instructions.phase
         if phase is None or phase == before.phase:
             return
-        log.info("phase changed from %s to %s", before.phase, phase)
+        log.info("phase of worker %s changed from %s to %s", self._identity.worker_id, before.phase, phase)
         self._samples.take(before.phase, before.target, self._reading)
         self._workload.set_phase(phase)
 

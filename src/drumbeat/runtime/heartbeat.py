@@ -114,7 +114,7 @@ class HeartbeatLoop:
             try:
                 await self._connection.ask(self._move(to, reason))
             except IllegalMove as exc:
-                log.warning("skipped a state change of this worker, because another process has changed its row: %s", exc)
+                log.warning("this worker's status was not set to %s: another process changed it in the store: %s", to, exc)
             self._moves.popleft()
 
     async def _exchange(self) -> None:

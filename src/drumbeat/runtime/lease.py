@@ -27,9 +27,9 @@ def lease_for(every: timedelta) -> timedelta:
 class Leadership:
     """Acquires, renews and releases one lease for one owner.
 
-    A lease is trusted from the moment *before* it was requested until a fifth of its duration is left. The store counts from
-    a later moment, so a process that was paused, or got the answer late, stops acting before another can get the lease.
-    ``owner`` must be unique to this process: two processes must never share a lease.
+    The owner relies on (trusts) its lease for four fifths of the duration, counted from when the owner *sent* the request. The
+    store counts the full duration from when the request arrived. So an owner that was paused, or got the answer late, stops
+    acting before another process can get the lease. ``owner`` must be unique to this process.
     """
 
     def __init__(self, store: Store, name: str, owner: str, ttl: timedelta, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class Leadership:
 
     @property
     def fresh(self) -> bool:
-        """Whether over half of the trusted time is left, so that renewal can wait."""
+        """Whether over half of the time is left in which the lease may be relied on without renewal; renewal can then wait."""
         return self.remaining * 2 > self._ttl - self._ttl / _MARGIN
 
     async def hold(self) -> Lease | None:

@@ -91,7 +91,8 @@ class RecoveryActor:
         settle = self._spawner.traits.settle
         left = settle - (now - asked_at(found, now))
         if left.total_seconds() > 0:
-            raise SpawnError(f"instance not requested again: the earlier one may still start, for {left.total_seconds():.0f} s")
+            wait = f"{left.total_seconds():.0f} s"
+            raise SpawnError(f"worker {worker_id}: no new instance requested, as the earlier one may still start within {wait}")
         if settle:
             meta = {ASKED_AT: now.isoformat()}
             await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", meta, fence=fence)

@@ -75,7 +75,7 @@ class Housekeeping:
                 return False
 
     async def _default(self) -> Retention:
-        """Return the retention for pools without their own: this process's setting (stored for others), or the stored one."""
+        """Return the default retention of pools: this process's setting, which is then stored, or else the stored setting."""
         note = await self._store.notes.find(NOTE)
         if self._setting is None:
             return USUAL if note is None else read_retention(str(note.value.get(NOTE)))

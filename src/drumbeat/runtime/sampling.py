@@ -66,8 +66,8 @@ class Sampling:
 
     def _keep(self, pending: _PendingSample) -> None:
         if len(self._pending) >= self._max_pending:
-            dropped = self._pending.popleft()
-            log.warning("dropped sample %d: %d samples already wait for the store", dropped.sample.n, self._max_pending)
+            dropped = self._pending.popleft().sample.n
+            log.warning("dropped sample %d of this worker: %d newer samples wait for the store", dropped, self._max_pending)
         self._pending.append(pending)
 
     @property

@@ -38,7 +38,7 @@ class Shutdown:
 
     def decide(self, end: EndDecision) -> None:
         if self._end is None or (self._end.code is ExitCode.CLEAN and end.code is not ExitCode.CLEAN):
-            log.log(logging.INFO if end.code is ExitCode.CLEAN else logging.ERROR, "leaving: %s", end.reason)
+            log.log(logging.INFO if end.code is ExitCode.CLEAN else logging.ERROR, "this worker ends: %s", end.reason)
             self._end = end
         self.over.set()
         if end.urgent:

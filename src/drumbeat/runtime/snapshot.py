@@ -34,12 +34,12 @@ async def take_snapshot(
     unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> PoolSnapshot:
-    """Take a snapshot now. Instances are listed before rows are read, so that no instance of a new worker seems to lack a row.
+    """List the pool's instances, then read its workers' rows. In this order, no instance of a new worker seems to lack a row.
 
-    ``last`` is the last beat that observed the pool, if the caller has read it already. ``usual`` is the usual time between
-    snapshots. Raises SpawnError if the provider gives no list in time; with ``unlisted_too`` the snapshot is then ``partial``:
-    without instances. Rows of workers that were reaped before ``gone_since`` are not read; with
-    ``unreaped_only`` no rows of reaped workers are read, unless the provider lists an instance of them.
+    ``last``: the last beat that observed the pool, if already read. ``gap``: time since this controller last reached the store.
+    ``usual``: the usual time between snapshots. If the provider gives no list in time, raises SpawnError; with ``unlisted_too``
+    returns a ``partial`` snapshot, without instances. ``gone_since`` leaves out workers whose instance was confirmed gone
+    (reaped) before that time; ``unreaped_only`` leaves out all reaped workers, except those that the provider lists.
     """
     instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     now = await store.now()
@@ -70,13 +70,13 @@ async def take_snapshot(
 async def _listed(
     spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool
 ) -> tuple[Sequence[Instance], str | None]:
-    """List the pool's instances. With ``unlisted_too`` an error is not raised: returns no instances, and the error's text."""
+    """List the pool's instances. If that fails, raises SpawnError; with ``unlisted_too``, returns none and the error text."""
     try:
         return await _list_in_time(spawner, pool, clock), None
     except SpawnError as exc:
         if not unlisted_too:
             raise
-        log.warning("failed to list the instances of pool %s: %s; continuing with their rows alone", pool.pool_id, exc)
+        log.warning("failed to list the instances of pool %s: %s; using only its workers in the store", pool.pool_id, exc)
         return (), str(exc) or type(exc).__name__
 
 
@@ -129,9 +129,9 @@ def watched_since(
 ) -> datetime:
     """Return since when controllers have watched this pool without a gap; a worker's silence counts only from then.
 
-    The last beat's row has the time from which there was no gap. If that beat is older than a worker may be silent, or this
-    controller had no contact for that long (``gap``), workers may have been cut off too, so the time starts again now. If
-    snapshots are usually far apart (``usual``), a pause of up to twice that time is no gap.
+    After a gap, or if ``last`` is None, the result is ``now``; otherwise the time stored with the beat ``last``. A gap is a
+    time without beats, or without contact between this controller and the store (``gap``), that is longer than ``stale_after``
+    and than twice the usual time between snapshots (``usual``). In a gap, workers may have had no contact with the store.
     """
     if last is None or last.view is None:
         return now

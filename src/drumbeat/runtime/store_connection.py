@@ -23,8 +23,8 @@ class StoreConnection:
     """Calls the store, and measures how long it has not answered.
 
     Pauses between retries double from 1 s to 30 s; the last pause is shortened, so that one more try is made at the deadline.
-    The silence is counted from before the last answered call was sent. The controller counts from later, so the worker gives
-    up before it is marked lost.
+    The time without an answer counts from when the last answered call was *sent*. The controller counts from when that call
+    reached the store, which is later, so the worker gives up before the controller marks the worker lost.
     """
 
     def __init__(self, clock: Clock, thresholds: Thresholds) -> None:

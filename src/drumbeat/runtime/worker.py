@@ -196,7 +196,7 @@ class WorkerLifecycle:
             log.exception("the workload failed to close; this worker ends anyway")
 
     async def _close_timeout(self) -> None:
-        """Sleep until the time allowed for closing the workload is over (``race`` then stops it); less if ``hurry`` is set."""
+        """Sleep as long as closing the workload may take; once ``hurry`` is set (leave at once), for ``call_timeout`` more."""
         if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
             await self._clock.sleep(self._connection.call_timeout)
 

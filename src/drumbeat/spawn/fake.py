@@ -179,7 +179,7 @@ class FakeSpawner:
         lost = self._take(AnswerLost, order.worker_id)
         instance = None if lost and not lost.started else self._find_or_start(order)
         if instance is None or lost:
-            raise SpawnAmbiguous(f"worker {order.worker_id}: the provider gave no answer; list before trying again")
+            raise SpawnAmbiguous(f"worker {order.worker_id}: the provider gave no answer; list the workers before trying again")
         return instance
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:

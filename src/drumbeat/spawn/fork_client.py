@@ -103,7 +103,8 @@ def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
             return Forked(pid=answer["pid"], birth=answer["birth"], connection=connection)
     except TimeoutError as exc:
         connection.close()
-        raise SpawnAmbiguous(f"the fork server gave no answer within {TIMEOUT_SECONDS:g} s; list before trying again") from exc
+        message = f"the fork server gave no answer within {TIMEOUT_SECONDS:g} s, so the process may be running"
+        raise SpawnAmbiguous(f"{message}; list the workers before trying again") from exc
     except (OSError, ValueError) as exc:
         connection.close()
         raise NoForkServer(str(exc)) from exc

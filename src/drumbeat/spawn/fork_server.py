@@ -1,9 +1,9 @@
 """A fork server: a process with one thread, no open files and all modules loaded, which forks new processes on request.
 
 Forking is fast, because the interpreter is started and the modules are imported already. The new process leads its own
-session and writes to the files it was given. A forked worker first records itself in the state folder, since its tags cannot
-be seen in its environment. A server that runs other code than the client, or has outdated code, refuses the request; the
-client then starts a process in the usual way.
+session. A forked worker records itself in the state folder, since its environment, by which other workers are found, cannot be
+read from outside. The server refuses a request if the client uses another interpreter or another copy of Drumbeat, or if code
+files have changed since the server started; the client then starts a process in the usual way.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class ForkServer:
     """Forks processes on request, until its client ends, no request comes for ``idle``, or the code on disk changes."""
 
     def __init__(self, incoming: socket.socket, become: Become, idle: timedelta | None = None) -> None:
-        """``incoming`` is a listening socket, or a socket over which the process that forked this server sends connections."""
+        """``incoming`` listens for connections, or receives them as file descriptors; ``become`` runs a command in a fork."""
         self._incoming = incoming
         self._become = become
         self._idle = idle
@@ -77,7 +77,7 @@ class ForkServer:
         try:
             request, files = receive_request(connection)
         except (OSError, ValueError) as exc:
-            log.warning("refused a request to fork: %s", exc)
+            log.warning("the fork server refused a request to start a process: %s", exc)
             connection.close()
             return True
         try:
@@ -86,7 +86,7 @@ class ForkServer:
             close_all(files)
 
     def _connection(self) -> socket.socket | None:
-        """Return the next connection of a process of this user; None if the client has ended."""
+        """Return the next connection from a process of this user; None if the process that forked this server has ended."""
         if self._incoming.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             connection = self._incoming.accept()[0]
         else:

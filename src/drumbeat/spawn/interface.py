@@ -35,7 +35,7 @@ class Order:
     environment: Mapping[str, str] = field(default_factory=dict)  #: secrets go here, never into the command
 
     def command_line(self, usual: Sequence[str]) -> tuple[str, ...]:
-        """Return the order's own command, or else the spawner's usual one with the arguments of this worker."""
+        """Return the worker's command: the one in this start request, or else ``usual`` with arguments for the worker."""
         run = ("--run-id", self.pool_id, "--worker-id", self.worker_id)
         group = ("--worker-group-id", str(self.slot), "--worker-group-count", str(self.group_count))
         return tuple(self.command) or (*usual, *run, *group)
@@ -98,7 +98,7 @@ class ForgetsRefusals(Protocol):
     """A spawner that remembers when its provider refused to start instances, and can forget that to try again at once."""
 
     def forget_refusals(self, pool_id: PoolId) -> None:
-        """Forget that the provider refused to start instances, for any pool, so that instances are requested again at once."""
+        """Forget the provider's refusals, for all pools, and this pool's failed starts, so that starts are retried at once."""
         ...
 
 

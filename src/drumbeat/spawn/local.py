@@ -223,7 +223,7 @@ class LocalSpawner:
         return environment
 
     def _alive(self, names: Set[Name]) -> Sequence[Process]:
-        """Return the running processes of these workers and of their children, whoever started them."""
+        """Return the running processes of these workers and of their children, started by this or another process."""
         found = {process.ref: process for process in self._all_running() if process.name in names}
         own = [child.process for name, child in tuple(self._children.items()) if name in names and not child.ended.is_set()]
         return tuple({**{process.ref: process for process in own}, **found}.values())
@@ -264,7 +264,7 @@ class LocalSpawner:
             await self._clock.sleep(_POLL)
 
     def _update_others(self, found: Sequence[Process]) -> None:
-        """Update what is known about workers that other processes started: which run, and which have ended."""
+        """Update the list of workers that other processes started: add those that run now, mark those that have ended."""
         for name, process in {one.name: one for one in reversed(found) if self._is_worker(one)}.items():
             child = self._children.get(name)
             if child is None or (child.ended.is_set() and child.process.ref != process.ref):

@@ -74,9 +74,9 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record the worker's process (``pid:start``; None: unknown), so that no child of it is later taken for the worker.
+        """Record which process (``pid:start``) is the worker, because its children have the same environment variables.
 
-        Also records that the worker runs on this machine, so that a later process notices its end.
+        Also records that the worker runs on this machine, so that a later spawner notices its end. None deletes both records.
         """
         _write_ref(self._file("workers", name, ".ref"), ref)
         _write_ref(self._file("running", name, ".ref"), None if ref is None else f"{ref} {pid_namespace()}")

@@ -131,7 +131,7 @@ def _tagged(pid: int, scope: str) -> Process | None:
 
 
 def _read(pid: int, scope: str) -> Process | None:
-    """Read a process's environment tags; None if it has another scope, or has ended, as its pid may then be reused."""
+    """Return a process with pool and worker from its environment; None if it ended or has another scope (state folder)."""
     birth, environment = born(pid), _environment(pid)
     process = Process(
         pid=pid,
@@ -144,7 +144,7 @@ def _read(pid: int, scope: str) -> Process | None:
 
 
 def _environment(pid: int) -> Mapping[str, str]:
-    """Return the environment of a process; on Linux empty if it has no tags, because parsing all environments is slow."""
+    """Return a process's environment variables; on Linux none for a process without Drumbeat's own, to save slow parsing."""
     if sys.platform != "linux":
         return psutil.Process(pid).environ()
     with open(f"/proc/{pid}/environ", "rb") as file:

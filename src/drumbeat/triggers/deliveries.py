@@ -78,7 +78,7 @@ class Deliveries:
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """Forget a webhook request, so that it can be sent again: its beat failed, or another process ran one meanwhile."""
+        """Release the leases that mark a webhook request as seen: it may be sent again, as its beat failed or did not run."""
         for lease in noted:
             await self._leases.release(lease)
 
@@ -97,7 +97,7 @@ class Deliveries:
             beats = await self._run(trigger.firing(delivery.pool_id))
         except BaseException as exc:
             await self._forget(noted)
-            return _failed(exc)
+            return _failed(trigger.name, exc)
         broken = [pool_id for pool_id, beat in beats.items() if beat.get("error")]
         if broken or not all(beat.get("led", True) for beat in beats.values()):
             await self._forget(noted)
@@ -119,12 +119,12 @@ def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
     return secret
 
 
-def _failed(exc: BaseException) -> WebhookAnswer:
+def _failed(name: str, exc: BaseException) -> WebhookAnswer:
     """Return the response to a failed beat, with the reason only if the sender can fix it. Reraises unknown errors."""
     if isinstance(exc, NotFound | InvalidInput):
         return _refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(exc))
     if isinstance(exc, DrumbeatError):
-        log.error("the beat that a webhook requested failed: %s; the sender may try again", exc)
+        log.error("webhook %s: the beat that it requested failed: %s; the sender may repeat the request", name, exc)
         return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the beat failed; try again")
     raise exc
 

@@ -41,8 +41,7 @@ async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id:
     """Start a checker, a process that starts a pool's missing workers. False if one is starting already: it sees the new jobs.
 
     A lease marks the starting checker. The checker releases it (``mark_checker_started``) *before* it looks at the pool,
-    so jobs pushed after that start another checker.
-    """
+    so jobs pushed after that start another checker."""
     lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
     if lease is None:
         return False
@@ -62,7 +61,8 @@ async def mark_checker_started(leases: Leases, trigger: str, pool_id: str) -> No
 
 
 def _start_checker(dispatch: CheckerLaunch, trigger: Trigger, firing: str) -> None:
-    """Start a checker from the fork server. If none runs, start the checker directly and, with keep_warm, a fork server too."""
+    """Start a checker (it starts missing workers) from the fork server or, if no fork server runs, as a new process.
+    If no fork server runs and the trigger has ``keep_warm``, also start a fork server, for later checkers."""
     try:
         fork_detached((FIRE, firing), dispatch)
     except NoForkServer:

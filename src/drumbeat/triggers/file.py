@@ -114,7 +114,7 @@ def load_triggers(file: Path) -> Sequence[Trigger]:
         found = parse_triggers(file.read_text(encoding="utf-8"))
         return [_located(trigger, file.absolute().parent) for trigger in found]
     except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidSettings(f"expected to read triggers from {file}, got: {exc}") from exc
+        raise InvalidSettings(f"cannot read triggers from {file}: {exc}") from exc
     except InvalidSettings as exc:
         raise InvalidSettings(f"{file}: {exc}") from None
 
@@ -196,7 +196,7 @@ def _located(trigger: Trigger, folder: Path) -> Trigger:
     )
     for name in (found.file, *found.machines.values()):
         if not Path(name).is_file():
-            raise InvalidSettings(f"trigger {trigger.name}: machine: expected a machine's file at {name}, got none")
+            raise InvalidSettings(f"trigger {trigger.name}: machine: expected a FlatMachines file {name}, got none")
     return replace(trigger, worker=found)
 
 
@@ -211,7 +211,7 @@ def _worker(entry: Entry) -> WorkerMachine | None:
             raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine, got none")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
-        raise InvalidSettings("machines and hooks need a FlatMachines file as machine; remove them, or set machine to it")
+        raise InvalidSettings("the fields 'machines' and 'hooks' need a FlatMachines file as 'machine'; remove them, or set it")
     return None
 
 

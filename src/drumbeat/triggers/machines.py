@@ -18,11 +18,11 @@ _TIMEOUT = 120.0  #: maximum seconds for starting the workers
 _LONGEST_ERROR = 500  #: maximum characters of the adapter's error output
 
 
-async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """Start as many workers as the queue needs. Returns a beat report. Raises SpawnFailed if the adapter fails.
+async def start_machine_workers(firing: Firing, environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """Start as many workers as the queue needs, each of which runs a FlatMachines machine. Returns a beat report.
 
-    ``environment`` is added to the environment of this process.
-    """
+    A subprocess, the FlatMachines adapter, starts the workers; its environment is that of this process and ``environment``.
+    Raises SpawnFailed if the adapter fails."""
     output = json.loads(await _output(command(firing), {**inherited(os.environ, *NOT_INHERITED), **environment}))
     started, pending = output["started"], output["pending"]
     reason = f"{pending} jobs ready, {output['workers']} workers here"
@@ -40,7 +40,7 @@ async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapp
 def command(firing: Firing) -> Sequence[str]:
     """Return the command line that starts workers for the requested pool by running the FlatMachines adapter."""
     if firing.worker is None or firing.pool_id is None:
-        raise ValueError(f"trigger {firing.trigger}: expected a machine and a pool, got {firing.worker} and {firing.pool_id}")
+        raise ValueError(f"trigger {firing.trigger} needs a FlatMachines file and pool, got {firing.worker}, {firing.pool_id}")
     machines = [f"--machines={name}={file}" for name, file in firing.worker.machines.items()]
     hooks = [f"--hooks={name}={target}" for name, target in firing.worker.hooks.items()]
     cap = str(_DEFAULT_MAX_WORKERS if firing.max_workers is None else firing.max_workers)
@@ -55,11 +55,11 @@ async def _output(words: Sequence[str], environment: Mapping[str, str]) -> bytes
         async with asyncio.timeout(_TIMEOUT):
             output, errors = await process.communicate()
     except TimeoutError as exc:
-        raise SpawnFailed(f"expected workers for machine {words[4]} to be started in {_TIMEOUT:.0f} s, got no answer") from exc
+        raise SpawnFailed(f"starting workers of FlatMachines file {words[4]} took over {_TIMEOUT:.0f} s; some may run") from exc
     finally:
         if process.returncode is None:
             process.kill()
     if process.returncode:
         error = errors.decode(errors="replace").strip()[-_LONGEST_ERROR:]
-        raise SpawnFailed(f"expected workers for machine {words[4]} to be started, got exit code {process.returncode}: {error}")
+        raise SpawnFailed(f"starting workers for FlatMachines file {words[4]} failed, exit code {process.returncode}: {error}")
     return output

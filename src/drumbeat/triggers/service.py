@@ -50,7 +50,7 @@ class TriggerEnvironment:
 
 
 class TriggerService:
-    """Lists, checks, fires and serves the triggers of one triggers.yml. ``run`` runs their beats."""
+    """Lists, checks, schedules and fires the triggers of one triggers.yml. To fire a trigger is to run a beat, by ``run``."""
 
     def __init__(self, file: Path, run: RunBeats, environment: TriggerEnvironment) -> None:
         """Read the triggers from a file. Raises InvalidSettings if the file cannot be read or is not valid."""
@@ -112,7 +112,8 @@ class TriggerService:
         try:
             return await start_checker_once(self._dispatch(trigger), trigger, pool_id)
         except DrumbeatError as exc:
-            log.warning("trigger %s failed to start a checker for pool %s: %s", trigger.name, pool_id, exc)
+            message = "trigger %s failed to start the check of pool %s for missing workers: %s; a later push tries again"
+            log.warning(message, trigger.name, pool_id, exc)
             return False
 
     @asynccontextmanager
@@ -202,7 +203,7 @@ class TriggerService:
 
 
 def _command(firing: Firing) -> Sequence[str]:
-    """Return the arguments of the drumbeat command that runs the requested beat without a triggers.yml."""
+    """Return the drumbeat arguments with which a Kubernetes CronJob runs a trigger's beat; they need no triggers.yml."""
     if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
         return ("fleet", "beat", firing.pool_id)
     if firing.machine is BeatKind.REAPER:
@@ -211,6 +212,6 @@ def _command(firing: Firing) -> Sequence[str]:
     if firing.pool_id is None:
         raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected a pool to check or a fleet to beat, got none")
     if firing.worker is not None:
-        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {BeatKind.CHECKER} for a CronJob, got a file")
+        raise InvalidSettings(f"trigger {firing.trigger}: machine: a CronJob runs no FlatMachines file; set {BeatKind.CHECKER}")
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))
     return ("pool", "check", firing.pool_id, "--wait", *cap)

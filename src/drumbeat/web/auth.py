@@ -104,7 +104,7 @@ class AuthMiddleware:
         )
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:
-        """Return the client's IP address. With --name, the X-Forwarded-For header of a proxy on this machine is trusted."""
+        """Return the client's IP address, from X-Forwarded-For if serve --name declares a proxy and the sender is local."""
         client = scope.get("client")
         peer = str(client[0]) if client else "unknown"
         forwarded = headers.get("x-forwarded-for", "")
@@ -150,7 +150,7 @@ def _netloc(origin: str) -> str:
 
 async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
     method = scope.get("method", scope["type"])
-    log.info("did not pass %s %s to the application: status %d", method, scope["path"][:200], answer.status_code)
+    log.info("the access check answered %s %s itself: HTTP status %d", method, scope["path"][:200], answer.status_code)
     if scope["type"] == "http":
         await answer(scope, receive, send)
     elif "websocket.http.response" in scope.get("extensions", {}):

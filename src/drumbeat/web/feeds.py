@@ -57,7 +57,7 @@ class Frame(Generic[T]):
         return self._text
 
     def text_with(self, logs: Sequence[Line]) -> bytes:
-        """Return the update as JSON with other log lines, for a listener that is new or missed a frame."""
+        """Return the update as JSON with ``logs`` instead of its log lines, for a listener that is new or missed updates."""
         if self._body is None:
             self._body = msgspec.json.encode(self.told.data)
         opened = self._body[:-1] + (b"," if len(self._body) > 2 else b"")
@@ -99,7 +99,7 @@ class Listener(Generic[T]):
             await self.changed.wait()
 
     def take(self) -> Frame[T] | None:
-        """Return the newest update; None if this listener has it. A missed one that ``must_be_seen`` comes before the last."""
+        """Return the newest update; None if taken. If it ends the feed, a missed ``must_be_seen`` update is returned first."""
         frame = self._feed.newest
         if frame is None or frame is self._last:
             return None
@@ -132,6 +132,7 @@ class Feed(Generic[T]):
 
     def __init__(self, source: FeedSource[T], clock: Clock, group: asyncio.TaskGroup, every: timedelta = EVERY) -> None:
         self.source = source
+        self.name = "a run or pool"  #: for log messages
         self.newest: Frame[T] | None = None
         self.must_be_seen: Frame[T] | None = None
         self.is_over = False  #: whether the server is shutting down
@@ -204,7 +205,7 @@ class Feed(Generic[T]):
                 async with asyncio.TaskGroup() as group:
                     await self._read_until_idle(group)
         except* Exception as errors:
-            log.exception("live updates of a run or pool failed; its streams end", exc_info=errors)
+            log.exception("live updates of %s failed; its pages stop updating until reloaded", self.name, exc_info=errors)
             self.publish(FeedUpdate(event=BROKEN, data={"message": "live updates failed; see the server's log"}, is_last=True))
         finally:
             self._is_reading = False
@@ -243,10 +244,10 @@ class Feed(Generic[T]):
                 if not await self.source.catch_up():
                     return
             except StoreUnavailable as exc:
-                log.warning("failed to read the earlier data of a run: %s; retrying", exc)
+                log.warning("failed to read the earlier data of %s: %s; retrying", self.name, exc)
                 await self._clock.sleep(self._every)
             except DrumbeatError as exc:
-                log.warning("failed to read the earlier data of a run: %s; only new data is shown", exc)
+                log.warning("failed to read the earlier data of %s: %s; only new data is shown", self.name, exc)
                 return
             await self._clock.sleep(self._clock.elapsed() - started)
 
@@ -265,7 +266,7 @@ class Feeds:
         feed = self._feeds.get(name)
         if feed is None:
             feed = self._feeds[name] = Feed(make(), self.clock, self.group)
-            feed.is_over = self._is_over
+            feed.name, feed.is_over = name, self._is_over
             self._drop_idle()
         self._feeds.move_to_end(name)
         return feed

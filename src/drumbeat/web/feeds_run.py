@@ -28,7 +28,7 @@ class RunSource:
         earlier, self._before = self._before, None
         if earlier is None:
             return [_update(watched)]
-        return [_update(_processing(earlier, watched)), _update(replace(watched, logs=()))]
+        return [_update(_processing_snapshot(earlier, watched)), _update(replace(watched, logs=()))]
 
     async def catch_up(self) -> bool:
         return await self._watch.catch_up_a_little()
@@ -49,8 +49,8 @@ def _update(watched: LiveRun) -> FeedUpdate[LiveRun]:
     )
 
 
-def _processing(earlier: LiveRun, last: LiveRun) -> LiveRun:
-    """Return the run's state just before its end, in phase PROCESSING."""
+def _processing_snapshot(earlier: LiveRun, last: LiveRun) -> LiveRun:
+    """Return a made-up snapshot in phase PROCESSING: the figures of ``earlier``, the run, workers and logs of ``last``."""
     ending = RunStatus.CANCELLING if last.run.status is RunStatus.CANCELLED else RunStatus.STOPPING
     run = replace(last.run, status=ending, phase=Phase.PROCESSING, ended_at=None)
     return replace(earlier, run=run, now=last.now, workers=last.workers, decisions=last.decisions, logs=last.logs)

@@ -129,7 +129,7 @@ async def test_a_late_result_of_a_reaped_worker_is_refused_from_another_process(
 @pytest.mark.parametrize("verb", ["complete", "fail"])
 async def test_what_is_not_held_is_refused(papers: DrumbeatWorkPool, verb: str) -> None:
     item_id = await papers.push("text")
-    with pytest.raises(KeyError, match="not held here"):
+    with pytest.raises(KeyError, match="has no claim on item"):
         await getattr(papers, verb)(item_id)
 
 

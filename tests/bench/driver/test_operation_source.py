@@ -100,7 +100,7 @@ def test_many_threads_share_it_and_none_gets_what_another_got() -> None:
 
 
 def test_running_out_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(InvalidInput, match="raise the span"):
+    with pytest.raises(InvalidInput, match="raise span"):
         supply(operation("A", 100, (NewKey(first=1, span=10),))).next()
 
 

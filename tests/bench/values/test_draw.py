@@ -112,7 +112,7 @@ def test_a_worker_out_of_new_keys_says_so_instead_of_taking_anothers() -> None:
     source = ValueStream(NewKey(first=1, span=100), a_draw())
     source.next(100, ())
 
-    with pytest.raises(InvalidInput, match="at most 100 new keys per worker"):
+    with pytest.raises(InvalidInput, match="needs more than 100 new keys"):
         source.next(1, ())
 
 
@@ -137,7 +137,7 @@ def test_a_pool_too_small_for_a_slot_is_refused() -> None:
 
 
 def test_new_keys_beyond_their_type_are_refused_before_the_first() -> None:
-    with pytest.raises(InvalidInput, match=r"at most 2147483647, the largest int, got up to .* lower the span to 33554431"):
+    with pytest.raises(InvalidInput, match=r"at most 2147483647, the largest int, got up to .* lower span to 33554431"):
         ValueStream(NewKey(first=1, type=ValueType.INT), a_draw())
 
 

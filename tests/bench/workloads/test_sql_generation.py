@@ -45,8 +45,7 @@ OWNER = column("owner_id", INT, "integer")
 
 def a_table(*columns: Column, key: str | None = "id", bounds: tuple[int, int] | None = (1, 500)) -> TableDescription:
     low, high = bounds or (None, None)
-    time = next((each.name for each in columns if each.type is TIMESTAMP), None)
-    return TableDescription(name="shop.sales", columns=columns, key=key, key_low=low, key_high=high, time_column=time)
+    return TableDescription(name="shop.sales", columns=columns, key=key, key_low=low, key_high=high)
 
 
 def made(table: TableDescription, pools: ValuePools | None = None, words: SqlDialect | None = None) -> Generated:

@@ -78,10 +78,10 @@ async def test_after_an_answer_that_tells_nothing_a_list_comes_before_the_next_c
     async with rigged() as rig:
         rig.simulator.faults.append(fault)
 
-        with pytest.raises(SpawnAmbiguous, match="list before trying again"):
+        with pytest.raises(SpawnAmbiguous, match="list pods before retrying"):
             await rig.spawner.spawn(order())
         for _ in range(3):
-            with pytest.raises(SpawnAmbiguous, match="no pod has appeared yet"):
+            with pytest.raises(SpawnAmbiguous, match="no pod is listed yet"):
                 await rig.spawner.spawn(order())
         assert len(rig.simulator.asked(CREATE)) == 1
         await rig.pass_time(3 * MINUTE)

@@ -1,4 +1,4 @@
-"""``python -m drumbeat.adapters.flatmachines`` runs a machine; see ``runner``."""
+"""``python -m drumbeat.adapters.flatmachines`` runs a FlatMachines state machine from its file; see ``runner``."""
 
 import sys
 

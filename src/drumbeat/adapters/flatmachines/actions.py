@@ -77,7 +77,7 @@ async def spawn(call: ActionCall) -> Context:
 
 
 async def launch_each(call: ActionCall) -> Context:
-    """Start a machine in its own process for each item of ``foreach``, without waiting for them."""
+    """For each item of ``foreach``, start a process that runs a FlatMachines state machine; do not wait for the processes."""
     plan = call.plan["spawn"]
     variables = {"context": call.context, "input": call.context}
     parent = _execution_id(call.context) or "machine"

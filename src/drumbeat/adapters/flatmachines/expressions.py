@@ -32,7 +32,7 @@ def bare(template: Any) -> Any:
 
 
 def is_computed(template: Any) -> bool:
-    """Whether a template is one expression, but not just a path like ``context.x``; FlatMachines would make it text."""
+    """Whether a template is one expression, but not a path like ``context.x``. FlatMachines would turn its value into text."""
     inner = whole_expression(template)
     return inner is not None and not _PATH.fullmatch(inner)
 

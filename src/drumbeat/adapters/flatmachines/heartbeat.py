@@ -95,6 +95,6 @@ def heartbeat_for(
     every: timedelta,
 ) -> MachineHeartbeat:
     """Start sending heartbeats: from a thread if the stores can be opened a second time, otherwise in the event loop."""
-    if registration.place.is_reachable and work.place.is_reachable:
+    if registration.place.can_be_cloned and work.place.can_be_cloned:
         return ThreadHeartbeat(registration, work, worker_id, every)
     return LoopHeartbeat(tasks, clock, registration, work, worker_id, every)

@@ -82,7 +82,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
             except KeyError:
                 log.warning("worker %s was marked lost; the result of its job will be refused", worker_id)
             except DrumbeatError as exc:
-                log.warning("failed to send a heartbeat of worker %s: %s; trying again at the next state", worker_id, exc)
+                log.warning("failed to send a heartbeat of worker %s: %s; retrying at the machine's next state", worker_id, exc)
         return context
 
     async def on_action(self, state_name: str, action_name: str, context: Context) -> Context:

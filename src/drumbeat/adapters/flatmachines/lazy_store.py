@@ -32,8 +32,8 @@ class LazyStore:
         self._known: set[PoolId] = set()
 
     @property
-    def is_reachable(self) -> bool:
-        """Whether the store can be opened a second time: it was given as a URL, and is not in memory."""
+    def can_be_cloned(self) -> bool:
+        """Whether ``clone`` can open this store again for another thread: the store was given as a URL and is not in memory."""
         return self._given is None and not self._settings.store.startswith("memory:")
 
     def clone(self) -> "LazyStore":

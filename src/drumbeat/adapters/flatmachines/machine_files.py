@@ -1,4 +1,4 @@
-"""Finds and reads the files of machines, and makes the paths in them absolute."""
+"""Finds and reads the YAML or JSON files that define FlatMachines state machines, and makes the paths in them absolute."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ def find_machine(name: str, folder: Path) -> Path | None:
 
 
 def load_machine(file: Path) -> dict[str, Any]:
-    """Read a machine's file. Raises NotFound, InvalidInput."""
+    """Read the YAML or JSON file that defines a FlatMachines state machine. Raises NotFound, InvalidInput."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
@@ -44,7 +44,7 @@ def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Ma
 
 
 def absolute_refs(data: dict[str, Any], folder: Path) -> None:
-    """Make the file paths in a machine absolute, so that it can run inside another machine."""
+    """Make the file paths in a state machine's ``data`` absolute, so that a machine in another folder can contain it."""
     machines = data.get("machines") or {}
     for name, ref in machines.items():
         if isinstance(ref, str):

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleWorker:
-    """A stale worker, with its last heartbeat when it was found."""
+    """A worker that was found stale (without recent heartbeats), and the time of its last heartbeat as of that moment."""
 
     worker_id: str
     pool_id: str
@@ -122,7 +122,7 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
 
 
 def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
-    """Return the worker that holds a job. A claim by an unregistered worker has no process; its worker id is used."""
+    """Return the id of a job's worker; None if no worker holds the job. A worker that never registered is known only by id."""
     if job.holder is None:
         return None
     by_id_alone = job.lease_pool == job.pool_id and not job.lease_instance

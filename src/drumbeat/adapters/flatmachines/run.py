@@ -1,4 +1,4 @@
-"""``python -m drumbeat.adapters.flatmachines.run`` runs a machine; FlatMachines' own runner has the same module name."""
+"""``python -m drumbeat.adapters.flatmachines.run`` runs a state machine, in place of FlatMachines' own ``flatmachines.run``."""
 
 import sys
 

@@ -74,7 +74,7 @@ async def run_machine(request: Launch, *, where: str | Store | None = None, sett
 
 
 async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Settings) -> dict[str, Any]:
-    """Start as many workers for a machine as the pool's queue needs. At its end, each one starts workers for remaining jobs."""
+    """Start as many workers for a state machine as the queue needs. A worker that ends starts others for remaining jobs."""
     _, _, origin = _find(request)
     async with open_session(settings=settings, origin=origin) as session:
         backends = session.backends()
@@ -108,7 +108,7 @@ async def start_successors(session: MachineSession, request: Launch) -> None:
 
 
 async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None:
-    """End the worker's row if it is still live; otherwise a worker that never registered would seem to be still starting."""
+    """End the worker's row if the row is live. If it stayed live, a worker that never registered would seem to be starting."""
     try:
         row = await store.workers.get(pool_id, worker_id)
     except NotFound:
@@ -118,13 +118,13 @@ async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None
 
 
 def _firing(origin: Origin, workers: RequestedWorkers) -> Firing:
-    """Return the request to start workers for the same machine; it is carried out when delayed jobs become ready."""
+    """Return the request to start workers, running the state machine of ``origin``, for use when delayed jobs become ready."""
     worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
     return Firing(trigger="successor", pool_id=workers.pool_id, max_workers=workers.cap, worker=worker)
 
 
 def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
-    """Read the machine. Returns it, the folder where its relative paths start, and its files and hooks (``Origin``)."""
+    """Find and read the FlatMachines state machine to run; also return the base of its relative paths, its files and hooks."""
     machines = {name: str(Path(file).expanduser().absolute()) for name, file in request.machines.items()}
     hooks = {name: _absolute_file(target) for name, target in request.hooks.items()}
     file = request.config.expanduser().absolute() if request.config else None
@@ -297,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("stopped by a signal; its jobs are back in the queue\n")
         return 0
     except Exception as exc:
-        log.exception("failed to run the machine")
+        log.exception("failed to run the FlatMachines machine that --config or --machine names")
         sys.stderr.write(f"{type(exc).__name__}: {exc}\n")
         return 1
     sys.stdout.write(json.dumps(output, indent=2, default=str) + "\n")

@@ -1,4 +1,4 @@
-"""A session in which machines run: their stores, and the claims, workers and heartbeats of this process."""
+"""A session: what the FlatMachines state machines of a process share, that is, stores, claims, workers and heartbeats."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ _LEAST_LEASE = timedelta(seconds=60)  #: shortest lease of a claim that heartbea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The files and hooks that the runner was given, which it passes on to machines that it starts."""
+    """The state machine files and hooks that this process was given, and that it passes on to the processes it starts."""
 
     config: Path | None = None
     machines: Mapping[str, str] = field(default_factory=dict)  #: a machine's name → its file
     hooks: Mapping[str, str] = field(default_factory=dict)  #: a hook's name → module:factory
 
     def command(self, machine: str, given: Mapping[str, Any], execution_id: str, parent: str | None) -> tuple[str, ...]:
-        """Return the command line that runs another machine in a separate process."""
+        """Return the command line that runs the state machine named ``machine`` in a separate process."""
         config = ("--config", str(self.config)) if self.config else ()
         machines = [f"--machines={name}={file}" for name, file in self.machines.items()]
         hooks = [f"--hooks={name}={factory}" for name, factory in self.hooks.items()]
@@ -49,7 +49,7 @@ class Origin:
 
 
 class PoolClaims:
-    """A work backend and a registration backend, and the heartbeats of the workers that are registered there."""
+    """Lets workers of this process claim jobs (backend ``work``), register (backend ``registration``) and send heartbeats."""
 
     def __init__(
         self, work: DrumbeatWorkBackend, registration: DrumbeatRegistrationBackend, tasks: asyncio.TaskGroup, clock: Clock
@@ -97,7 +97,7 @@ class PoolClaims:
             await self.leave(worker_id, "error", error)
 
     async def abandon(self, error: str | None) -> None:
-        """End all workers of these backends. With ``error``, they and their jobs fail; else their jobs are queued again."""
+        """Give up the claimed jobs and end the workers. With ``error``, both fail; without it, the jobs are queued again."""
         for worker_id in self.work.holders() | self.registration.own():
             if error is not None:
                 await self.fail(worker_id, error)

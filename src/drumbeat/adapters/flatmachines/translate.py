@@ -36,7 +36,7 @@ class Setting:
 
 
 def translate(config: Mapping[str, Any], setting: Setting) -> Config:
-    """Return a translated copy of a machine, which also contains every machine that it uses. Raises InvalidInput."""
+    """Return a state machine, rewritten for the installed FlatMachines, with all machines that it uses. Raises InvalidInput."""
     made = copy.deepcopy(dict(config))
     if made.get("spec") != "flatmachine" or not isinstance(made.get("data"), dict):
         raise InvalidInput(f"expected a machine with 'spec: flatmachine' and a mapping 'data', got spec {made.get('spec')!r}")
@@ -51,7 +51,7 @@ def translate(config: Mapping[str, Any], setting: Setting) -> Config:
 
 
 class _Writer:
-    """Translates the ``data`` of one machine by changing it in place."""
+    """Rewrites the ``data`` of one state machine in place, so that the installed version of FlatMachines can run it."""
 
     def __init__(self, data: Config, settings: MachineSettings, *, keeps_types: bool, is_child: bool) -> None:
         self._data = data
@@ -71,7 +71,7 @@ class _Writer:
             self._write_state(state)
 
     def _write_context(self) -> Config:
-        """Rewrite the context so that values from the input keep their types; a worker's machine gets a worker_id."""
+        """Rewrite the machine's context (its variables): input values keep their types, and a worker gets its ``worker_id``."""
         context = self._data.setdefault("context", {}) or {}
         self._data["context"] = context
         if self._heartbeat is not None or any(state.get("action") == "claim_job" for state in self._states.values()):
@@ -149,7 +149,7 @@ class _Writer:
 
 
 def _dsns(data: Config, settings: MachineSettings) -> Config:
-    """Return the store URLs for all hooks of the machine: those in a hook's args, otherwise those in its settings."""
+    """Return the store URLs for the machine's ``pool`` hooks: from the first such hook with a ``dsn``, else ``settings``."""
     owners = [data.get("lifecycle_hooks"), *(state.get("hooks") for state in (data.get("states") or {}).values())]
     refs = [ref for owner in owners for ref in (owner if isinstance(owner, list) else [owner])]
     args: Config = next(
@@ -165,7 +165,7 @@ def _name(ref: Any) -> str | None:
 
 
 def _embed_machines(data: Config, setting: Setting) -> None:
-    """Put a translated copy of every machine that the states name into ``machines:``, so that its file is not read."""
+    """Add each machine that a state uses to ``machines:``, translated, so that FlatMachines does not read the original file."""
     known: Config = data.get("machines") or {}
     for name in _named_machines(data):
         ref = setting.machines.get(name) or known.get(name) or find_machine(name, setting.folder)

@@ -68,7 +68,7 @@ class ClaimTokens:
         self._held.pop(_key(claim), None)
 
     def of_job(self, item_id: str) -> MachineClaim | None:
-        """Return the claim attached to the id or, for a plain id, the newest claim of that job."""
+        """Return the claim that a ``ClaimedId`` carries or, for an id that is a mere ``str``, the newest claim of that job."""
         if isinstance(item_id, ClaimedId):
             return item_id.claim
         return next((claim for claim in reversed(self._held.values()) if claim.token.job_id == item_id), None)
@@ -147,7 +147,7 @@ class DrumbeatWorkPool:
         claim = self._claims.of_job(item_id)
         if claim is None:
             raise _refusal(
-                f"item {item_id} of pool {self.name} is not held here: it was not claimed here, or is already settled"
+                f"this process has no claim on item {item_id} of pool {self.name}: never claimed, or outcome already reported"
             )
         job_outcome = JobOutcome(token=claim.token, outcome=outcome, result=result, error=error)
         settled = await (await self._store()).queue.settle(claim.holder, [job_outcome])
@@ -191,7 +191,7 @@ class DrumbeatWorkBackend:
         return self._pools[name]
 
     def register(self, holder: Holder) -> None:
-        """Remember a worker's identity after it registered; from now on it is used for all its claims, in every pool."""
+        """Remember the identity of a registered worker, and use this identity for the worker's later claims, in every pool."""
         self._registered[holder.worker_id] = holder
 
     def holder(self, pool_id: PoolId, worker_id: str) -> Holder:

@@ -49,7 +49,7 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Storing the run's state raises Refused if the state would record a failed action as done."""
+        """Carry out one action. Raises Refused instead of storing the run's state if SetTargets or SaveStep failed earlier."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -64,8 +64,8 @@ class RunActor:
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
-            names = ", ".join(action_type(action) for action in undone)
-            raise Refused(f"did not store the state of run {self._run_id}: {names} failed; the next beat tries again")
+            names = ", ".join(f"action {action_type(action)}" for action in undone)
+            raise Refused(f"did not store orchestrator state of run {self._run_id}: {names} failed; the next beat tries again")
 
     async def _do(self, action: Action, fence: Fence) -> None:
         match action:

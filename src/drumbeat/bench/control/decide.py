@@ -113,15 +113,15 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
         return [*facts, *steps, *shown, *_stop(view, state, ending)]
     actions = [*facts, *steps, *reconcile_workers(view, recovered, staffing)]
     state = with_assigned_targets(staffing.state, actions)
-    if _warmup_is_in_totals(view):
+    if _snapshot_is_due(view):
         state = _snapshot(state, "after_warmup", view)
     if reason := _why_measure(view, steer):
         actions.append(EnterPhase(phase=Phase.MEASUREMENT, reason=reason))
     return [*actions, *_remember(view, state)]
 
 
-def _warmup_is_in_totals(view: RunView) -> bool:
-    """Whether to store the server statistics of the warm-up now. They are complete one second after the warm-up has ended."""
+def _snapshot_is_due(view: RunView) -> bool:
+    """Return whether the server statistics now include the whole warm-up (1 s after its end) and no such snapshot is stored."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT

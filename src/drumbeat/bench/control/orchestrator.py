@@ -52,7 +52,7 @@ class RunReport:
 
 
 class Orchestrator:
-    """Leads benchmark runs from creation to end. Without a spawner it can create, start and stop runs but not conduct them."""
+    """Creates, starts and stops benchmark runs. With a spawner it also conducts a run: controls its workers until the end."""
 
     def __init__(self, store: Store, spawner: Spawner | None, clock: Clock, owner: str, watch: Watch) -> None:
         self._store = store
@@ -117,7 +117,7 @@ class Orchestrator:
         """Return a control loop for one run. Several loops may exist for a run; only the one that holds the lease acts."""
         spawner = self._spawner
         if spawner is None:
-            raise InvalidInput(f"cannot conduct run {run_id}: expected a spawner to start workers, got none")
+            raise InvalidInput(f"cannot orchestrate run {run_id}: expected a spawner (it starts workers) as argument, got none")
         return ControlLoop(
             store=self._store,
             pool_id=PoolId(run_id),

@@ -1,4 +1,4 @@
-"""Decides how many workers a run needs and how many connections each gets, and which targets must still be sent. Pure."""
+"""Decides how many workers a run needs, and which new targets (connections and rate) to send to which workers. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,8 @@ def staffing_of(
     ceilings: Mapping[int, int],
     extra: int = 0,
 ) -> Staffing:
-    """Return the workers and connections that the load mode asks for, limited by guardrails and tolerated losses of workers."""
+    """Return the workers and connections that the load mode asks for (``steer``), minus lost workers that are not replaced,
+    plus ``extra`` workers. ``ceilings``: the most connections of each slot (worker number) that a guardrail has limited."""
     workers = losses.workers_wanted(view, recovered, steer.workers) + extra
     missing = workers - len(recovered.staying)
     if (most := view.plan.scaling.most_workers) is not None:

@@ -43,7 +43,7 @@ class CancelRequests:
 
     def _cancel(self, session: PostgresSession) -> None:
         if time.monotonic() > self._until:
-            raise TimeoutError("no time left to send the cancel request")
+            raise TimeoutError("no time left to ask the database to cancel the operation")
         cancel(self._address, session, _EACH)
 
     def _warn(self, reason: str) -> None:

@@ -32,8 +32,8 @@ class EngineState:
 class ConnectionSlot:
     """The state of one connection, async or threaded.
 
-    The list ``running`` contains the running operation, if any. Whoever removes the operation from it, records it: the
-    connection when the operation ends, or the engine at a timeout. So it is recorded once, even if two threads try.
+    The list ``running`` contains the running operation, if any. When the operation ends, the connection tries to remove it
+    from the list; at a timeout, the engine tries. Only the one that succeeds records the operation, so it is recorded once.
     """
 
     __slots__ = ("busy", "expired", "number", "recorder", "running", "served", "shared", "stopped", "timeout", "wanted")
@@ -88,9 +88,9 @@ class ConnectionSlot:
         self.busy = False
 
     def give_up(self, turn: Turn, recorder: Recorder, reason: str) -> bool:
-        """Record an operation as timed out, in the caller's recorder. Returns False if it had ended already.
+        """Record an operation as timed out, in the caller's recorder. Returns False if the operation had ended already.
 
-        Stops the connection in both cases, because an operation that it began later would never be recorded.
+        In both cases the connection begins no more operations, because the engine might never read their records.
         """
         self.wanted = False
         try:

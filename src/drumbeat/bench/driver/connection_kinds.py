@@ -14,6 +14,7 @@ from drumbeat.bench.driver.session_kinds import AsyncSession, AsyncSessions, Blo
 log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 1.0
+_NOT_CLOSED = "connection %d to the database under test did not close cleanly: %r; abandoning the connection"
 
 
 class AsyncConnection:
@@ -58,7 +59,7 @@ class AsyncConnection:
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await session.close()
             except Exception as error:
-                log.info("a connection did not close cleanly: %r; dropping it", error)
+                log.info(_NOT_CLOSED, self.slot.number, error)
                 session.interrupt()
 
     def discard(self) -> None:
@@ -135,7 +136,7 @@ class ThreadConnection:
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await lane.run(self._close)
             except Exception as error:
-                log.info("a connection did not close cleanly: %r; dropping it", error)
+                log.info(_NOT_CLOSED, self.slot.number, error)
             lane.end()
 
     def discard(self) -> None:
@@ -164,7 +165,7 @@ class ThreadConnection:
         self._turns.put(due)
 
     def _due(self) -> int:
-        """Wait until an operation may begin, and return its due time; STOP if the connection is stopped, even just before."""
+        """Wait until an operation may begin, and return its due time; STOP if the connection is stopped before or meanwhile."""
         due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due

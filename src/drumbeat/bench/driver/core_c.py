@@ -76,7 +76,7 @@ def _declare(loaded: Library) -> None:
 
 
 class CCore:
-    """The core in C; see ``Core``."""
+    """The C version of ``Core``, the loop that sends operations to PostgreSQL and receives the answers."""
 
     def __init__(self, connections: int) -> None:
         compiled = library()

@@ -1,4 +1,4 @@
-"""The core in Python, used when the compiled core was not built and for encrypted connections."""
+"""The loop that sends operations to PostgreSQL, in Python: for encrypted connections, or if the C version was not built."""
 
 import errno
 import select
@@ -45,7 +45,7 @@ class _Connection:
 
 
 class PyCore:
-    """The core in Python; see ``Core``."""
+    """The Python version of ``Core``, the loop that sends operations to PostgreSQL and receives the answers."""
 
     def __init__(self, connections: int) -> None:
         self._all: dict[int, _Connection] = {}

@@ -241,7 +241,8 @@ class GenericEngine:
         except BaseException as error:
             connection.discard()
             if isinstance(error, OperationFailure | TimeoutError):
-                raise InvalidSettings(f"cannot open a connection: {str(error) or f'no answer within {limit:g} s'}") from error
+                reason = str(error) or f"no answer within {limit:g} s"
+                raise InvalidSettings(f"cannot connect to the database under test: {reason}; is it running?") from error
             raise
         finally:
             self._forget(connection)

@@ -11,7 +11,7 @@ from drumbeat.bench.model import ErrorClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Timeouts, limits and options of an engine."""
+    """Timeouts, limits and options of a load engine, which opens connections and sends operations to the database."""
 
     limit: timedelta = timedelta(seconds=30)  #: the timeout of one operation
     parallel_connects: int = 32

@@ -11,10 +11,10 @@ _LONGEST_GAP = 1_000_000_000  #: nanoseconds; a longer gap is not counted: the c
 
 
 class LittlesLawCheck:
-    """Sums up how connections spent their time. Valid only for a closed loop without think time.
+    """Checks by Little's law that operations, and the gaps between them, account for all the time that connections are open.
 
-    All operations count, also failed ones. The time between two operations, in which a connection waits for the client, gives
-    ``client_share``. Connection time that is neither in an operation nor between two gives ``unexplained``.
+    ``client_share`` is the share of that time in gaps, when a connection waits for the client. ``unexplained`` is the share
+    in neither. Failed operations count as operations too. Valid only for a closed loop without think time.
     """
 
     def __init__(self) -> None:

@@ -179,7 +179,7 @@ class PacingGate:
             return 0 if self._idle else self._pace.overdue(self._now())
 
     def _open(self) -> None:
-        """Set ``free`` (operations may begin at any time). If it is true now, let all waiting connections begin."""
+        """Update ``free``, which tells whether operations may begin at any time; if they may, wake all waiting connections."""
         self.free = self.accepting and self._pace.per_second is None
         while self.free and self._idle:
             self._next().wake(AT_ONCE)

@@ -42,7 +42,7 @@ class Feeder:
             return
 
     def feed(self, core: Core) -> None:
-        """Give encoded blocks to the core, which sends them, until it has two. Waits, briefly, only if it has none."""
+        """Give message blocks to the core (the sending loop) until it has two. Waits, up to 0.1 s, only while it has none."""
         while core.blocks() < 2:
             try:
                 core.feed(self._blocks.get(block=core.blocks() == 0, timeout=0.1))

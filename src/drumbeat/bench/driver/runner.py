@@ -39,7 +39,7 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterval:
-    """Operations, client cost and connections in the time since the previous interval."""
+    """Operations, connections, and CPU use and delays of this process, in the time since the previous interval."""
 
     seconds: float
     phase: str | None

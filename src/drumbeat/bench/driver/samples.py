@@ -31,7 +31,7 @@ class ErrorSamples:
             return [sample for samples in self._samples.values() for sample in samples]
 
     def add(self, kind: int, failure: OperationFailure, values: Values) -> None:
-        """Add a failed operation, without the values of its parameters."""
+        """Add a failed operation as a sample. Its parameter ``values`` are replaced by ? in the error message."""
         operation = self._operations[kind]
         sql = operation.statements[failure.statement].sql
         self._keep(operation.kind, failure, mask_values(str(failure), values), sql)

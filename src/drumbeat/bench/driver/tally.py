@@ -81,7 +81,7 @@ class LoadTally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Add the waiting times of operations that were due but never sent to the response times; count no operations.
+        """Add waiting times to the response times, for operations that were due but never sent; do not count the operations.
 
         Each added time is at least the service time of the fastest successful operation of the same kind.
         """

@@ -231,7 +231,7 @@ def _check_fits(name: str, number: int, kind: ValueType) -> None:
 
 def _check_not_empty(values: Sequence[object]) -> None:
     if not len(values):
-        raise InvalidInput("expected a list of at least one value, got an empty list")
+        raise InvalidInput("expected the values of a value source to be a list of at least one value, got an empty list")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

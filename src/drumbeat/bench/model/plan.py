@@ -63,7 +63,7 @@ class QpsPlan:
 
 
 class Queueing(StrEnum):
-    """Which waiting sessions find-max counts. If too many wait, the database is unstable at this number of connections."""
+    """Which waiting sessions count as overload in find-max, the search for the highest stable number of connections."""
 
     AUTO = "auto"  #: like LOCKS, plus waits for internal locks (latches, group commit) once throughput stops growing
     LOCKS = "locks"  #: only sessions that wait for another transaction's lock

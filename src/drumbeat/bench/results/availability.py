@@ -72,7 +72,7 @@ def as_metrics(found: Availability | None) -> dict[str, Any] | None:
 
 
 def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
-    """Return each outage as (first second, second after the last). At the end of the run silence counts only with errors."""
+    """Return each outage as (first second, second after the last). An outage at the end counts only if it contains errors."""
     measured = _measured(timeline)
     found = [*_stretches(missing_seconds(measured))]
     if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
@@ -110,7 +110,7 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """Return the offsets of seconds without service. A gap as short as one typical operation counts only with a failure."""
+    """Return the offsets of seconds without service. A gap as short as an operation counts only with errors in or beside it."""
     usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [
@@ -183,7 +183,7 @@ def _counts(histogram: Histogram) -> _Weighted:
 
 
 def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
-    """Return the latencies, with those added of operations that a connection could not send while a slow one was running."""
+    """Add the latencies of operations that a connection did not send, one per ``interval``, as a slow operation blocked it."""
     whole = found
     for value, count in zip(found.values, found.counts, strict=True):
         missed = int((value - interval) // interval) if value > interval else 0

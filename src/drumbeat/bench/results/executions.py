@@ -61,11 +61,11 @@ def statements_of(run: Run) -> dict[str, str]:
 
 
 def classify_of(run: Run) -> Classify:
-    """Return the function that classifies errors by outcome and SQLSTATE; by outcome only if the target cannot be opened."""
+    """Return a function that classifies errors by outcome and SQLSTATE. If the target cannot be opened, it ignores SQLSTATE."""
     try:
         return open_target(str((run.config.get("target") or {}).get("url") or "")).classify
     except DrumbeatError as exc:
-        log.info("ignoring SQLSTATE in the error classes of run %s, as its target cannot be opened: %s", run.run_id, exc)
+        log.info("classifying errors of run %s without SQLSTATE, as its database cannot be opened: %s", run.run_id, exc)
         return lambda outcome, _: CLASSES[outcome]
 
 

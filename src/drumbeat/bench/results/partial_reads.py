@@ -36,8 +36,8 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """Count the errors of a run, with examples of failed operations. Raises NotFound. Only samples with a failed operation are
-    read, so a run under way has no examples of failed attempts to connect."""
+    """Count the errors of a run, with examples. Raises NotFound. The examples of an ended run are read from its result; those
+    of a run under way from samples with a failed operation, so examples of failed attempts to connect may be missing."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)

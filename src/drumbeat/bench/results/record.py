@@ -135,7 +135,7 @@ def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps:
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
-    """Return a run's record as it will be after its final status and its result rows ``whole`` are stored."""
+    """Return the record a run has once its final status and ``whole`` (its results for all workers together) are stored."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
     totals = with_failed_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
     return replace(record, run=run, results=(*whole, *record.results), totals=totals)

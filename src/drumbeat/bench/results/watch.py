@@ -103,7 +103,7 @@ class RunWatch:
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def catch_up(self) -> None:
-        """Read everything from before the first ``look`` call. Call it after that one; it may be cancelled and called again."""
+        """Read all data older than what the first call of ``look`` read; call ``look`` first. May be cancelled and repeated."""
         while await self.catch_up_a_little():
             pass
 
@@ -115,7 +115,7 @@ class RunWatch:
         return not self._caught_up
 
     async def _older_samples(self, series: LiveSeries) -> bool:
-        """Read the next samples from before the first call of ``look``. Returns whether there were any left to read."""
+        """Read the oldest unread samples, up to those that the first ``look`` call read. Returns False if none were left."""
         since = self._older_samples_to or series.origin
         if self._before is None or not series.needs_samples or since >= self._before:
             return False
@@ -126,7 +126,7 @@ class RunWatch:
         return True
 
     async def _older_beats(self, series: LiveSeries) -> bool:
-        """Read the next beats from before the first call of ``look``. Returns whether there were any left to read."""
+        """Read the oldest unread beats, up to those that the first ``look`` call read. Returns False if none were left."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
             return False

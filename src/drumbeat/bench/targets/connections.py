@@ -68,7 +68,7 @@ class ConnectionService:
         return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Encrypt passwords that use an older key again, with the vault's first key. Returns the names of their connections."""
+        """Re-encrypt, with the vault's current key, every password that uses another key. Returns these connections' names."""
         resealed = []
         for stored in await self._store.connections.list():
             if stored.secret is not None and not self._vault.is_current(stored.secret):
@@ -120,7 +120,7 @@ class ConnectionService:
             return str(url)
         stored = await self._store.connections.get(str(named))
         if url and url != stored.url:
-            raise InvalidInput(f"the URL of connection {named!r} changed since this was created; create a new run or template")
+            raise InvalidInput(f"the URL of connection {named!r} changed after this run or template was made; create it again")
         return self._opened(stored)
 
     def _opened(self, stored: StoredConnection) -> str:

@@ -117,15 +117,8 @@ class DuckdbTarget:
         size = connection.execute(_SIZE, arguments).fetchone()
         key = keys[0][0] if keys and len(keys[0]) == 1 else None
         low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
-        return TableDescription(
-            name=table,
-            columns=columns,
-            key=key,
-            key_low=low,
-            key_high=high,
-            time_column=next((each.name for each in columns if each.type is ValueType.TIMESTAMP), None),
-            rows=size[0] if size else None,
-        )
+        rows = size[0] if size else None
+        return TableDescription(name=table, columns=columns, key=key, key_low=low, key_high=high, rows=rows)
 
     async def define(self, statements: Sequence[str]) -> None:
         await self._own.run(lambda connection: self._define(connection, statements), create=True)

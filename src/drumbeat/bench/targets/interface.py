@@ -43,8 +43,12 @@ class TableDescription:
     key: str | None = None  #: the primary key, if it is a single column
     key_low: int | None = None
     key_high: int | None = None
-    time_column: str | None = None
     rows: int | None = None  #: estimated number of rows
+
+    @property
+    def time_column(self) -> str | None:
+        """The name of the first column with timestamps, if there is one."""
+        return next((column.name for column in self.columns if column.type is ValueType.TIMESTAMP), None)
 
 
 class Target(Protocol):

@@ -135,15 +135,8 @@ class MysqlTarget:
         key = keys[0] if len(keys) == 1 else None
         low, high = await self._bounds(table, next((each for each in columns if each.name == key), None))
         estimate = await self.fetch(_ROWS, (name, schema))
-        return TableDescription(
-            name=table,
-            columns=columns,
-            key=key,
-            key_low=low,
-            key_high=high,
-            time_column=next((each.name for each in columns if each.type is ValueType.TIMESTAMP), None),
-            rows=estimate[0][0] if estimate else None,
-        )
+        estimated = estimate[0][0] if estimate else None
+        return TableDescription(name=table, columns=columns, key=key, key_low=low, key_high=high, rows=estimated)
 
     async def _bounds(self, table: str, key: Column | None) -> tuple[int | None, int | None]:
         if key is None or key.type not in (ValueType.INT, ValueType.BIGINT):
@@ -219,7 +212,7 @@ def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSign
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """Return the error class for an operation's outcome and MySQL error number; None if it succeeded."""
+    """Return an operation's error class, from its outcome and MySQL error number (in ``sqlstate``); None if it succeeded."""
     return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate in _PERMANENT else CLASSES[outcome]
 
 

@@ -161,15 +161,8 @@ class PostgresTarget:
         columns = tuple(_column(row) for row in rows)
         key = next((row["name"] for row in rows if row["is_key"]), None)
         low, high = await self._bounds(table, key, columns)
-        return TableDescription(
-            name=table,
-            columns=columns,
-            key=key,
-            key_low=low,
-            key_high=high,
-            time_column=next((column.name for column in columns if column.type is ValueType.TIMESTAMP), None),
-            rows=await self._own.fetchval("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)", table),
-        )
+        rows = await self._own.fetchval("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)", table)
+        return TableDescription(name=table, columns=columns, key=key, key_low=low, key_high=high, rows=rows)
 
     async def _bounds(self, table: str, key: str | None, columns: Sequence[Column]) -> tuple[int | None, int | None]:
         numeric = {column.name for column in columns if column.type in (ValueType.INT, ValueType.BIGINT)}

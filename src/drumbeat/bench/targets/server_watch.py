@@ -43,13 +43,13 @@ class ServerWatch:
             except (DrumbeatError, OSError, TimeoutError) as exc:
                 self._failed(exc)
             except Exception as exc:
-                log.exception("unexpected error while reading the database's statistics; the load continues")
+                log.exception("unexpected error while reading the statistics of the database under test; the load continues")
                 self._failed(exc)
             await self._clock.sleep(_RETRY_PAUSE)
 
     def _failed(self, exc: Exception) -> None:
-        reason = str(exc) or type(exc).__name__
-        log.warning("failed to read the database's statistics: %s; retrying in %g s", reason, _RETRY_PAUSE.total_seconds())
+        reason, pause = str(exc) or type(exc).__name__, _RETRY_PAUSE.total_seconds()
+        log.warning("failed to read the statistics of the database under test: %s; retrying in %g s", reason, pause)
         self.latest = ServerProbe(error=reason)
 
     async def _read_repeatedly(self, target: Target) -> None:

@@ -80,15 +80,8 @@ class SqliteTarget:
         keys = [name for name, _, _, key_position in rows if key_position]
         key = keys[0] if len(keys) == 1 else None
         low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
-        return TableDescription(
-            name=table,
-            columns=columns,
-            key=key,
-            key_low=low,
-            key_high=high,
-            time_column=next((each.name for each in columns if each.type is ValueType.TIMESTAMP), None),
-            rows=connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").fetchone()[0],  # noqa: S608
-        )
+        rows = connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").fetchone()[0]  # noqa: S608
+        return TableDescription(name=table, columns=columns, key=key, key_low=low, key_high=high, rows=rows)
 
     async def define(self, statements: Sequence[str]) -> None:
         await self._own.run(lambda connection: self._define(connection, statements), create=True)

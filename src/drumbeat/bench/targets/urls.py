@@ -1,4 +1,4 @@
-"""Finds passwords in database URLs and adds them."""
+"""Detects passwords in database URLs, and inserts a password into a URL."""
 
 from urllib.parse import parse_qsl, quote, urlsplit
 

@@ -51,7 +51,8 @@ class Vault:
         return EncryptedSecret(key_id=key.key_id, text=base64.b64encode(nonce + ciphertext).decode())
 
     def open(self, sealed: EncryptedSecret, bound_to: str) -> str:
-        """Decrypt a sealed text. Raises InvalidSettings if its key is missing, InvalidInput if text or ``bound_to`` changed."""
+        """Decrypt a text that was sealed for ``bound_to``, in practice a connection's name and URL. Raises InvalidSettings if
+        its key is missing, InvalidInput if the sealed text was changed or was sealed for another ``bound_to``."""
         key = next((each for each in self._keys if each.key_id == sealed.key_id), None)
         if key is None:
             raise InvalidSettings(
@@ -65,7 +66,8 @@ class Vault:
             return str(_cipher(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound_to.encode()).decode())
         except (InvalidTag, ValueError):
             raise InvalidInput(
-                "cannot decrypt a connection's password: it was changed in the store or moved to another URL; set it again"
+                f"cannot decrypt the password of connection {bound_to.partition(chr(10))[0]!r}: the password was changed in "
+                "the store or moved to another URL; set the password again"
             ) from None
 
     def is_current(self, sealed: EncryptedSecret) -> bool:

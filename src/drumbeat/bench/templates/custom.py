@@ -48,7 +48,7 @@ def _statement(kind: Kind, sql: str, subject: Subject) -> Statement:
     values = _SOURCES[kind](field, text, count, subject) if count else ()
     if len(values) != count:
         raise InvalidInput(
-            f"{field}: expected {len(values)} placeholders, got {count}; change it or use workload.operations: {text}"
+            f"{field}: expected {len(values)} placeholders, got {count} in {text!r}; correct the SQL or use workload.operations"
         )
     return Statement(sql=text, values=tuple(values))
 
@@ -87,7 +87,7 @@ def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return value sources for a range scan: a sampled time for a single placeholder (if there are any), else the same key."""
+    """Return value sources for a range scan: a sampled time if ``count`` is 1 and times were sampled, else one key for all."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)

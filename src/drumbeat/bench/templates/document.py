@@ -59,7 +59,7 @@ def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]
         if kind in found:
             raise ValueError(f"{kind} is given twice, once as {name!r}; remove one of them")
         if kind != OVERALL and objective.min_availability_pct is not None:
-            raise ValueError(f"{name}: availability is measured over all kinds; set min_availability_pct in slo.{OVERALL}")
+            raise ValueError(f"{name}: availability covers all kinds of operations; set min_availability_pct in slo.{OVERALL}")
         found[kind] = objective
     return found
 
@@ -147,7 +147,7 @@ class TemplateDocument(TemplateBlock):
 
 
 def kind_named(name: str) -> str:
-    """Return a standard kind's name in upper case, '' for "all" and "overall", and any other name unchanged."""
+    """Return the stored name of a kind of operation: standard kinds in upper case, '' for "all" and "overall" (every kind)."""
     if name.lower() in ("", "all", OVERALL):
         return ALL_KINDS
     return name.upper() if name.upper() in Kind.__members__ else name

@@ -23,7 +23,7 @@ _DENSE = 0.9  #: if this share of the key range exists, random keys are used ins
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
     """Return the template with its final SQL: statements are generated, and new keys start above the highest existing key.
 
-    The name of a standard workload is not replaced by SQL if its keys need no change or cannot be expressed in a template.
+    A template that names a standard workload is returned as it is if its load needs no change or no template can express it.
     """
     load = await _load(document, target)
     final = replace(await with_keys_above_existing(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))

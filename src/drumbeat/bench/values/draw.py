@@ -55,7 +55,7 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return which items of a sampled list this worker uses next: every ``slots``-th one, so that workers share no item."""
+        """Return this worker's next ``count`` positions in a list of ``size`` items. No two workers get the same one."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
@@ -65,7 +65,8 @@ class Draw:
         """Return keys that were never drawn before. Raises InvalidInput when the worker's range of keys is used up."""
         begin = self.drawn_keys.get(value.first, range(0)).stop
         if begin + count > value.span:
-            raise InvalidInput(f"expected at most {value.span} new keys per worker, but more are needed; raise the span")
+            column = value.column or "inserts"
+            raise InvalidInput(f"a worker needs more than {value.span} new keys for {column}; raise span (keys per worker)")
         self.drawn_keys[value.first] = range(begin, begin + count)
         first = value.first + self.slot * value.span + begin
         return np.arange(first, first + count, dtype=np.int64)
@@ -130,7 +131,7 @@ class ValueStream:
         return self._zipf.ranks(self._draw.chance.random(count))
 
     def _newest(self, value: KeyValue, ranks: Drawn) -> Drawn:
-        """Convert ranks to keys, rank 0 to the newest: first come the keys this worker inserted, then ``high`` and below."""
+        """Convert ranks to keys, newest first: the keys this worker inserted, then the older ones from ``value.high`` down."""
         own = self._draw.likely_inserted(value.inserted)
         keys = value.high - (ranks - own)
         if value.inserted is None or not own:
@@ -200,6 +201,6 @@ def _check_span(value: NewKey, slots: int) -> None:
     last, largest = value.first + slots * value.span - 1, LARGEST.get(value.type)
     if largest is not None and last > largest:
         raise InvalidInput(
-            f"expected new keys to be at most {largest}, the largest {value.type}, got up to {last} ({slots} slots with a span "
-            f"of {value.span}, from {value.first}); lower the span to {(largest - value.first) // slots}"
+            f"expected new keys for {value.column or 'inserts'} at most {largest}, the largest {value.type}, got up to {last}: "
+            f"{slots} worker slots of {value.span} keys from {value.first} on; lower span to {(largest - value.first) // slots}"
         )

@@ -32,7 +32,7 @@ class Zipf:
         return np.minimum(ranks, self._keys - 1)
 
     def _integral(self, keys: int) -> float:
-        """Return the sum of 1/i^theta from the end of the table to ``keys``, approximated by an integral."""
+        """Return the sum of 1/i^theta for i from 65,537 (``_sums`` has the earlier ones) to ``keys``, approximated."""
         if keys <= _TABLE:
             return 0.0
         return float(((keys + 0.5) ** self._rest - (_TABLE + 0.5) ** self._rest) / self._rest)

@@ -283,7 +283,7 @@ def _fewer(runner: LoadRunner, connections: int) -> str | None:
 
 @dataclass(slots=True)
 class _Watch:
-    """Collects the figures of each second of a load, and passes them to the watcher."""
+    """Reads the figures of a load every second, keeps them, and passes them to the caller's callbacks (``watcher``)."""
 
     runner: LoadRunner
     watcher: Watcher

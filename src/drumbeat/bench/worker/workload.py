@@ -114,7 +114,7 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """Set the operations per second. None: full speed or, in a run with a target rate, the rate as it was (at first 0)."""
+        """Set the operations per second. None: full speed; but in load mode QPS, None keeps the current rate (at first 0)."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps
@@ -248,7 +248,7 @@ def _too_few(runner: LoadRunner, target: int) -> str:
 
 
 def _extra(interval: DriverInterval) -> dict[str, Any]:
-    """Return an interval's figures besides the totals: histograms by kind of operation, and the client's own cost."""
+    """Return an interval's figures besides the totals: histograms by kind of operation, this process's CPU use and delays."""
     cost = interval.cost
     return {
         "kinds": {

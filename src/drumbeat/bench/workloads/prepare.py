@@ -1,9 +1,8 @@
 """``bench prepare``: create and fill a standard workload's tables. The only code that runs DDL on the database under test.
 
-Tables are filled in order, in chunks that are added completely or not at all, so an interrupted attempt can be continued:
-rows are checked by key range, and only missing rows are added. A table in which the load itself adds or deletes rows counts
-as complete once a later table has rows, because its row count proves nothing. A workload with such a table cannot be extended
-to another scale: use ``fresh``.
+Tables are filled in order, in chunks that are added completely or not at all. After an interruption, ``prepare`` adds only
+the missing rows, found by key range. A table whose rows the load itself adds or deletes cannot be checked, so it counts as
+filled once a later table has rows; to prepare it at another scale, set ``fresh``, which drops the workload's tables first.
 """
 
 import logging
@@ -56,7 +55,7 @@ async def prepare(
     Raises InvalidInput before any change if a table of the same name has other columns, or was prepared at another scale.
     """
     existing = {table.name for table in standard.tables if await _exists(target, table)}
-    complete = frozenset[str]() if fresh else await _complete(target, standard, existing)
+    complete = frozenset[str]() if fresh else await _tables_to_keep(target, standard, existing)
     if fresh:
         await _drop(target, [table for table in reversed(standard.tables) if table.name in existing])
         existing = set()
@@ -91,8 +90,9 @@ async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
     await target.define([f"DROP TABLE IF EXISTS {table.name}" for table in tables])
 
 
-async def _complete(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
-    """Return the tables that count as filled, though the load changes them. Raises InvalidInput if filled at another scale."""
+async def _tables_to_keep(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
+    """Return the tables that are not filled again: the load adds or deletes their rows, and a later table has rows already.
+    Raises InvalidInput if the workload was prepared at another scale."""
     if not any(table.changes and table.count for table in standard.tables):
         return frozenset()
     counts = [await _count(target, table) if table.name in existing else 0 for table in standard.tables]

@@ -87,7 +87,7 @@ class _Sampler:
         return list(found.values())
 
     def _runs(self, low: int, high: int, count: int) -> list[tuple[int, int]]:
-        """Return a random start key in each hundredth of the key range, each with the number of rows to read from there."""
+        """Return pairs (start key, rows to read) for about ``count`` rows: 100 over the key range, or one if that is small."""
         if high - low < count:
             return [(low, count)]
         parts = np.linspace(low, high, _POSITIONS, endpoint=False)

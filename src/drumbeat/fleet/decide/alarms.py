@@ -31,7 +31,7 @@ def _unlisted(view: FleetView) -> Iterator[str]:
 
 
 def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Iterator[str]:
-    """Report an open circuit breaker; after its rest time, only while workers are missing or one is started as a test."""
+    """Report an open circuit breaker for ``breaker_rest``; later only if a trial worker is starting or workers are missing."""
     if breaker.opened_at is None:
         return
     rests = view.now < breaker.opened_at + view.policy.breaker_rest

@@ -84,7 +84,7 @@ def classify(view: FleetView) -> Classified:
 
 
 def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
-    """Count instances that may still run although their worker is leaving, ended or unknown. Exempt workers never count."""
+    """Count possibly running instances of leaving, ended or unknown workers, but not of ones exempt from the wanted number."""
     strays = sum(isinstance(action, EndStray) for action in recovered.actions)
     if len(here) == len(view.workers):
         return strays
@@ -249,7 +249,7 @@ def _ended(recovered: Recovered) -> list[Worker]:
 def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
     """Return the rows of workers without an instance: it was never started, or the provider gave no answer.
 
-    If the provider would start a second instance of the same name, the first must be missing from two of its lists in a row.
+    If the provider allows two instances of one name, a row is returned only if the provider's last two lists lack its instance.
     """
     if view.instances_partial:
         return []

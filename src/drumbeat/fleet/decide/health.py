@@ -26,7 +26,7 @@ class HealthFindings:
 
 
 def check_health(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> HealthFindings:
-    """Apply the health rules to each worker until a rule finds a fault. A fixed fleet is not checked, since it has no jobs."""
+    """Apply the health rules to each worker until a rule finds a fault. Skip fleets without a job queue (policy ``fixed``)."""
     if view.policy.policy is PolicyName.FIXED:
         return HealthFindings()
     longest = {each.type: each.longest for each in view.state.services} if view.state else {}
@@ -107,8 +107,8 @@ def _slack(held: HeldJob) -> timedelta:
 def _work_is_left(view: FleetView, living: Sequence[Worker], jobs_by_worker: JobsByWorker) -> bool:
     """Whether jobs have been claimable for so long that a ready worker without a job must be faulty.
 
-    Every beat in that time must have found claimable jobs, since a pause or a full group leaves nothing to claim. If some
-    workers are busy, there must be a job for each of the others.
+    Every beat in that time must have found claimable jobs: none are claimable while the pool is paused or a job group is at
+    its limit. If some workers hold jobs, there must also be a ready job for each worker that holds none.
     """
     queue, since = view.queue, view.state.claimable_since if view.state else None
     if queue is None or queue.oldest_ready is None or not queue.ready or since is None:

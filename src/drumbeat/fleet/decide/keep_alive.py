@@ -1,8 +1,7 @@
-"""Learn how often the pool needs its n-th worker, for how long and after what gaps, to decide how long to keep it. Pure.
+"""Learn from past demand how long to keep each worker that the pool does not need now. Pure.
 
-Level n is needed while the pool has work for more than n workers. A use is a time in which a level is needed, a gap is the time
-between two uses. Neighbouring levels form a band and share what is learnt.
-"""
+Levels are counted from 0: level n stands for worker n + 1, and is needed while the pool has work for more than n workers. A use
+is a time in which a level is needed, a gap the time between two uses. Neighbouring levels form a band and share their data."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -47,7 +46,9 @@ class UsualTimes:
 
 
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """For each n, return since when n workers have been needed or not, and how long such times lasted (uses and gaps)."""
+    """Return for each n whether more than n workers are needed and since when; and the lengths of past gaps and uses.
+
+    A use is a time in which more than n workers were needed, a gap the time between two uses. ``here`` workers exist now."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
     count = max(min(max(here, demand), LEVELS), len(before.levels))
     for n in range(count):
@@ -70,7 +71,7 @@ def _moving_mean(mean: float | None, one: float) -> float:
 
 
 def worker_levels(state: FleetState, at: float, needed: int, here: int, times: UsualTimes) -> tuple[WorkerLevel, ...]:
-    """Return for each surplus worker how long the pool has not needed so many workers, and how long to keep this one."""
+    """For n from ``needed`` + 1 to ``here`` (workers now), return how long n workers were not needed and how long to keep n."""
     keep_times = _KeepTimes(times, state)
     return tuple(
         WorkerLevel(idle=0.0 if is_needed else at - since, keep=keep_times.keep(n, 0.0 if is_needed else at - since))
@@ -92,8 +93,7 @@ class _KeepTimes:
     def keep(self, level: int, idle: float) -> float:
         """Return how many seconds to keep a worker that is not needed: at least as long as a restart takes.
 
-        Until enough gaps between uses are known, keep it until that has cost as much as losing it would (ski rental rule).
-        """
+        Until enough gaps between uses are known, keep it until that has cost as much as losing it would (ski rental rule)."""
         loss_cost, gaps = self.loss_cost(level), self._gaps[BANDS[level]][-RECENT_GAPS:]
         aged = idle if idle > self._times.lag else 0.0
         if len(gaps) + (aged > 0) < MIN_GAPS:
@@ -107,8 +107,7 @@ class _KeepTimes:
         """Estimate the cost in worker-seconds if this worker is gone when it is needed: jobs wait, or another is started.
 
         If no worker is left, a job waits for a start. Otherwise jobs wait until another worker is free, but at most until a
-        new worker is ready; the longer the worker is needed, the more jobs wait. The result is at least the cost of a restart.
-        """
+        new worker is ready; the longer the worker is needed, the more jobs wait. The result is at least a restart's cost."""
         reach = self._times.reach
         service = min(self._times.service or reach, reach)
         used = min(self._uses.get(BANDS[level], service), reach)
@@ -120,9 +119,8 @@ class _KeepTimes:
 def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> float:
     """Return how many seconds to keep a worker that is not needed: the time that would have cost least in these past gaps.
 
-    A time is ruled out if, after the worst possible next gap, it would have cost more than twice the best choice in hindsight.
-    Keeping for ``loss_cost`` seconds is never ruled out.
-    """
+    In a gap the worker is not needed. The time must cost at most twice what is possible if all gaps are known in advance, also
+    after the worst next gap. ``loss_cost`` seconds, which cost as much as losing the worker, always meet this condition."""
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
     costs = {keep: cost_of_keeping(keep, gaps, loss_cost) for keep in choices}
@@ -131,5 +129,7 @@ def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> f
 
 
 def cost_of_keeping(keep: float, gaps: Sequence[float], loss_cost: float) -> float:
-    """Sum the cost of gaps in worker-seconds: a gap up to ``keep`` costs its length, a longer one ``keep`` + ``loss_cost``."""
+    """Return the worker-seconds it costs to keep a worker for ``keep`` seconds of each gap (a time in which it is not needed).
+
+    A gap up to ``keep`` costs its length; a longer one costs ``keep`` + ``loss_cost``, as the worker is gone at its end."""
     return sum([gap if gap <= keep else keep + loss_cost for gap in gaps])

@@ -1,4 +1,4 @@
-"""What the fleet learns from beat to beat: service times, arrivals, idle times, gaps. Pure, and bounded in size."""
+"""What a fleet learns from its beats: job durations, arrivals, and when workers are idle or needed. Pure, bounded in size."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def update_state(view: FleetView, classified: Classified) -> FleetState:
 
 
 def claimable_since(view: FleetView) -> datetime | None:
-    """Return since when every beat has found claimable jobs. Unchanged if the queue could not be read."""
+    """Return since when every beat has found claimable jobs, or None. If the queue could not be read: the last beat's value."""
     known = view.state.claimable_since if view.state else None
     if view.queue is None:
         return known

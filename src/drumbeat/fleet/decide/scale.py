@@ -20,8 +20,7 @@ def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -
     """Start instances for rows that have none, because a controller died before starting one or the provider gave no answer.
 
     An instance that was started once is not started again, even if the provider does not list it: if it does not join in
-    time, another worker replaces it.
-    """
+    time, another worker replaces it."""
     rows = [worker for worker in unstarted(view, classified) if not worker.provider_ref]
     rows = rows[: max(min(bounded.calls, bounded.room + len(rows)), 0)]
     reason = "its row exists, but its instance was never started"
@@ -82,12 +81,12 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
 
 
 def drain(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain surplus workers, and exempt workers (not counted as wanted ones) that the money ceilings do not allow."""
+    """Drain surplus workers; also workers exempt from the wanted number, if the money ceilings do not allow them."""
     return [*_drain_surplus(view, classified, bounded), *_drain_exempt(view, classified)]
 
 
 def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
-    """Drain exempt workers (not counted as wanted ones) that would exceed a money ceiling even if all others left."""
+    """Drain workers that are exempt from the wanted number, if the money ceilings forbid them even if no other worker stays."""
     if not classified.exempt:
         return []
     allowed, name = affordable(view, classified.exempt, classified.staying)
@@ -138,14 +137,15 @@ def _surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) 
 
 
 def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
-    """Whether a starting worker is old enough to be drained: ``spawning_grace``; with ``lag_aware``, also two restart times."""
+    """Whether a starting worker is old enough to be drained: its age is at least ``spawning_grace`` and, with ``lag_aware``,
+    also at least twice the time of a start and a beat."""
     age = view.now - (worker.created_at or view.now)
     weighed = view.policy.policy is PolicyName.LAG_AWARE
     return age >= max(view.policy.spawning_grace, 2 * restart(view) if weighed else timedelta())
 
 
 def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
-    """Return idle workers that may be drained; with ``lag_aware`` only those ready for longer than a restart takes."""
+    """Return drainable idle workers: all if the fleet is ``above`` its limits; else ``lag_aware`` omits newly ready ones."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return idle
     since = view.now - restart(view)
@@ -166,21 +166,21 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """Count the idle workers that may be drained; with ``lag_aware``, those by which ready workers exceed the wanted number."""
+    """Count drainable idle workers: all if the fleet is ``above`` its limits; else ``lag_aware`` keeps the wanted number."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
 
 
 def idle_limit(view: FleetView, *, above: bool) -> timedelta:
-    """How long a worker must have been idle to be drained; 0 with ``lag_aware`` unless the policy changes the default."""
+    """How long a worker must be idle to be drained, in a fleet ``above`` its limits or not; 0 by default with ``lag_aware``."""
     limit = view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
     usual = DEFAULTS.overcapacity_idle_timeout if above else DEFAULTS.idle_timeout
     return timedelta() if view.policy.policy is PolicyName.LAG_AWARE and limit == usual else limit
 
 
 def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
-    """Whether a worker's paid time ends within two beats, so little is wasted; always true if billing units are that short."""
+    """Whether the time already paid for a worker ends within two beats; always true if a billing unit is at most two beats."""
     soon = view.cadence * 2
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 

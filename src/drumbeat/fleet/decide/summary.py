@@ -78,7 +78,7 @@ def _promoted(view: FleetView) -> int:
 
 
 def _status(view: FleetView, by_status: dict[str, int]) -> dict[str, int]:
-    """Return counts under the names of the earlier RunPod orchestrator. ``total_workers`` includes draining workers."""
+    """Count queued jobs, and workers by state. The keys are those of Drumbeat's predecessor, an orchestrator for RunPod."""
     spawning = by_status["spawning"] + by_status["starting"]
     active = by_status["active"] + by_status["waiting"]
     return {

@@ -13,7 +13,7 @@ from drumbeat.fleet.model.policy import FleetPolicy
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
-INTERVALS = 4  #: number of latest intervals between beats in a view
+INTERVALS = 4  #: how many intervals between beats a view holds, the newest ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ class FleetState:
 def usual_interval(intervals: Sequence[timedelta]) -> timedelta:
     """Return the usual time between beats: the second longest of the latest intervals, so that one outage does not count.
 
-    A single interval counts as at most an hour.
+    If there is only one interval, return that interval, but at most an hour; if there is none, return 0.
     """
     longest = sorted(intervals[-INTERVALS:], reverse=True)[:2]
     return longest[1] if len(longest) > 1 else min([*longest, _HOUR]) if longest else timedelta()

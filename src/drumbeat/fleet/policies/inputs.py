@@ -42,7 +42,7 @@ class PolicyInput:
 
     @property
     def restart(self) -> float:
-        """Seconds of paid worker time that a restart wastes: the time to start, and one beat without need for the worker."""
+        """Paid seconds that stopping and restarting a worker wastes: its start, and one idle beat before it is stopped."""
         return self.lag + self.policy.every.total_seconds()
 
 

@@ -1,8 +1,8 @@
 """The policy ``lag_aware``: plans for the moment when a worker started now would be ready.
 
-It scales up if too many jobs would wait too long at the current arrival rate, or if other workers cannot begin all jobs in time
-and a new worker would find at least as much work as a restart costs. It keeps the n-th worker while that is likely to cost less
-than losing it, and at least as long as a restart takes.
+It adds workers if too many jobs would wait too long at the current arrival rate, or if the current workers cannot begin all
+jobs in time and each new worker would find at least as much work as its start costs. It keeps a surplus worker at least as long
+as a restart takes, and longer while keeping the worker is likely to cost less than the waits and the start it would save.
 """
 
 from math import ceil, exp, floor, sqrt
@@ -59,7 +59,7 @@ def probe(inputs: PolicyInput) -> RuleWish:
 
 
 def starts(inputs: PolicyInput, span: float) -> int:
-    """Return how many jobs one job slot begins in ``span`` seconds; ``tasks_per_worker`` if the service time is unknown."""
+    """Return how many jobs a job slot begins in ``span`` seconds. If ``service`` is unknown: ``tasks_per_worker`` per slot."""
     return 1 + floor(span / inputs.service) if inputs.service else inputs.policy.tasks_per_worker
 
 
@@ -91,7 +91,7 @@ def slots_for(inputs: PolicyInput, wait: float) -> int:
 
 
 def pressure(inputs: PolicyInput) -> RuleWish:
-    """Ask for enough workers to begin all ready jobs in an acceptable time, but at most twice as many as are ready now."""
+    """Ask for enough workers to begin all ready jobs in an acceptable time, but at most twice the busy and idle workers."""
     ready, here = inputs.queue.ready, inputs.busy + inputs.idle
     span = max(acceptable_wait(inputs), MIN_RESTARTS * inputs.restart)
     slots = ready * (inputs.service or 0.0) / span

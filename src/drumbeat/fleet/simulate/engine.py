@@ -133,7 +133,7 @@ def _result(world: World, name: str, full: SimulatedSeries, skip: int) -> Simula
 
 
 def _oracle(world: World, skip: int) -> float:
-    """Return the paid worker-seconds of the oracle (the ideal fleet): for all jobs, minus those for the skipped jobs."""
+    """Return the worker-seconds that the oracle (an ideal fleet) pays for all jobs, minus those for the first ``skip`` jobs."""
     load, lag, granule = world.load, world.provider.spawn_lag.total_seconds(), world.provider.granule.total_seconds()
     before = oracle_seconds(load.first(skip), lag, granule, world.concurrency) if skip else 0.0
     return oracle_seconds(load, lag, granule, world.concurrency) - before

@@ -11,7 +11,7 @@ from drumbeat.fleet.simulate.values import SimulatedLoad
 
 
 def oracle_seconds(load: SimulatedLoad, lag: float, granule: float = 1.0, concurrency: int = 1) -> float:
-    """Return the worker-seconds that the oracle pays for a load."""
+    """Return the worker-seconds that the oracle (an ideal fleet that knows all arrivals in advance) pays for a load."""
     worth = max(lag, granule)
     free: list[tuple[float, float]] = []  #: free workers: since when they are free, and since when they are paid
     taken: list[float] = []  #: workers in use: since when they are paid

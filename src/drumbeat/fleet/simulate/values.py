@@ -42,7 +42,7 @@ class SimulatedLoad:
         return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
     def twice(self) -> "SimulatedLoad":
-        """Return the jobs twice: all arrive again once the last could have ended. Raises InvalidInput if that is too late."""
+        """Return the jobs, then the same jobs again once all could have ended. Raises InvalidInput beyond MOST_SECONDS."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
         arrivals = [at - began for at in self.arrivals]
@@ -62,12 +62,11 @@ class SimulatedProvider:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        times = "spawn_lag and granule (paid time is rounded up to it)"
         if self.spawn_lag <= timedelta() or self.granule <= timedelta() or not 0 <= self.jitter < 1:
-            raise InvalidInput(f"expected a spawn lag and a granule above 0 s and a jitter from 0 to below 1, got {self}")
+            raise InvalidInput(f"expected {times} above 0 s and jitter from 0 to below 1, got {self}")
         if max(self.spawn_lag, self.granule) > _LONGEST_LAG or not 0 <= self.price_per_hour < inf:
-            raise InvalidInput(
-                f"expected a spawn lag and a granule of {_LONGEST_LAG.days} days or less and a price of 0 or more; got {self}"
-            )
+            raise InvalidInput(f"expected {times} of at most {_LONGEST_LAG.days} days and price_per_hour from 0, got {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,7 @@ class SimulatedSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """Cost and waits of a simulation, and how they compare with the oracle's cost."""
+    """Cost and waits of a simulation, and the cost of the oracle, an ideal fleet that knows all arrivals in advance."""
 
     policy: str
     jobs: int

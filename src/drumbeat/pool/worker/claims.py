@@ -58,8 +58,8 @@ class Claims:
         """Report that a prefetched job begins now. Returns False if the job was taken from this worker."""
         return not await self.queue.begin(self.holder, [token])
 
-    async def take_turn_alone(self) -> bool:
-        """Whether a job that must run alone waits, and this worker got the lease to end its own jobs and claim it next."""
+    async def acquire_alone_lease(self) -> bool:
+        """Acquire the lease to claim a job that must run alone. False: no such job is ready or another worker has the lease."""
         if not await self.jobs.wait_alone(self.pool_id):
             return False
         owner = f"{self.holder.worker_id} {self.holder.instance}"
@@ -84,7 +84,7 @@ class Claims:
         return await self.queue.wait(self.pool_id, within)
 
     async def overdue_in(self) -> timedelta | None:
-        """Return how long until a job whose lease has expired can be taken from its worker; None if there is no such job."""
+        """Return how long until a job with an expired lease, which is extended once, can be taken over; None: no such job."""
         return await self.jobs.overdue_in(self._claiming(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:

@@ -89,7 +89,7 @@ class JobTally:
 
     def __init__(self) -> None:
         self.ended = 0  #: attempts that have ended, with any outcome
-        self.done = 0  #: attempts that succeeded, less those whose result the store did not accept
+        self.done = 0  #: attempts that succeeded and whose result the store accepted
         self.failed = 0
         self.error: str | None = None
         self.average = 0.0  #: moving average of the seconds a job takes; 0: unknown
@@ -107,7 +107,7 @@ class JobTally:
         self._latency.record(int(seconds / _NANOSECOND))
 
     def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
-        """Correct the counts: a result that the store refused is failed, not done; that of a job taken away is not done."""
+        """Count results ``refused`` by the store as failed, not done. Stop counting ``dropped`` ones (of lost jobs) as done."""
         self.failed += len(refused)
         self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
@@ -239,8 +239,8 @@ class InFlight:
             if held := self._find(verdict.token):
                 held.state = to
 
-    def runs_since(self, moment: timedelta) -> bool:
-        """Whether a job runs that began at ``moment`` or earlier."""
+    def has_run_since(self, moment: timedelta) -> bool:
+        """Whether a job is running that was already running at ``moment`` (a reading of ``clock.elapsed()``)."""
         return any(held.task is not None and held.began <= moment for held in self._held.values())
 
     def tokens(self) -> list[Token]:

@@ -19,7 +19,7 @@ _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
 class LeaseKeeper:
-    """The loops ``keep``, ``poll_cancelled``, ``poll_orders`` and ``report`` of one worker. Store errors never stop them."""
+    """A worker's loops: renew leases, stop cancelled jobs, notice an order to exit, send progress. Store errors end none."""
 
     def __init__(self, in_flight: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
         """``changed`` is called after jobs in flight may have been stopped or lost."""
@@ -52,8 +52,8 @@ class LeaseKeeper:
         self._changed()
 
     async def _look_for_turn(self) -> None:
-        """If a job that must run alone waits and it is this worker's turn, finish its own jobs and then claim that one."""
-        if self._in_flight.held_count and await self._claims.take_turn_alone():
+        """If a ready job must run alone and this worker gets the lease for it, finish all other jobs, then claim that job."""
+        if self._in_flight.held_count and await self._claims.acquire_alone_lease():
             log.info("a job waits that must run alone; this worker finishes its own jobs, then claims it")
             self._in_flight.next_is_alone = True
 
@@ -61,7 +61,7 @@ class LeaseKeeper:
         """Poll for cancelled jobs, but only while a job has been running for longer than the polling interval."""
         while True:
             await self._clock.sleep(_POLL_EVERY)
-            if self._in_flight.runs_since(self._clock.elapsed() - _POLL_EVERY) and not await self._stop_cancelled():
+            if self._in_flight.has_run_since(self._clock.elapsed() - _POLL_EVERY) and not await self._stop_cancelled():
                 await self._clock.sleep(self._claims.lease / 3)
 
     async def _stop_cancelled(self) -> bool:

@@ -25,7 +25,7 @@ class WriteResult:
 
 
 class ResultWriter:
-    """Writes outcomes in batches. If the store's answer to a claim is lost, it reads which jobs this worker holds."""
+    """Writes job outcomes and claims jobs in one call. If the answer is lost, ``recall`` reads which jobs the worker holds."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
@@ -105,7 +105,9 @@ class ResultWriter:
         except StoreUnavailable:
             return False
         except Exception:
-            log.exception("failed to read the jobs of a claim that got no answer; they are retried when their leases run out")
+            log.exception(
+                "failed to read the jobs that an unanswered claim gave this worker; they are retried when their leases run out"
+            )
             held = ()
         self.is_unsure = False
         for job in held:

@@ -45,7 +45,7 @@ class JobWorkload:
         clock: Clock,
         memory_mb: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``attempts`` loads the handlers; it is called in a thread, and may raise InvalidInput."""
+        """``attempts`` imports the handlers and returns their runner. It is called in a thread, and may raise InvalidInput."""
         self._plan = plan
         self._claims = claims
         self._load = attempts
@@ -91,7 +91,7 @@ class JobWorkload:
         """Do nothing: only benchmarks have phases."""
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
-        """Set how many jobs to run at once, at most the plan's concurrency; 0: the plan's concurrency."""
+        """Set how many jobs to run at once, up to the plan's concurrency; 0: that many. ``ramp`` and ``qps`` are not used."""
         self.in_flight.slots = min(connections, self._plan.concurrency) if connections > 0 else self._plan.concurrency
         self._wake.set()
 
@@ -148,7 +148,7 @@ class JobWorkload:
         try:
             await work
         except Exception as exc:
-            log.exception("a task of the worker failed unexpectedly; the worker exits")
+            log.exception("internal task %s failed; this worker exits, its jobs are retried", getattr(work, "__qualname__", ""))
             self._broken = exc
             self._done.set()
 
@@ -167,8 +167,8 @@ class JobWorkload:
                     pause = min(pause * 2, _PAUSES[1])
 
     async def _step(self) -> bool:
-        """Write outcomes and claim jobs or, if the store did not answer the last claim, read which jobs that claimed. Returns
-        whether the store answered."""
+        """Write outcomes and claim jobs. If the answer to the last claim was lost, instead read from the store which jobs this
+        worker holds. Returns whether the store answered now."""
         if not self._writer.is_unsure:
             return await self._exchange()
         answered = await self._writer.recall(self._adopt, self.in_flight.knows)
@@ -209,7 +209,7 @@ class JobWorkload:
         self.in_flight.next_is_alone = self.in_flight.next_is_alone and not written.asked
         self._may_claim = self._may_claim or written.asked < asked
         self._begin(written.claimed)
-        if self._note_exchange(written.asked, len(written.claimed)):
+        if self._note_claim(written.asked, len(written.claimed)):
             await self._leave_if_empty()
         return True
 
@@ -302,8 +302,8 @@ class JobWorkload:
         self._wake.set()
         self._note_idle()
 
-    def _note_exchange(self, asked: int, got: int) -> bool:
-        """Decide, after a claim, whether to claim more or to exit. Returns True if no job is left to claim or to run."""
+    def _note_claim(self, asked: int, got: int) -> bool:
+        """Note that a claim of ``asked`` jobs brought ``got``. Returns whether no job is left, so that the worker may exit."""
         if asked:
             self._may_claim = got >= asked
             self._empty_claims = 0 if got else self._empty_claims + 1
@@ -353,7 +353,7 @@ class JobWorkload:
             self._stuck.clear()
             await self._clock.sleep(_GRACE)
             if self._is_stuck:
-                log.warning("%d handlers do not stop and take up all slots; exiting, to be replaced", self._lingering)
+                log.warning("%d handlers of ended jobs do not stop and fill all slots; this worker exits", self._lingering)
                 self._done.set()
 
     async def _listen(self) -> None:

@@ -31,7 +31,7 @@ class RefusalFile(Generic[R]):
     def __init__(
         self, folder: Path, name: str, kind: type[R], settings: RunPodSettings, clock: Clock, asked_with: str = ""
     ) -> None:
-        """``asked_with`` is a hash of API key and settings: refusals with another key or other settings do not count."""
+        """``asked_with``, a hash of API key and settings, selects the file; other keys or settings have other files."""
         account = hashlib.sha256(f"{settings.base_url} {settings.prefix} {asked_with}".encode()).hexdigest()[:16]
         self._path = folder / "runpod" / f"{name}-{account}.json"
         self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
@@ -44,7 +44,7 @@ class RefusalFile(Generic[R]):
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as exc:
-            log.warning("failed to read earlier refusals of RunPod from %s: %s; going on without them", self._path, exc)
+            log.warning("failed to read from %s which pods RunPod refused: %s; they may be requested again", self._path, exc)
             return []
 
     def write(self, records: Sequence[R]) -> None:
@@ -54,7 +54,7 @@ class RefusalFile(Generic[R]):
             write_private(draft, msgspec.json.encode(records[-MOST:]))
             draft.replace(self._path)
         except OSError as exc:
-            log.warning("failed to store refusals of RunPod in %s: %s; the next process will ask again", self._path, exc)
+            log.warning("failed to store in %s which pods RunPod refused: %s; they may be requested again", self._path, exc)
 
     def moment(self, elapsed: timedelta) -> datetime:
         """Convert a time since this process started to the time of the wall clock."""

@@ -41,7 +41,7 @@ class GpuCatalogue:
         try:
             await self._read()
         except SpawnError as exc:
-            log.warning("failed to read the GPU memory from the catalogue: %s; retrying later", exc)
+            log.warning("failed to read from RunPod how much memory its GPU types have: %s; retrying later", exc)
 
     def _is_outdated(self, since: timedelta | None) -> bool:
         return since is None or self._clock.elapsed() - since >= self._settings.catalogue_for

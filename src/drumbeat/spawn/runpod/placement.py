@@ -83,7 +83,7 @@ class Refusal:
 
     @property
     def is_out_of_stock(self) -> bool:
-        """Whether the place is out of stock. Only words in the message tell: status 400 can also mean an invalid request."""
+        """Whether RunPod refused the pod for lack of stock. Its message tells: status 400 can also mean an invalid request."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 

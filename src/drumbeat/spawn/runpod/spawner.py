@@ -99,7 +99,7 @@ class RunPodSpawner:
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools of all pods with this prefix; some may belong to another store."""
+        """Return the pools of all live pods whose names begin with the settings' prefix; some may belong to another store."""
         self._check_open()
         found = await self._watch.find_pods(lambda name: True)
         return {name[0] for name, pods in found.items() if pods.current is not None or pods.surplus}
@@ -169,7 +169,7 @@ class RunPodSpawner:
         except SpawnError as exc:
             raise self._list_error(name, exc) from exc
         if found.current is None and self._is_unresolved(name):
-            raise SpawnAmbiguous(f"worker {name[1]}: its creation got no answer, and no pod has appeared yet; list again later")
+            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer, and no pod is listed yet; list pods later")
         await self._end_surplus(found.rest)
         return self._settled(name, found.current) if found.current else None
 
@@ -183,7 +183,7 @@ class RunPodSpawner:
                 return answer
             if not answer.may_work_elsewhere:
                 raise SpawnFailed(f"{who}: {answer.detail}", cause=answer.cause, retry_after=answer.retry_after)
-            log.info("%s: RunPod refused a pod with %s: %s; trying the next place", who, place, answer.detail)
+            log.info("%s: RunPod refused a pod with %s: %s; trying the next GPU type or data centre", who, place, answer.detail)
             self._refusals.note(place, answer, self._clock.elapsed())
         raise all_refused(who, self._refusals.remembered(places), self._refusals.wait(places, self._clock.elapsed()))
 
@@ -219,7 +219,7 @@ class RunPodSpawner:
         """Look for the pod after its creation got no answer. Raises SpawnAmbiguous if it is not found: it may still exist."""
         log.warning("worker %s: the creation of its pod got no answer (%s); looking for the pod", name[1], lost.why)
         if (pod := await self._seek(name)) is None:
-            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer ({lost.why}); list before trying again")
+            raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer ({lost.why}); list pods before retrying")
         return self._settled(name, pod)
 
     async def _seek(self, name: Name) -> Pod | None:
@@ -250,7 +250,7 @@ class RunPodSpawner:
     def _list_error(self, name: Name, exc: SpawnError) -> SpawnError:
         """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker may have a pod, else SpawnFailed."""
         if self._is_unresolved(name) or self._watch.is_known_alive(name):
-            return SpawnAmbiguous(f"worker {name[1]}: {exc}; it may be running: list before trying again")
+            return SpawnAmbiguous(f"worker {name[1]}: {exc}; it may be running: list pods before retrying")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
 
     async def _find(self, name: Name) -> WorkerPods:

@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Tests of lost workers. A job that had begun counts a crash; if several had, each must run alone before it is given up."""
+    """Tests of lost workers: a job that ran there alone is charged a crash, several jobs a suspicion (possible crash) each."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow

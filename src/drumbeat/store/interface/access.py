@@ -68,5 +68,5 @@ class Notes(Protocol):
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete a note. Does nothing if it does not exist."""
+        """Delete the note (a small JSON document) with this name. Does nothing if there is none."""
         ...

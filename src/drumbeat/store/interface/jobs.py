@@ -69,9 +69,9 @@ class Queue(Protocol):
     async def claim(self, claiming: ClaimRequest) -> Sequence[Job]:
         """Claim ready jobs, highest priority first, then oldest; no two claims ever get the same job.
 
-        Increases each job's epoch, and counts an attempt unless it is claimed ahead. Skips jobs that are not due yet, jobs of
-        a group that has reached its limit or rate, and jobs that need a capability the worker lacks. Returns no jobs of a
-        paused pool, and none to a worker that was asked to drain or has ended. A worker without a row may claim.
+        Increases each job's epoch; counts an attempt unless the worker prefetches (``ahead``). Skips jobs that are not due yet,
+        jobs of a group that has reached its limit or rate, and jobs that need a capability the worker lacks. Returns no jobs
+        of a paused pool, and none to a worker that was asked to drain or has ended. A worker without a row may claim.
 
         A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned.
         With a ``limit`` of 1 it is claimed in its turn, with a higher limit only if no other job can be claimed.
@@ -203,8 +203,8 @@ class Jobs(Protocol):
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
-        Resets failures, crashes and suspicions, and drops a retry delay; a job that never failed keeps its delay. Skips a
-        job if another unfinished job has its unique key."""
+        Resets the counts of failures, crashes and suspicions (crashes that another job may have caused), and drops a retry
+        delay; a job that never failed keeps its delay. Skips a job if another unfinished job has its unique key."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:

@@ -135,7 +135,7 @@ class MemoryState:
         rows = self.pools.get(pool_id)
         worker = rows.workers.get(worker_id) if rows else None
         if worker is None:
-            raise WorkerGone(f"no such worker: {worker_id} in pool {pool_id}; join before writing")
+            raise WorkerGone(f"no such worker: {worker_id} in pool {pool_id}; it never joined, or was deleted")
         if worker.instance != instance:
             raise WorkerGone(another_holds(worker))
         if not worker.is_live:
@@ -192,9 +192,9 @@ def closed(worker: Worker) -> str:
 
 
 def another_holds(worker: Worker) -> str:
-    """Return the error message for a process that writes under the id of a worker that another process has joined as."""
+    """Return the error message for a process that writes as this worker, although it has not joined as this worker."""
     if worker.instance is None:
-        return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; join before writing"
+        return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; a worker joins before it writes"
     state = "" if worker.is_live else f", and has ended as {worker.status}"
     return (
         f"worker {worker.worker_id} of pool {worker.pool_id}: another process joined under this id "

@@ -1,4 +1,4 @@
-"""Replaces the benchmark tables, which the Redis store does not have: they are large and need SQL queries."""
+"""Refuses all benchmark operations: the Redis store has no benchmark tables, which are large and need SQL queries."""
 
 from typing import Any, NoReturn
 

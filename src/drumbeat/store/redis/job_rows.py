@@ -129,7 +129,7 @@ def _document(job: NewJob) -> str:
 
 
 def _common(job: NewJob) -> tuple[Any, ...]:
-    """Return the fields of a job's ``_Document`` that follow the payload."""
+    """Return a job's stored fields except the payload, in the order of ``_Document``; alike jobs have the same values."""
     backoff, rate = job.backoff, job.group_rate
     return (
         job.type,
@@ -152,7 +152,7 @@ def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
 
 
 def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
-    """Return script arguments that push plain jobs (see ``are_plain``): lane (see ``_lane``), priority, each job as JSON."""
+    """Return script arguments that push jobs that differ only in payload: name of their queue, priority, each job as JSON."""
     common = _common(jobs.like)
     return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
@@ -228,7 +228,7 @@ def _job_or_none(text: bytes) -> Job | None:
     try:
         return job_of(text)
     except StoreCorrupt as exc:
-        log.error("left a job out of the result: %s", exc)
+        log.error("skipped a job while reading jobs from Redis: %s", exc)
         return None
 
 

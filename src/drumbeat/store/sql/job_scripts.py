@@ -139,7 +139,7 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """Count the jobs that a lost worker had begun; store the count in each job, since their leases may expire one by one."""
+    """Count the jobs that a lost worker had begun. Stores the number with each job: a later count would be too low."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}

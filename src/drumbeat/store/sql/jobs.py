@@ -111,7 +111,7 @@ class SqlJobs:
         return {row["type"]: int(row["jobs"]) for row in rows}
 
     async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
-        """Count jobs by needed capability in the first part of the queue; in all of it if jobs there have needs or limits."""
+        """Count ready jobs by capability; in the whole queue only if jobs in its first part need one or have group limits."""
         some = values["most"] * _SAMPLE_FACTOR
         rows = await self._database.read("count_demand", {**values, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]

@@ -15,7 +15,7 @@ from drumbeat.store.sql.workers import NO_CHANGE, locked, move_row, note_numbers
 
 
 class SqlMembership:
-    """Writes the row of a worker in ``workers`` for the process that joined as this worker."""
+    """Writes workers' rows for the workers themselves: only the process that joined as a worker may write this worker's row."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

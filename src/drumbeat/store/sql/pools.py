@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import at_us, dump, pool_of, thresholds_json
 
 
 class SqlPools:
-    """Creates, finds, changes and deletes pools (named sets of workers)."""
+    """Creates, finds, changes and deletes pools. A pool is a named set of workers, often with a queue of jobs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -56,8 +56,8 @@ class PostgresNotify:
             self._waiters[channel].discard(notified)
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None:
-        """Return the channel that the caller's statement must notify; None if this process notified it less than QUIET seconds
-        ago. After None a later notification follows: from the first statement after QUIET seconds, or else from a timer."""
+        """Return the pool's channel if the caller's SQL statement must notify it; None if this process did so less than QUIET
+        seconds ago. After None the caller need not do anything: this notifier makes sure that a notification follows."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next.get(channel, 0.0):
@@ -70,7 +70,7 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel after QUIET seconds: the statement that should do so failed, but other pushes rely on it."""
+        """Notify the channel in QUIET seconds, since a push that had to do so failed; other pushes may rely on that push."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 

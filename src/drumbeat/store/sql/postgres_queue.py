@@ -35,7 +35,7 @@ _TRIES = 5  #: how often a push is tried if an existing job with the same unique
 
 
 class StatementNotifier(Notifier, Protocol):
-    """A notifier that also returns a pool's channel, so that the statement that pushes jobs can notify it itself."""
+    """A notifier that also names a pool's channel, so that one SQL statement can insert jobs and notify the channel."""
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None: ...
 
@@ -112,7 +112,7 @@ class PostgresQueue(SqlQueue):
         if not rows:
             raise no_pool(claiming.pool_id)
         accepted = set(held) | _tokens_of(first, numbers, set(rows[0]["settled"]))
-        claimed = self._claimed_jobs(claiming, await self._completed(claiming, rows, began, cursor))
+        claimed = self._claimed_jobs(claiming, await self._with_missed_jobs(claiming, rows, began, cursor))
         return SettleResult(stale=refused_tokens(verdicts, accepted), claimed=tuple(claimed))
 
     def _cursor(self, claiming: ClaimRequest | None) -> tuple[float, ClaimCursor]:
@@ -124,10 +124,10 @@ class PostgresQueue(SqlQueue):
     async def _claim(self, claiming: ClaimRequest) -> Sequence[Row]:
         began, cursor = self._cursor(claiming)
         rows = await self._database.write("claim_jobs", _claim_values(claiming, cursor))
-        return await self._completed(claiming, rows, began, cursor)
+        return await self._with_missed_jobs(claiming, rows, began, cursor)
 
-    async def _completed(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Add jobs that the claim's first statement could not get: before the cursor, in limited groups, or just become due."""
+    async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
+        """Return ``rows`` plus jobs the first statement missed: those before ``cursor``, of limited groups, or due only now."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]

@@ -35,10 +35,10 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _make_private(path: Path) -> None:
-    """Create an empty file that only the current user may read. Fails if the file exists.
+    """Create an empty database file that only the current user may read. Fails if the file exists.
 
-    The database file itself is never opened here: closing it would drop the locks that SQLite holds on it in this process,
-    and another process could write at the same time.
+    Creates it under a temporary name and links it to ``path``. If ``path`` itself were opened and closed, and SQLite had just
+    created it in another thread, SQLite would lose its locks on the file, and another process could write at the same time.
     """
     empty = path.with_name(f".{path.name}.{uuid4().hex}")
     os.close(os.open(empty, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -97,7 +97,7 @@ class SqliteNotify:
 
 
 def _write_to(pipe: Path) -> None:
-    """Write a byte to a pipe; delete a pipe without a reader, since its process died. Ignores other errors: waiters poll."""
+    """Write a byte to a named pipe, or delete it if no process reads it. Ignores other errors: waiting processes also poll."""
     try:
         writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as exc:

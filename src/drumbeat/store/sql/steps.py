@@ -11,7 +11,7 @@ from drumbeat.store.sql.runs import no_run
 
 
 class SqlSteps:
-    """Saves and lists load steps: one row for each run, type of controller and number."""
+    """Saves and lists the load steps of benchmark runs: one row for each run, type of step and number of the step."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -258,7 +258,7 @@ class ExecutionShape(Shape):
 
 
 class LoadedShape(Shape):
-    """How many files and rows were copied into the store; `elsewhere` lists files on other hosts."""
+    """How many files of recorded operations were read and how many new rows stored; `elsewhere`: files not on this host."""
 
     files: int
     rows: int

@@ -38,8 +38,8 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 @router.get(f"{PREFIX}/runs/{{run_id}}/events-stream", include_in_schema=False)
 async def run_events(run_id: str, state: State, last_event_id: LastEventId = None) -> StreamingResponse:
-    """Stream a run as server-sent events. A client that reconnects with Last-Event-ID gets each log line that it missed once,
-    but only from the last 1000 lines that the server has read (500 if it has just started to read)."""
+    """Stream a run as server-sent events. A client that reconnects with Last-Event-ID gets the log lines after that event,
+    each once, but only from the last 1000 lines that the server has read (500 if it has just started to read)."""
     return events(await _run_feed(state, run_id), last_event_id)
 
 

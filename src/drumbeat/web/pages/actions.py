@@ -33,7 +33,7 @@ def refuse() -> None:
     if not caller().is_here():
         show_session_ended()
         return
-    log.warning("refused an action on a page: the user has read-only access")
+    log.warning("refused a change that a user with read-only access asked for on a page")
     notify(READ_ONLY, error=True)
 
 

@@ -60,7 +60,7 @@ _notices: WeakKeyDictionary[Client, Notice] = WeakKeyDictionary()
 
 
 def add_notice() -> None:
-    """Add the warning line to the current page."""
+    """Add a hidden warning line to the current page; it appears while the page cannot be refreshed and shows old data."""
     _notices[ui.context.client] = Notice()
 
 

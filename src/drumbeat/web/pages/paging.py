@@ -13,6 +13,6 @@ def page_number(text: str) -> int:
 
 
 def known_values(kind: type[Any], query: Mapping[str, str], orders: Container[str | None]) -> dict[str, str]:
-    """Return those values of a URL's query that are fields of a class of filters; an unknown order is left out."""
+    """Return a URL's query values that are fields of the filter class ``kind``; drop a sort order that is not in ``orders``."""
     known = {each.name for each in fields(kind)} - ({"order"} if query.get("order") not in orders else set())
     return {name: value[:200] for name, value in query.items() if name in known}

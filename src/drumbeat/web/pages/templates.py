@@ -13,7 +13,7 @@ from drumbeat.web.pages import templates_editor
 from drumbeat.web.pages.actions import button, confirm, notify
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty_state, heading, page
-from drumbeat.web.pages.templates_editor import copy_template, run_template
+from drumbeat.web.pages.templates_editor import copy_template, create_run_from
 from drumbeat.web.pages.templates_fields import get, way_of
 
 _TEMPLATES = (
@@ -91,7 +91,7 @@ def _select(label: str, none: str, values: Sequence[str], value: str) -> ui.sele
 
 def _table(app: AppState, found: Sequence[Template]) -> None:
     async def run(template_id: str) -> None:
-        await run_template(app, await app.plane.store.templates.get(template_id))
+        await create_run_from(app, await app.plane.store.templates.get(template_id))
 
     async def copy(template_id: str) -> None:
         await copy_template(app, await app.plane.store.templates.get(template_id))

@@ -154,7 +154,7 @@ class Editor:
 
     async def _run(self) -> None:
         if self._template is not None:
-            await run_template(self._app, self._template)
+            await create_run_from(self._app, self._template)
 
     async def _sql(self) -> None:
         document = await self._checked()
@@ -190,8 +190,8 @@ async def copy_template(app: AppState, template: Template) -> Template:
     return saved
 
 
-async def run_template(app: AppState, template: Template) -> None:
-    """Create a run without starting it, and open its page."""
+async def create_run_from(app: AppState, template: Template) -> None:
+    """Create a run from a template and open the run's page, where the user can start it; it is not started here."""
     bench = app.plane.bench()
     run, _ = await bench.create(await bench.document(template.template_id), template.template_id)
     ui.navigate.to(f"/runs/{run.run_id}")

@@ -251,7 +251,7 @@ def _field(spec: TemplateField, value: Any) -> Field:
 
 
 def _typed(spec: TemplateField, value: Any) -> Any:
-    """Return the typed value as it is stored in a document; None if the field is empty."""
+    """Convert what the user entered in a field to the value stored in a document; None if the field is empty."""
     if value in (None, ""):
         return None
     if spec.kind is FieldKind.WHOLE and isinstance(value, float) and value.is_integer():

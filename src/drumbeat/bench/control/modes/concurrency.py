@@ -15,7 +15,8 @@ def steer(view: ModeView) -> LoadDecision:
 
 
 def total(plan: RunPlan) -> int:
-    """Return the configured connections of all workers; if FIXED or not configured, ``min_workers`` × ``min_connections``."""
+    """Return the total connections of all workers: ``plan.connections``, or ``min_workers`` × ``min_connections`` if that is
+    None or the scaling mode is FIXED (the number of workers and the connections of each worker are set exactly)."""
     if plan.scaling.mode is ScalingMode.FIXED or plan.connections is None:
         return plan.scaling.min_workers * plan.scaling.min_connections
     return max(1, plan.connections)

@@ -189,7 +189,7 @@ def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindM
 
 
 def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Return to the most connections found stable below those that failed, to verify them; after many failures, bisect."""
+    """Make the search verify the highest stable number of connections below the failed one, or bisect after three failures."""
     levels = level_samples.stable_levels(state.history, below=state.trial)
     if not levels:
         return replace(state, best=None, status=FindMaxStatus.COMPLETED)

@@ -97,7 +97,7 @@ def message(state: FindMaxState) -> str:
 
 
 def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
-    """Return the connections at which throughput stops growing (the knee), and how found; None if more never failed."""
+    """Return the most connections found stable (the knee) and how it was found; None if all or no tried numbers were stable."""
     if state.best is None or state.ceiling_reached:
         return None
     return {
@@ -108,7 +108,7 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """Return the connections needed for the highest throughput if each brought as much as in the first measurement."""
+    """Return how many connections would reach the highest throughput if throughput grew linearly from the first measurement."""
     highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

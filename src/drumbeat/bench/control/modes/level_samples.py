@@ -23,7 +23,7 @@ def qps(sample: StepFigures) -> float | None:
 
 
 def pace(sample: StepFigures) -> float | None:
-    """Return the logarithm of throughput per connection. It changes more smoothly with more connections than throughput."""
+    """Return the logarithm of throughput per connection. As connections are added, it changes more smoothly than throughput."""
     return log(sample.qps / sample.connections) if sample.qps > 0 else None
 
 
@@ -62,10 +62,8 @@ def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
 
 
 def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
-    """Estimate how much a figure varies by chance: the standard deviation of one sample, as a share of the figure.
-
-    Uses repeated samples of a level (number of connections), and how far a level is off the line through its neighbours.
-    """
+    """Estimate how much a figure varies by chance: the standard deviation of one sample, as a share of the figure. Uses
+    repeated samples of a level (number of connections), and how far a level is off the line through its neighbours."""
     levels = _by_level(history, measure)
     squares, observations = WEIGHT * ASSUMED**2, WEIGHT
     for found in levels.values():
@@ -79,7 +77,8 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
 
 
 def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """Yield estimates of a measurement's variance: how far each level is from the line through the levels around it."""
+    """Yield estimates of a measurement's variance. For each three neighbours in ``regular`` (numbers of connections found
+    stable) that are evenly spaced: how far the mean value at the middle number is from the line through the outer two."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])

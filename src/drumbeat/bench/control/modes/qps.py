@@ -2,18 +2,18 @@
 
 Together the workers send at the target rate. Throughput is below the target only if there are too few connections for the time
 an operation takes, and above it only while workers catch up on overdue operations. Little's law gives the connections needed:
-throughput × time per operation. Once per ``interval`` throughput is compared with the target ± tolerance (the deadband):
+throughput × time per operation. Once per ``interval`` a check compares throughput with the target ± tolerance (the deadband):
 
-- *Below the deadband*, or inside it with nearly all connections busy: as many connections as the law says plus a quarter. The
-  first two checks may add any number; later ones at most triple the connections. Slower growth does not settle within eight
-  intervals when latency triples: in simulations a tenth or a quarter was too slow in 24 of 100 runs, doubling in one.
-- *Inside the deadband*, after three intervals in a row with less than half of the connections busy: fewer connections, never
-  fewer than the law says for the slowest interval plus a quarter, so that an increase never causes a decrease.
+- *Below the deadband*, or with nearly all connections busy: a quarter more connections than the law says. The first two checks
+  may add any number; later ones at most triple the connections. Simulations in which latency tripled needed more than eight
+  intervals to settle in 24 of 100 runs if a check could add only a tenth or a quarter, and in one run if it could only double.
+- *Inside the deadband*, if less than half of the connections were busy in three intervals in a row: fewer connections, but a
+  quarter more than the law says for the slowest of these intervals, so that connections just added are not removed again.
 - *Above the deadband*: no change, the workers catch up.
 
-Workers are added when all have the most connections allowed and throughput was below the deadband twice; at a limit on workers
-the run ends after ``bounds_patience_intervals``. Intervals in which workers started, ended or still opened connections are not
-judged, unless that lasts. A check uses what was measured until shortly before it, as samples arrive late.
+Workers are added if all have the most connections allowed and throughput was below the deadband at two checks in a row. If no
+more are allowed, the run ends after ``bounds_patience_intervals``. Throughput is not judged while workers start, end or open
+connections, unless this goes on for three intervals. The time shortly before a check is left out, as samples arrive late.
 
 Known limit: operations that became overdue on the first workers while others started stay with the first workers. Then settling
 often takes longer than eight intervals (simulated: 54 of 150 starts, 85 of 150 latency increases).

@@ -70,7 +70,8 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelComparison:
-    """How far a level (number of connections) exceeds a limit derived from another level. ``excess`` above 0: it does."""
+    """How latency or throughput at one level (number of connections) compares with a limit derived from another level.
+    ``excess`` above 0 means that the level breaks the limit."""
 
     excess: float  #: a difference of logarithms
     error: float  #: the standard error of ``excess``
@@ -83,9 +84,7 @@ class LevelComparison:
 
 def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> LevelVerdict:
     """Judge whether the current level (number of connections) is stable, from all measurements in ``state.history``.
-
-    ``careful``: a result of "stable" must be as certain as "not stable".
-    """
+    ``careful``: a result of "stable" must be as certain as "not stable"."""
     if failure := first_broken_rule(plan.find_max, figures, state):
         return _weigh(failure, state)
     if stalled := stalled_by_waits(plan.find_max, state, figures):
@@ -162,9 +161,7 @@ def queueing(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
 
 def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> LevelVerdict | None:
     """Return QUEUE_DETECTED or HELD (measure again) if many sessions wait in the server and throughput hardly grows, else None.
-
-    While throughput grows, many waits are normal: with group commit all sessions but one wait for the common flush.
-    """
+    While throughput grows, many waits are normal: with group commit all sessions but one wait for the common flush."""
     limit = _waiting_limit(plan, figures)
     if plan.queueing is not Queueing.AUTO or figures.waiting is None or figures.waiting <= limit:
         return None
@@ -173,7 +170,7 @@ def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -
         return None
     waited = f"{figures.waiting:.1f} sessions waited in the server, more than {limit:.1f}"
     reason = f"{waited}, and throughput gained only {gain.change:+.1%} ± {SURE * gain.error:.1%} over the last stable step"
-    settled = gain.sure or gain.error <= precise(plan, state) or _measured_enough(plan, state)
+    settled = gain.sure or gain.error <= max_standard_error(plan, state) or _measured_enough(plan, state)
     return LevelVerdict(outcome=LevelOutcome.QUEUE_DETECTED, reason=reason) if settled else _again(reason)
 
 
@@ -287,36 +284,39 @@ def last_stable(state: FindMaxState) -> StepFigures | None:
 
 def _by_latency(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison, careful: bool) -> LevelVerdict | None:
     """Return the verdict on latency: DEGRADED, HELD (measure again), or None if it is within its limit."""
-    settled = comparison.sure or comparison.error <= precise(plan, state) or _measured_enough(plan, state)
+    settled = comparison.sure or comparison.error <= max_standard_error(plan, state) or _measured_enough(plan, state)
     reason = f"p95 {comparison.change:+.1%} ± {SURE * comparison.error:.1%} against the first step, limit {_limit(plan)}"
     if comparison.excess > 0 and settled:
         return LevelVerdict(outcome=LevelOutcome.DEGRADED, reason=reason)
     if settled or (comparison.excess <= 0 and not careful):
         return None
-    return _again(reason, next_level=_weaker(state))
+    return _again(reason, next_level=_level_to_repeat(state))
 
 
 def _by_throughput(plan: FindMaxPlan, state: FindMaxState, comparison: LevelComparison) -> LevelVerdict | None:
-    """Return the verdict on throughput: DEGRADED, HELD (measure again), or None if it did not drop, or that stays uncertain."""
+    """Return DEGRADED if throughput dropped by more than its limit, HELD (measure again) if this drop is uncertain, and None if
+    throughput did not drop that much, or if the drop is still uncertain after the last measurement that the plan allows."""
     if comparison.excess <= 0:
         return None
     limit = f"limit -{plan.qps_stability_pct:g} %"
     reason = f"throughput {comparison.change:+.1%} ± {SURE * comparison.error:.1%} against the last stable step, {limit}"
-    if comparison.sure or comparison.error <= precise(plan, state):
+    if comparison.sure or comparison.error <= max_standard_error(plan, state):
         return LevelVerdict(outcome=LevelOutcome.DEGRADED, reason=reason)
     return None if _measured_enough(plan, state) else _again(reason)
 
 
-def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
-    """Return the largest standard error with which a verdict is given; infinite if a wrong verdict costs at most 5 %."""
+def max_standard_error(plan: FindMaxPlan, state: FindMaxState) -> float:
+    """Return the largest standard error with which a figure is precise enough for a verdict. Infinite (any error will do) once
+    bisection has narrowed the maximum number of connections down to 5 %, as a wrong verdict then changes it little."""
     if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
         gap = state.failed.connections - state.best.connections
         return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE
     return PRECISE if plan.bisect else min(PRECISE, plan.connections_increment / state.trial / 8)
 
 
-def _weaker(state: FindMaxState) -> int | None:
-    """Return the first number of connections if it was measured less often than the current one (so measure it), else None."""
+def _level_to_repeat(state: FindMaxState) -> int | None:
+    """Return the search's first number of connections (the baseline of latency) if it was measured less often than the current
+    number, so that measuring the first number again improves the comparison most; else None."""
     first = state.history[0].connections
     fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
     return first if fewer else None

@@ -71,10 +71,10 @@ def confidence(fitted: UslFit) -> str:
 
 
 def fit(points: Sequence[Point]) -> UslFit | None:
-    """Fit the law by least squares of N/X, which is linear in 1/λ, σ/λ and κ/λ; None with fewer than four levels.
+    """Fit the Universal Scalability Law to points (connections N, throughput X); None with fewer than four different N.
 
-    Each point is weighted by its throughput squared, so that an error of one percent counts the same everywhere. A negative
-    coefficient has no meaning, so the fit is repeated without it.
+    Uses least squares of N/X, weighted by X² so that an error of one percent counts the same everywhere. If a coefficient is
+    negative, which has no meaning, the fit is repeated without crosstalk, then without contention, then without both.
     """
     levels = _by_level(points)
     if len(levels) < FEWEST:

@@ -35,7 +35,7 @@ class Bounds:
 
     @property
     def between(self) -> float:
-        """The share by which two equal runs are assumed to differ (a standard deviation); 0 for errors, which are counted."""
+        """The standard deviation that this figure is assumed to have between equal runs, as a share; 0 for the error rate."""
         return 0.0 if self.absolute else self.warning * _BETWEEN_RUNS
 
     def change(self, by: float) -> FigureChange:
@@ -101,8 +101,8 @@ class Delta:
         return self.change is FigureChange.INCONCLUSIVE and self.shown is False and not self.informative
 
     @property
-    def could_hide(self) -> float | None:
-        """The largest loss that the test cannot rule out, if it shows no difference; None if too small to be a regression."""
+    def undetected_regression(self) -> float | None:
+        """If the test is not significant: the worst change it cannot rule out, if that would be a regression. Else None."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
@@ -122,5 +122,5 @@ class Delta:
 
 
 def overall(changes: Sequence[FigureChange]) -> FigureChange:
-    """Return the change of a whole run: the first member of FigureChange that any figure has; INCONCLUSIVE without figures."""
+    """Return a run's change: the first of REGRESSED, WARNING, IMPROVED, STABLE that any figure has; else INCONCLUSIVE."""
     return next((change for change in FigureChange if change in changes), FigureChange.INCONCLUSIVE)

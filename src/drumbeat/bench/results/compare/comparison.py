@@ -148,8 +148,8 @@ def _delta(
 
 
 def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> FigureChange:
-    """Classify the change of a figure. A change must be significant to count, except a rise of errors, which are counted and
-    not sampled. A significant small loss is a warning if its confidence interval reaches the warning bound."""
+    """Classify the change of a figure. A change must be significant to count, except a rise of the error rate. A significant
+    change for the worse that is below the warning bound is still a WARNING if its confidence interval reaches that bound."""
     if before is None or after is None:
         return FigureChange.INCONCLUSIVE
     if bounds.absolute:
@@ -223,7 +223,7 @@ def _blind_spots(deltas: Sequence[Delta]) -> list[str]:
     return [
         f"{delta.bounds.label}: a change of {hidden:+.0%} cannot be ruled out; measure for longer to be sure"
         for delta in deltas
-        if (hidden := delta.could_hide) is not None
+        if (hidden := delta.undetected_regression) is not None
     ]
 
 

@@ -29,7 +29,7 @@ class Pair:
 
 
 def by_kind(before: RunRecord, after: RunRecord) -> tuple[Pair, ...]:
-    """Return throughput, latency and errors by kind of operation; for a search, with the best number of connections found."""
+    """Return throughput, latency and errors by kind of operation; of a find-max run, at its best number of connections."""
     old, new = _kinds(before), _kinds(after)
     return tuple(pair for kind in sorted({*old, *new}) for pair in _kind(kind, old.get(kind), new.get(kind)))
 

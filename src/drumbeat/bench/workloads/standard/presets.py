@@ -52,9 +52,7 @@ def described(scale: float) -> TableDescription:
         Column(name=name, type=kind, native_type=declared.removesuffix(" NOT NULL").lower(), nullable=name != "item_id")
         for name, (declared, kind) in _COLUMNS.items()
     )
-    return TableDescription(
-        name=_NAME, columns=columns, key="item_id", key_low=1, key_high=rows, time_column="created_at", rows=rows
-    )
+    return TableDescription(name=_NAME, columns=columns, key="item_id", key_low=1, key_high=rows, rows=rows)
 
 
 def _preset(name: str, weights: Mapping[Kind, int]) -> Standard:

@@ -8,7 +8,7 @@ for i = 4, #ARGV, 3 do
   local status = call('HGET', worker_key(pool, ARGV[i]), 'status')
   if not (status and is_live(status)) then
     local got = status or 'not in the store'
-    refuse('NotFound', 'pool ' .. pool .. ' has no live worker ' .. ARGV[i] .. ': it is ' .. got .. '; no target was set')
+    refuse('NotFound', 'no target (connections or jobs) set: worker ' .. ARGV[i] .. ' of pool ' .. pool .. ' is ' .. got)
   end
 end
 for i = 4, #ARGV, 3 do

@@ -110,4 +110,4 @@ class RunPage:
         self._charts.show(course.curves)
         self._decisions.show(course.decisions)
         if self._ended:
-            self._result.show_course(course)
+            self._result.show_errors_and_statistics(course)

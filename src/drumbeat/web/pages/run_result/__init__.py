@@ -38,8 +38,8 @@ class RunResult:
         self._errors = Errors(self._app, watched)
         self._server = Server(whole_result(watched))
 
-    def show_course(self, course: RunSeries) -> None:
-        """Show error examples and database statistics, which take longer to read."""
+    def show_errors_and_statistics(self, course: RunSeries) -> None:
+        """Show the error examples and database statistics in ``course``, the run data that the server loads in steps."""
         if self._errors is not None and self._server is not None:
             self._errors.show(course.failures)
             self._server.show(course.server)

@@ -1,4 +1,4 @@
-"""The card in a run's result with its cost, whether database statistics were added, report download and comparison link."""
+"""The card in a run's result with its cost, the status of its database statistics, report download and comparison link."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ FORMATS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "juni
 
 
 class ResultActions:
-    """A card with a run's cost, whether database statistics were added, report download and comparison link."""
+    """A card with a run's cost, the status of its database statistics, report download and comparison link."""
 
     def __init__(self, app: AppState, run_id: RunId) -> None:
         self._app, self._run_id, self._may_change = app, run_id, may_change()

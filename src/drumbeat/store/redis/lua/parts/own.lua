@@ -6,7 +6,7 @@ end
 
 local function another_holds(pool, worker, row)
   local who = 'worker ' .. worker .. ' of pool ' .. pool
-  if not row[2] then refuse('WorkerGone', 'no process has joined as ' .. who .. '; join before writing') end
+  if not row[2] then refuse('WorkerGone', 'no process has joined as ' .. who .. '; a worker joins before it writes') end
   local state = is_live(row[1]) and '' or (', and has ended as ' .. row[1])
   local where = ' (' .. row[4] .. ', pid ' .. row[5] .. ')'
   refuse('WorkerGone', who .. ': another process joined under this id' .. where .. state .. '; end this process')
@@ -19,7 +19,7 @@ end
 local function own(pool, worker, instance)
   local row = standing(pool, worker)
   if not row[1] then
-    refuse('WorkerGone', 'no such worker: ' .. worker .. ' in pool ' .. pool .. '; join before writing')
+    refuse('WorkerGone', 'no such worker: ' .. worker .. ' in pool ' .. pool .. '; it never joined, or was deleted')
   end
   if row[2] ~= instance then another_holds(pool, worker, row) end
   if not is_live(row[1]) then closed(pool, worker, row) end
