@@ -31,7 +31,7 @@ class Watcher:
     async def watching(self) -> AsyncIterator["asyncio.Task[None]"]:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self.watch.watch(POOL))
-            await asyncio.sleep(0)
+            await self.stage.clock.advance(seconds(0), settle=300)
             yield task
             task.cancel()
 
@@ -42,7 +42,7 @@ async def test_a_pool_is_woken_when_its_jobs_come_due_and_left_when_none_are_pen
     watcher = Watcher(stage)
 
     async with watcher.watching() as task:
-        await stage.clock.advance(seconds(299))
+        await stage.clock.advance(seconds(299), settle=300)
         early = list(watcher.woken)
         await stage.clock.advance(seconds(2), settle=300)
         started = await stage.spawned()
@@ -67,9 +67,9 @@ async def test_one_process_watches_a_pool_and_another_takes_over_from_one_that_d
         watched = await is_watched(stage.store, POOL)
     await stage.store.leases.acquire("due/pool/papers", "one that is killed", HELD)
     await second.watch.watch(POOL)
-    await stage.clock.advance(HELD + seconds(1))
+    await stage.clock.advance(HELD + seconds(1), settle=300)
     async with second.watching():
-        await stage.clock.advance(seconds(3600))
+        await stage.clock.advance(seconds(3600), settle=300)
 
     assert (watched, first.woken, set(second.woken)) == (True, [], {POOL})
 
@@ -83,9 +83,9 @@ async def test_a_worker_that_is_busy_for_long_keeps_nobody_from_starting_more() 
     watcher = Watcher(stage)
 
     async with watcher.watching():
-        await stage.clock.advance(seconds(9))
+        await stage.clock.advance(seconds(9), settle=300)
         early = list(watcher.woken)
-        await stage.clock.advance(seconds(2))
+        await stage.clock.advance(seconds(2), settle=300)
         await stage.beat(name(0))
 
     assert (early, watcher.woken, await stage.spawned()) == ([], [POOL], [name(1)])
@@ -103,7 +103,7 @@ async def test_a_pool_that_no_check_could_help_is_not_watched(policy: dict[str, 
     watcher = Watcher(stage)
 
     async with watcher.watching() as task:
-        await stage.clock.advance(seconds(1))
+        await stage.clock.advance(seconds(1), settle=300)
         assert task.done()
 
     assert (await when_due(stage.store, POOL)).wait is None
@@ -116,9 +116,9 @@ async def test_a_paused_pool_is_woken_after_its_pause() -> None:
     watcher = Watcher(stage)
 
     async with watcher.watching():
-        await stage.clock.advance(seconds(99))
+        await stage.clock.advance(seconds(99), settle=300)
         early = list(watcher.woken)
-        await stage.clock.advance(seconds(2))
+        await stage.clock.advance(seconds(2), settle=300)
 
     assert (early, watcher.woken) == ([], [POOL])
 
@@ -130,7 +130,7 @@ async def test_a_store_that_is_away_for_a_while_ends_no_watch() -> None:
 
     async with watcher.watching():
         stage.store.fail_next(3)
-        await stage.clock.advance(seconds(61))
+        await stage.clock.advance(seconds(61), settle=300)
 
     assert watcher.woken == [POOL]
 
@@ -145,11 +145,28 @@ async def test_of_the_processes_in_one_place_one_looks_and_it_watches_every_pool
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each.watch.keep(pools, "here")) for each in (first, second)]
-        await stage.clock.advance(seconds(80))
+        await stage.clock.advance(seconds(80), settle=300)
         for task in tasks:
             task.cancel()
 
     assert (set(first.woken), second.woken) == ({POOL}, [])
+
+
+async def test_who_is_cancelled_lets_another_watch_at_once() -> None:
+    stage = await Stage().open()
+    await stage.push(1, delay=seconds(60))
+
+    async def pools() -> list[PoolId]:
+        return [POOL]
+
+    for owner in ("first", "second"):
+        watcher = Watcher(stage, owner)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(watcher.watch.keep(pools, "here"))
+            await stage.clock.advance(seconds(1), settle=300)
+            watched = await is_watched(stage.store, POOL)
+            task.cancel()
+        assert (watched, await is_watched(stage.store, POOL)) == (True, False), owner
 
 
 async def test_a_check_or_a_worker_that_leaves_has_somebody_watch_for_what_comes_due() -> None:
@@ -202,10 +219,10 @@ async def test_a_pool_is_woken_at_once_for_a_job_that_comes_due_beside_those_tha
     watcher.watch = DueJobWatcher(stage.store, stage.clock, "watcher", wake)
     began = stage.clock.elapsed() / seconds(1)
     async with watcher.watching():
-        await stage.clock.advance(seconds(600))
+        await stage.clock.advance(seconds(600), settle=300)
         await stage.push(1, delay=seconds(60))
         first = len(when)
-        await stage.clock.advance(seconds(61))
+        await stage.clock.advance(seconds(61), settle=300)
 
     assert when[:4] == [0, 2, 6, 14]
     assert 660 <= when[first] <= 661

@@ -52,16 +52,19 @@ async def test_who_resigns_lets_the_next_lead_at_once(world: World) -> None:
 async def test_who_never_got_the_answer_lets_the_next_lead_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch, ended_by: str
 ) -> None:
-    """The store has granted the lease, but the answer is lost: the next must not wait until the lease expires."""
-    acquire, granted = world.store.leases.acquire, asyncio.Event()
+    """The store grants the lease, but nobody waits for the answer: the next must not wait until the lease expires."""
+    acquire, asked, cancelled = world.store.leases.acquire, asyncio.Event(), asyncio.Event()
 
     async def grant_without_answer(name: str, owner: str, ttl: timedelta) -> Lease | None:
-        assert await acquire(name, owner, ttl) is not None
-        granted.set()
+        asked.set()
         if ended_by == "an outage":
+            assert await acquire(name, owner, ttl) is not None
             raise StoreUnavailable("connection lost")
-        await asyncio.Event().wait()
-        return None
+        return await asyncio.shield(asyncio.ensure_future(grant_later(name, owner, ttl)))  # noqa: TID251 - as a thread would
+
+    async def grant_later(name: str, owner: str, ttl: timedelta) -> Lease | None:
+        await cancelled.wait()
+        return await acquire(name, owner, ttl)
 
     monkeypatch.setattr(world.store.leases, "acquire", grant_without_answer)
     first = leadership(world)
@@ -70,14 +73,32 @@ async def test_who_never_got_the_answer_lets_the_next_lead_at_once(
             await first.hold()
     else:
         async with asyncio.TaskGroup() as group:
-            asked = group.create_task(first.hold())
-            await granted.wait()
-            asked.cancel()
+            holding = group.create_task(first.hold())
+            await asked.wait()
+            holding.cancel()
     monkeypatch.setattr(world.store.leases, "acquire", acquire)
 
-    await first.resign()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(first.resign())
+        await settle()
+        cancelled.set()
 
     assert await leadership(world, "b").hold() is not None
+
+
+async def test_who_is_cancelled_as_the_answer_arrives_lets_the_next_lead_at_once(world: World) -> None:
+    for turns in range(30):
+        first = leadership(world)
+        async with asyncio.TaskGroup() as group:
+            holding = group.create_task(first.hold())
+            await settle(turns)
+            holding.cancel()
+
+        await first.resign()
+
+        second = leadership(world, "b")
+        assert await second.hold() is not None, f"cancelled after {turns} turns"
+        await second.resign()
 
 
 async def test_who_asked_in_vain_leaves_the_leader_its_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

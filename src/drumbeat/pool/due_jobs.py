@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import DrumbeatError, Fenced
-from drumbeat.core.lease import Lease
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.model import PoolPolicy
+from drumbeat.runtime.lease import Leadership
 from drumbeat.store.interface import ClaimRequest, Due, Store
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ _PAUSES = (timedelta(seconds=2), timedelta(minutes=10))  #: first and longest pa
 _SHORTEST_WAIT = timedelta(milliseconds=100)
 _NO_HOLDER = Holder(pool_id=PoolId(""), worker_id=WorkerId(""))
 _NEVER = Due(is_ready=False, next_in=None)
+_FAILED_TO_LOOK = "failed to look for pools with due jobs: %s; retrying in %g s"
 _MOST_FAILURES = 20  #: store errors in a row after which the process stops watching
 
 
@@ -91,16 +92,20 @@ class DueJobWatcher:
         """Watch one pool until no job is pending, at most for ``within``. Returns at once if another process watches it.
         Raises DrumbeatError after many store errors in a row."""
         until = None if within is None else self._clock.elapsed() + within
-        while (lease := await self._store.leases.acquire(_lease_name(pool_id), self._owner, HELD)) is not None:
-            try:
-                await self._while_pending(pool_id, lease, until)
-            except Fenced:
-                log.info("stopped watching pool %s for due jobs: another process has taken over", pool_id)
-                return
-            finally:
-                await self._store.leases.release(lease)
-            if self._is_over(until) or not await self._is_pending(pool_id):
-                return  # this last read sees jobs pushed before the lease was released; later ones start another watch
+        lease = self._lease(_lease_name(pool_id))
+        try:
+            while await lease.hold() is not None:
+                if not await self._while_pending(pool_id, lease, until):
+                    log.info("stopped watching pool %s for due jobs: another process has taken over", pool_id)
+                    return
+                await lease.resign()
+                if self._is_over(until) or not await self._is_pending(pool_id):
+                    return  # this last read sees jobs pushed before the lease was released; later ones start another watch
+        finally:
+            await lease.resign()
+
+    def _lease(self, name: str) -> Leadership:
+        return Leadership(self._store, name, self._owner, HELD, self._clock)
 
     async def _is_pending(self, pool_id: PoolId) -> bool:
         return (await when_due(self._store, pool_id)).wait is not None
@@ -108,54 +113,47 @@ class DueJobWatcher:
     def _is_over(self, until: timedelta | None) -> bool:
         return until is not None and self._clock.elapsed() >= until
 
-    async def _while_pending(self, pool_id: PoolId, lease: Lease, until: timedelta | None) -> None:
+    async def _while_pending(self, pool_id: PoolId, lease: Leadership, until: timedelta | None) -> bool:
+        """Wake the pool whenever a job becomes due, until none is pending or time is up. Returns False if the lease is lost."""
         failures, pace = 0, _Pace(self._clock.elapsed())
         while not self._is_over(until):
             wait = POLL_EVERY
             try:
-                await self._store.leases.renew(lease, HELD)
+                if await lease.hold() is None:
+                    return False
                 due = await when_due(self._store, pool_id)
                 if due.wait is None:
-                    return
+                    return True
                 if pace.is_time(due, self._clock.elapsed()):
                     log.info("pool %s has jobs that are due; checking whether it needs workers", pool_id)
                     await self._wake(pool_id)
                 wait = pace.wait(due, self._clock.elapsed())
                 failures = 0
-            except Fenced:
-                raise
             except DrumbeatError as exc:
                 failures += 1
                 if failures >= _MOST_FAILURES:
                     raise
                 log.warning("failed to check pool %s for due jobs: %s; retrying in %g s", pool_id, exc, wait.total_seconds())
             await self._clock.sleep(wait)
+        return True
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
         """Watch the pools that ``pools`` returns, and start workers when their delayed jobs become due, until cancelled. Of all
         processes with the same ``place`` (a host and a triggers file), only one does this."""
+        lease, watching = self._lease(f"due/{place}"), dict[PoolId, asyncio.Task[None]]()
         async with asyncio.TaskGroup() as group:
-            watching: dict[PoolId, asyncio.Task[None]] = {}
-            lease: Lease | None = None
-            while True:
-                try:
-                    lease = await self._renew_or_acquire(lease, place)
-                    for pool_id in await pools() if lease else ():
-                        task = watching.get(pool_id)
-                        if (task is None or task.done()) and await self._is_pending(pool_id):
-                            watching[pool_id] = group.create_task(self._try_to_watch(pool_id))
-                except DrumbeatError as exc:
-                    log.warning("failed to look for pools with due jobs: %s; retrying in %g s", exc, POLL_EVERY.total_seconds())
-                await self._clock.sleep(POLL_EVERY)
-
-    async def _renew_or_acquire(self, lease: Lease | None, place: str) -> Lease | None:
-        """Renew or acquire the lease to watch pools for ``place`` (host and triggers file); None: another process has it."""
-        try:
-            if lease is not None:
-                return await self._store.leases.renew(lease, HELD)
-        except Fenced:
-            log.info("stopped watching for due jobs in %s: another process has taken over", place)
-        return await self._store.leases.acquire(f"due/{place}", self._owner, HELD)
+            try:
+                while True:
+                    try:
+                        for pool_id in await pools() if await lease.hold() is not None else ():
+                            task = watching.get(pool_id)
+                            if (task is None or task.done()) and await self._is_pending(pool_id):
+                                watching[pool_id] = group.create_task(self._try_to_watch(pool_id))
+                    except DrumbeatError as exc:
+                        log.warning(_FAILED_TO_LOOK, exc, POLL_EVERY.total_seconds())
+                    await self._clock.sleep(POLL_EVERY)
+            finally:
+                await lease.resign()
 
     async def _try_to_watch(self, pool_id: PoolId) -> None:
         try:

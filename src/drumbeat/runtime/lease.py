@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
@@ -39,7 +39,7 @@ class Leadership:
         self._ttl = ttl
         self._clock = clock
         self._lease: Lease | None = None
-        self._unanswered = False  #: the lease was requested, and whether the store granted it is not known
+        self._asked: asyncio.Task[Lease | None] | None = None  #: a request for the lease whose answer ``hold`` has not seen
         self._trusted_until = timedelta()
 
     @property
@@ -78,16 +78,17 @@ class Leadership:
             if not self.trusted:
                 raise
             return self._lease
-        self._lease = lease
+        self._lease, self._asked = lease, None
         self._trusted_until = sent + self._ttl - self._ttl / _MARGIN
         return lease
 
     async def _ask(self) -> Lease | None:
         if self._lease is None:
-            self._unanswered = True
-            lease = await self._store.leases.acquire(self._name, self._owner, self._ttl)
-            self._unanswered = False
-            return lease
+            if self._asked is not None:
+                self._asked.cancel()
+            request = self._store.leases.acquire(self._name, self._owner, self._ttl)
+            self._asked = asyncio.create_task(request)  # noqa: TID251 - a cancelled hold must not lose the answer: see resign
+            return await asyncio.shield(self._asked)
         return await self._store.leases.renew(self._lease, self._ttl)
 
     async def held_by(self) -> tuple[str | None, timedelta]:
@@ -125,7 +126,7 @@ class Leadership:
 
     async def resign(self) -> None:
         """Release the lease so that another can lead at once. In a store outage it stays until it expires."""
-        if self._lease is None and not self._unanswered:
+        if self._lease is None and self._asked is None:
             return
         try:
             await with_timeout(self._clock, self._ttl, self._release())
@@ -134,7 +135,14 @@ class Leadership:
 
     async def _release(self) -> None:
         lease, self._lease = self._lease, None
-        if lease is None:  # the request was cancelled, or its answer was lost; the store may have granted the lease
-            lease = await self._store.leases.find(self._name)
+        if lease is None:
+            lease = await self._late_answer()
         if lease is not None and lease.owner == self._owner:
             await self._store.leases.release(lease)
+
+    async def _late_answer(self) -> Lease | None:
+        """Wait for the answer to a request that was cancelled; return the current lease if the answer was lost in an outage."""
+        asked, self._asked = self._asked, None
+        with suppress(StoreError):
+            return await asked if asked is not None else None
+        return await self._store.leases.find(self._name)

@@ -47,7 +47,7 @@ async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id:
         return False
     try:
         await asyncio.to_thread(_start_checker, dispatch, trigger, json.dumps(trigger.firing(pool_id).to_json()))
-    except SpawnFailed:
+    except BaseException:  # not started, or cancelled: a checker started twice is harmless, one not started is not
         await dispatch.leases.release(lease)
         raise
     return True
