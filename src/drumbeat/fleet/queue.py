@@ -128,7 +128,7 @@ class QueueReader:
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """Return how jobs ended that the last beat found running, and failures of jobs begun since; they show bad workers."""
+        """Return the outcome of each job that ran at the last beat and no longer does, and of failed jobs that began since."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         outcomes = [await self._outcome(each) for each in gone]

@@ -56,7 +56,9 @@ class Sweep:
             if await self.store.leases.acquire(turn, self.owner(), SWEPT_EVERY) is not None:
                 return await self.all_but(own)
         except DrumbeatError as exc:
-            log.warning("failed to look for forgotten instances in pools other than %s: %s; trying again later", own, exc)
+            log.warning(
+                "pool %s: failed to look for forgotten instances in the store's other pools: %s; trying again later", own, exc
+            )
         return {}
 
     async def all_but(self, own: PoolId) -> Mapping[PoolId, BeatReport]:

@@ -24,7 +24,6 @@ _PAUSES = (timedelta(seconds=2), timedelta(minutes=10))  #: first and longest pa
 _SHORTEST_WAIT = timedelta(milliseconds=100)
 _NO_HOLDER = Holder(pool_id=PoolId(""), worker_id=WorkerId(""))
 _NEVER = Due(is_ready=False, next_in=None)
-_FAILED_TO_LOOK = "failed to look for pools with due jobs: %s; retrying in %g s"
 _MOST_FAILURES = 20  #: store errors in a row after which the process stops watching
 
 
@@ -150,7 +149,7 @@ class DueJobWatcher:
                             if (task is None or task.done()) and await self._is_pending(pool_id):
                                 watching[pool_id] = group.create_task(self._try_to_watch(pool_id))
                     except DrumbeatError as exc:
-                        log.warning(_FAILED_TO_LOOK, exc, POLL_EVERY.total_seconds())
+                        log.warning("failed to look for due jobs: %s; retrying in %g s", exc, POLL_EVERY.total_seconds())
                     await self._clock.sleep(POLL_EVERY)
             finally:
                 await lease.resign()

@@ -134,9 +134,7 @@ class Leadership:
             log.warning("%s failed to release the lease %s: %s; it expires by itself", self._owner, self._name, exc)
 
     async def _release(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is None:
-            lease = await self._late_answer()
+        lease, self._lease = self._lease or await self._late_answer(), None
         if lease is not None and lease.owner == self._owner:
             await self._store.leases.release(lease)
 

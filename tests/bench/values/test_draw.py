@@ -137,7 +137,7 @@ def test_a_pool_too_small_for_a_slot_is_refused() -> None:
 
 
 def test_new_keys_beyond_their_type_are_refused_before_the_first() -> None:
-    with pytest.raises(InvalidInput, match=r"at most 2147483647, the largest int, got up to .* lower span to 33554431"):
+    with pytest.raises(InvalidInput, match=r"span to be at most 33554431, got .* would reach .*, and int ends at 2147483647"):
         ValueStream(NewKey(first=1, type=ValueType.INT), a_draw())
 
 

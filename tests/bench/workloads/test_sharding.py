@@ -70,8 +70,16 @@ def test_nothing_is_sharded_unless_it_is_asked_for() -> None:
         (load(), {**SEED, "key_range": [1, 99]}, "expected at least one key for each of 100 total_partitions, got 1 to 99"),
         (load(), {**SEED, "key_range": [9, 1]}, "sharding.key_range: "),
         (load(), {**SEED, "key_column": "NOBODY"}, "a 'key' value in a statement that names NOBODY, got none"),
-        (load(high=15_000), SEED, "partition 2 (keys 20001 to 30000) to have 1 or more of the keys of LOOK (1 to 15000)"),
-        (load(high=100, distribution="sequential"), {**SEED, "key_range": [1, 100]}, "to have 64 or more of the keys"),
+        (
+            load(high=15_000),
+            SEED,
+            "1 or more keys of LOOK in partition 2, got 0 (the partition has keys 20001 to 30000, LOOK keys 1 to 15000)",
+        ),
+        (
+            load(high=100, distribution="sequential"),
+            {**SEED, "key_range": [1, 100]},
+            "expected 64 or more keys of LOOK in partition",
+        ),
     ],
     ids=["no partitions", "too few keys", "turned round", "no such column", "a partition without keys", "sequential"],
 )

@@ -124,7 +124,7 @@ class DrumbeatRegistrationBackend:
         return None if row is None else (await self._records(store, row.pool_id, [row]))[0]
 
     async def list(self, filter: WorkerFilter | None = None) -> Sequence[WorkerRecord]:  # noqa: A002 - the protocol's name
-        """List the workers that match a filter, of its pool or of all job pools. With a stale threshold, only stale ones."""
+        """List the workers that match a filter. A filter without a pool lists those of every pool of jobs."""
         store = await self.place.store()
         now = await store.now()
         criteria = filter or WorkerFilter()

@@ -112,7 +112,7 @@ class PoolClaims:
 
 
 class MachineSession:
-    """All backends that machines use in this process. Hooks share them, so one can complete a job that another claimed."""
+    """The connections to stores that this process's machines use. Hooks share them: one can complete a job another claimed."""
 
     def __init__(self, where: str | Store, settings: Settings, tasks: asyncio.TaskGroup, clock: Clock, origin: Origin) -> None:
         self.origin = origin

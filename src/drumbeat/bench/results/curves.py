@@ -77,7 +77,7 @@ def written(curves: Curves) -> dict[str, Any]:
 
 
 def read(stored: Any) -> Curves | None:
-    """Read the curves stored in a run's result; None if there are none or they are invalid."""
+    """Convert the curves in a run's stored result from JSON. Returns None if there are none or they are invalid."""
     if stored is None:
         return None
     try:

@@ -201,6 +201,6 @@ def _check_span(value: NewKey, slots: int) -> None:
     last, largest = value.first + slots * value.span - 1, LARGEST.get(value.type)
     if largest is not None and last > largest:
         raise InvalidInput(
-            f"expected new keys for {value.column or 'inserts'} at most {largest}, the largest {value.type}, got up to {last}: "
-            f"{slots} worker slots of {value.span} keys from {value.first} on; lower span to {(largest - value.first) // slots}"
+            f"new keys of {value.column or 'inserts'}: expected span to be at most {(largest - value.first) // slots}, got "
+            f"{value.span}; with {slots} worker slots the keys would reach {last}, and {value.type} ends at {largest}"
         )

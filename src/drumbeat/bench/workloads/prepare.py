@@ -91,7 +91,7 @@ async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
 
 
 async def _tables_to_keep(target: Target, standard: Scaled, existing: set[str]) -> frozenset[str]:
-    """Return the tables that are not filled again: the load adds or deletes their rows, and a later table has rows already.
+    """Return the names of tables that were filled earlier and must be left alone, because the benchmark changes their rows.
     Raises InvalidInput if the workload was prepared at another scale."""
     if not any(table.changes and table.count for table in standard.tables):
         return frozenset()

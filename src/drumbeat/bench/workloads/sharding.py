@@ -98,8 +98,9 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
     fewest = VIRTUAL_SLOTS if key.distribution is Distribution.SEQUENTIAL else 1
     if high - low + 1 < fewest:
         raise InvalidInput(
-            f"sharding: expected partition {slot % sharding.partitions} (keys {begin} to {end}) to have {fewest} or more of "
-            f"the keys of {kind} ({key.low} to {key.high}); lower sharding.total_partitions, or correct sharding.key_range"
+            f"sharding: expected {fewest} or more keys of {kind} in partition {slot % sharding.partitions}, got "
+            f"{max(high - low + 1, 0)} (the partition has keys {begin} to {end}, {kind} keys {key.low} to {key.high}); "
+            "lower sharding.total_partitions, or correct sharding.key_range"
         )
     return replace(key, low=low, high=high)
 

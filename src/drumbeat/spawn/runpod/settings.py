@@ -54,9 +54,9 @@ class RunPodSettings:
 
     def __post_init__(self) -> None:
         """Raise InvalidSettings if no pod can be created with these settings."""
-        for fails, expected in self._rules():
+        for fails, expected_and_got in self._rules():
             if fails:
-                raise InvalidSettings(f"RunPod: expected {expected}")
+                raise InvalidSettings(f"RunPod: expected {expected_and_got}")
 
     def _rules(self) -> tuple[tuple[bool, str], ...]:
         both = bool(self.persistent_disk_gb and self.network_volume_id)

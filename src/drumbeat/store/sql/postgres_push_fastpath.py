@@ -144,7 +144,7 @@ class PushDatabase(Protocol):
 
 
 class PushFastpath:
-    """Runs one frequent query on a dedicated connection, or on the shared connections while that one is busy."""
+    """Runs one query that is used often (a push) on its own connection, or on a pooled connection while its own is busy."""
 
     def __init__(self, database: PushDatabase, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
         self._database = database

@@ -77,8 +77,8 @@ def scatter(history: Sequence[StepFigures], measure: Measure) -> float:
 
 
 def _deviations(levels: Mapping[int, Sequence[float]], regular: Sequence[int]) -> Iterable[float]:
-    """Yield estimates of a measurement's variance. For each three neighbours in ``regular`` (numbers of connections found
-    stable) that are evenly spaced: how far the mean value at the middle number is from the line through the outer two."""
+    """Yield estimates of the variance of one measurement, one for each three evenly spaced numbers of connections that follow
+    each other in ``regular``: without noise, the mean at the middle number would lie on the line through the outer two."""
     for high, middle, low in zip(regular, regular[1:], regular[2:], strict=False):
         if high - middle == middle - low and all(level in levels for level in (high, middle, low)):
             bend = fmean(levels[high]) - 2 * fmean(levels[middle]) + fmean(levels[low])
