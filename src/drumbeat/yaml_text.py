@@ -40,7 +40,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
-            raise _refusal(f"a number of {len(node.value)} characters; put quotes around text", node)
+            raise _refusal(f"a number that is {len(node.value)} characters long; put quotes around it if it is text", node)
         return super().construct_object(node, deep)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:

@@ -57,10 +57,10 @@ def create(
 ) -> None:
     """Create or change a fleet: scale an existing pool of jobs, or a new pool, by a policy.
 
-    For a new fleet, options override the environment variables of the earlier RunPod orchestrator, and these override the
-    file. For an existing fleet, only the given fields change, and the changes are printed; with --file, the file replaces the
-    policy. The provider cannot change while workers of the old provider run, and a spending limit needs a price. In fleet
-    run, beat and plan, environment variables override the stored policy.
+    For a new fleet, options override environment variables such as MAX_ACTIVE_GPUS, which override the file. For an existing
+    fleet, only the given fields change, and the changes are printed; with --file, the file replaces the policy. The provider
+    cannot change while workers of the old provider run, and a spending limit needs a price. In fleet run, beat and plan,
+    environment variables override the stored policy.
     """
     options = (("policy", policy), ("provider", provider), ("expected_service", expected_service))
     chosen = {name: value for name, value in options if value is not None}

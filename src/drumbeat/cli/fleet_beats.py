@@ -157,4 +157,4 @@ class _BeatPrinter:
         missed = self.out.missed
         written = self.out.write(to_json({**summary, "missed": missed} if missed else summary))
         if not written and not missed:
-            log.warning("standard output is not read: beat summaries are dropped until it is")
+            log.warning("no program reads standard output any more; beat summaries are dropped until one does")

@@ -117,7 +117,7 @@ def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **g
 
 
 def changed_policy(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
-    """Return a stored policy with some fields changed. Changing to ``queue_ratio`` adds the RunPod orchestrator's defaults.
+    """Return a stored policy with some fields changed. A policy that becomes ``queue_ratio`` also gets its defaults.
 
     Raises InvalidSettings.
     """

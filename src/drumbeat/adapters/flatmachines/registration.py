@@ -97,7 +97,7 @@ class DrumbeatRegistrationBackend:
             await (await self.place.store()).membership.beat(beat)
         except WorkerGone as exc:
             self._own.pop(row.worker_id, None)
-            log.warning("the store refused a heartbeat of worker %s: %s", worker_id, exc)
+            log.warning("the store refused a heartbeat of worker %s: %s; the next heartbeat tries again", worker_id, exc)
             raise KeyError(f"the store refused a heartbeat of worker {worker_id}: {exc}") from exc
 
     async def update_status(self, worker_id: str, status: str, error: str | None = None) -> None:

@@ -117,7 +117,7 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
 
 
 async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers: RequestedWorkers) -> int:
-    """Return how many more workers ``workers.cap`` allows. A lost worker counts while it runs, the worker ``leaving`` never."""
+    """Return how many more workers ``workers.cap`` allows. Lost workers that still run count; ``workers.leaving`` does not."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
     return max(workers.cap - len((running | live) - {workers.leaving}), 0)

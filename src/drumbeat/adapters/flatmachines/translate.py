@@ -1,8 +1,8 @@
 """Translates a machine written for FlatMachines 0.8.3 into one that the installed FlatMachines package runs.
 
 It translates what the installed version does not support: ``foreach`` with ``launch`` or with ``action``,
-``output_to_context`` of actions, and conditions with filters. In machines of version 0 a value that is just
-``{{ context.x }}`` also keeps its type instead of becoming text.
+``output_to_context`` of actions, and conditions with filters. In machines whose ``spec_version`` begins with 0, a
+value that is just ``{{ context.x }}`` also keeps its type instead of becoming text.
 """
 
 import copy

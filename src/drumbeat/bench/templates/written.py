@@ -51,7 +51,7 @@ def written(load: Load) -> WorkloadBlock:
         return WorkloadBlock.model_validate(fields)
     except ValidationError as exc:
         problems = "; ".join(str(each["msg"]) for each in exc.errors(include_url=False))
-        raise InvalidInput(f"workload: {load.name} cannot be stored in a run: {problems}") from exc
+        raise InvalidInput(f"workload: {load.name} has values that the run's JSON document cannot hold: {problems}") from exc
 
 
 def _operation(operation: Operation) -> dict[str, Any]:

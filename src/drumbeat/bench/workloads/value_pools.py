@@ -30,7 +30,7 @@ class ValuePools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSizes:
-    """How many keys, times and rows to sample, depending on the number of connections."""
+    """How many keys, timestamps and whole rows to sample from a table. More connections need more."""
 
     keys: int
     ranges: int
@@ -46,8 +46,8 @@ async def sample_pools(target: Target, description: TableDescription, concurrenc
     """Sample existing values of a table; the same seed gives the same sample.
 
     If the key is a number, consecutive rows are read at 100 places of the key range, at a cost that does not depend on the
-    table's size; otherwise the first rows are read. Twice as many rows are read as are used. A list with fewer values than
-    worker slots is repeated until there is one for each slot.
+    table's size; otherwise the first rows are read. Twice as many rows are read as are used. A column with fewer values
+    than there are worker slots has its values repeated until there is one for each slot.
     """
     sizes, columns = PoolSizes.of(concurrency), {column.name: column for column in description.columns}
     sampler = _Sampler(target, description, np.random.default_rng(seed))

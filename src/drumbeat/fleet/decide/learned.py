@@ -84,7 +84,7 @@ def between_beats(view: FleetView) -> int:
 
 
 def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float | None:
-    """Mean seconds per job, weighted by the ready jobs of each type, or else by all known attempts. None: unknown."""
+    """Mean seconds per job, weighted by the ready jobs of each type; if none is ready, by all known attempts. None: unknown."""
     weights = _weights(services, types)
     return sum(each.mean.total_seconds() * weight for each, weight in weights) if weights else None
 

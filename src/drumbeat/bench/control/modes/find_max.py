@@ -125,7 +125,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether the verdict "stable" must be certain, as no step with more connections follows that would correct it."""
+    """Whether a wrong verdict "stable" would stand: true if no later step with more connections can correct it."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 

@@ -242,7 +242,7 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return how far one check may lower the connections: to half, but not below Little's law or the configured minimum."""
+    """Return how far one check may lower the connections: to half, to what Little's law gives, or to the minimum, if higher."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
