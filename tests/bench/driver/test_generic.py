@@ -81,6 +81,7 @@ class TestLoad:
         database = FakeDatabase()
         async with running(database, kind, load=Load(name="few", operations=(few,))) as work:
             await work.until(lambda: work.engine.failure is not None)
+            await work.until(lambda: len(work.records) == len(database.done))  # those that others were in the middle of
             work.engine.accept(True)
         await work.until(lambda: database.open == 0)
 
