@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drumbeat.cli import fleet_beats, fleet_reasons, fleet_simulate, fleet_watch, fleet_workers
+from drumbeat.cli.engine_options import warn_of_store
 from drumbeat.cli.fleet_beats import INTERNAL_FIELDS
 from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
@@ -42,7 +43,13 @@ def create(
         ),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("--provider", help="Where workers run: local (this machine) or runpod. Default: local")
+        str | None,
+        typer.Option(
+            "--engine",
+            "--provider",
+            metavar="NAME[,NAME…]",
+            help="The engine that runs the workers; with several, the first is preferred. Default: local (this machine)",
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -59,7 +66,7 @@ def create(
 
     For a new fleet, options override the environment variables of the earlier RunPod orchestrator, and these override the
     file. For an existing fleet, only the given fields change, and the changes are printed; with --file, the file replaces the
-    policy. The provider cannot change while workers of the old provider run, and a spending limit needs a price. In fleet
+    policy. The engine cannot change while workers of the old engine run, and a spending limit needs a price. In fleet
     run, beat and plan, environment variables override the stored policy.
     """
     options = (("policy", policy), ("provider", provider), ("expected_service", expected_service))
@@ -68,7 +75,9 @@ def create(
     given = chosen | parse_settings(settings)
 
     async def configure(plane: ControlPlane) -> "FleetConfigured":
-        return await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=handlers)
+        found = await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=handlers)
+        warn_of_store(plane, found.pool.policy.get("provider"))
+        return found
 
     configured = with_control_plane(store, configure, create=True)
     if as_json:

@@ -73,13 +73,16 @@ class RunPodSettings:
         )
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> Self:
-        """Read ``RUNPOD_*`` variables; missing ones keep their default. Raises InvalidSettings."""
+    def from_environment(cls, variables: Mapping[str, str], settings: Mapping[str, Any] | None = None) -> Self:
+        """Read ``RUNPOD_*`` variables; ``settings`` override them, missing ones keep their default. Raises InvalidSettings."""
         given = {
             field: _read(variable, variables[variable], kind)
             for variable, (field, kind) in VARIABLES.items()
             if variables.get(variable, "").strip()
         }
+        given |= settings or {}
+        if "base_url" in given:
+            given["base_url"] = _read("base_url", given["base_url"], _url)
         if "max_price_per_hour" not in given:
             raise InvalidSettings("RunPod: set RUNPOD_MAX_PRICE_PER_HOUR to the most that a pod may cost, in USD per hour")
         return cls(**given)
