@@ -8,7 +8,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.contract import OrderFactory, SpawnerContract
+from drumbeat.spawn.contract import ExitCodeContract, OrderFactory, PoolListContract, SpawnerContract, VolumeContract
 from drumbeat.spawn.fake import (
     AnswerLost,
     DrainIgnored,
@@ -44,7 +44,7 @@ def spawner(clock: ManualClock) -> FakeSpawner:
     return FakeSpawner(clock)
 
 
-class TestFakeSpawner(SpawnerContract):
+class TestFakeSpawner(SpawnerContract, ExitCodeContract, PoolListContract, VolumeContract):
     @pytest.fixture
     def spawner(self, clock: ManualClock) -> FakeSpawner:
         return FakeSpawner(clock, volumes={"vol1": 100})

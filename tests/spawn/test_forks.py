@@ -17,7 +17,7 @@ from drumbeat.core.errors import AlreadyExists, SpawnAmbiguous
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn import fork_client
-from drumbeat.spawn.contract import POOL, OrderFactory, SpawnerContract
+from drumbeat.spawn.contract import POOL, ExitCodeContract, OrderFactory, PoolListContract, SpawnerContract
 from drumbeat.spawn.fork_client import NoForkServer, SocketConnector, fork
 from drumbeat.spawn.fork_server import listening
 from drumbeat.spawn.fork_wire import SOCKET, Request, code_identity
@@ -96,7 +96,7 @@ def order(words: Sequence[str] = ("runs",), worker_id: WorkerId = W, pool_id: Po
     return Order(pool_id=pool_id, worker_id=worker_id, slot=0, group_count=1, command=command)
 
 
-class TestForkedWorkers(SpawnerContract):
+class TestForkedWorkers(SpawnerContract, ExitCodeContract, PoolListContract):
     @pytest.fixture
     def order(self) -> OrderFactory:
         def make(worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:

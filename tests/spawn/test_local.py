@@ -18,7 +18,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.contract import OrderFactory, SpawnerContract
+from drumbeat.spawn.contract import Controllers, PoolListContract, ProcessContract, SurvivorContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
 from drumbeat.web.settings import READ_TOKEN_VARIABLE, TOKEN_VARIABLE
@@ -68,21 +68,24 @@ async def spawner(tmp_path: Path) -> AsyncIterator[LocalSpawner]:
         yield spawner
 
 
-class TestLocalSpawner(SpawnerContract):
+class LocalContract(ProcessContract, PoolListContract):
+    survive = False
+
     @pytest.fixture
-    def order(self) -> OrderFactory:
-        def make(worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
-            program = WORKER if exits is None else f"raise SystemExit({exits})"
-            command = python(program) if startable else ("/nowhere/no-such-program",)
-            return local_order(worker_id, pool_id, command)
+    def controllers(self, tmp_path: Path) -> Controllers:
+        return lambda: LocalSpawner(tmp_path, {}, survive=self.survive)
 
-        return make
+    @pytest.fixture
+    def written(self, tmp_path: Path) -> Sequence[Path]:
+        return [tmp_path]
 
-    async def running(self, spawner: Spawner, wanted: Order) -> None:
-        """It runs once it is started; it can be drained once it has its handler for SIGTERM."""
-        await super().running(spawner, wanted)
-        assert isinstance(spawner, LocalSpawner)
-        await asyncio.to_thread(said, spawner.log_path(wanted.pool_id, wanted.worker_id), "ready")
+
+class TestLocalSpawner(LocalContract):
+    """Workers that end with their spawner."""
+
+
+class TestSurvivors(LocalContract, SurvivorContract):
+    survive = True
 
 
 class TestStart:

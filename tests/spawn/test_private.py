@@ -3,10 +3,12 @@
 import stat
 from pathlib import Path
 
+import pytest
+
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_server import listening
-from drumbeat.spawn.private import private_append, private_folder
+from drumbeat.spawn.private import last_lines, private_append, private_folder
 from drumbeat.spawn.state_dir import StateDir, folder_of
 
 NAME = (PoolId("p"), WorkerId("w"))
@@ -54,3 +56,21 @@ def test_a_log_that_is_there_keeps_its_mode_and_what_it_says(tmp_path: Path) -> 
         output.write(b"after")
 
     assert (log.read_bytes(), oct(stat.S_IMODE(log.stat().st_mode))) == (b"before after", "0o644")
+
+
+@pytest.mark.parametrize(
+    ("content", "lines", "expected"),
+    [
+        (b"", 3, ""),
+        (b"a\nb\nc\n", 2, "b\nc\n"),
+        (b"a\nb\nunfinished", 2, "b\nunfinished"),
+        (b"a\nb\n", 9, "a\nb\n"),
+        (b"x" * 200_000 + b"\nlast\n", 1, "last\n"),
+        (b"".join(b"%d\n" % n for n in range(100_000)), 3, "99997\n99998\n99999\n"),
+        (b"\n\n\n", 2, "\n\n"),
+    ],
+)
+def test_the_last_lines_of_a_file_are_read(tmp_path: Path, content: bytes, lines: int, expected: str) -> None:
+    (tmp_path / "log").write_bytes(content)
+
+    assert last_lines(tmp_path / "log", lines) == expected

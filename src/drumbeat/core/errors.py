@@ -18,7 +18,8 @@ DrumbeatError
 │   └── StoreTooNew          it was written by a newer Drumbeat
 ├── SpawnError               a worker could not be started, listed or stopped
 │   ├── SpawnFailed          the provider refused; nothing was started
-│   └── SpawnAmbiguous       no answer: a worker may have been started; list the workers before retrying
+│   ├── SpawnAmbiguous       no answer: a worker may have been started; list the workers before retrying
+│   └── Unanswered           the provider, or one of its hosts, did not answer: nothing is known about its workers
 └── MissingExtra             an optional dependency is not installed
 """
 
@@ -121,6 +122,10 @@ class SpawnAmbiguous(SpawnError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, cause=SpawnCause.AMBIGUOUS)
+
+
+class Unanswered(SpawnError):
+    """The provider, or one of its hosts, did not answer, so nothing is known about the workers there: they may still run."""
 
 
 class MissingExtra(DrumbeatError):

@@ -63,6 +63,8 @@ class SpawnerTraits:
     unique_names: bool  #: whether the provider refuses a second instance of the same name
     outlives_controller: bool  #: whether instances keep running when the spawner's process ends
     reports_exit_codes: bool
+    reports_logs: bool = False  #: whether it also implements ``ReadsLogs``
+    preemption_notice: timedelta | None = None  #: how long before it takes an instance away the provider says so; None: never
     price_per_hour: float = 0.0  #: the most an instance may cost; ``Instance`` has its actual price
     billing_granule: timedelta = timedelta(seconds=1)  #: the unit of time in which the provider bills
     usual_start: timedelta = timedelta(seconds=1)  #: typical time from spawn to a running process
@@ -94,6 +96,18 @@ class ListsPools(Protocol):
 
 
 @runtime_checkable
+class ReadsLogs(Protocol):
+    """A spawner that can return what its instances wrote to stdout and stderr."""
+
+    async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
+        """Return the last lines that the worker's instance wrote, running or ended, until it is terminated.
+
+        Raises NotFound if the spawner knows no such instance, SpawnError if its output cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
 class ForgetsRefusals(Protocol):
     """A spawner that remembers when its provider refused to start instances, and can forget that to try again at once."""
 
@@ -118,16 +132,20 @@ class Spawner(Protocol):
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         """Return all pending and running instances of the pool, and those that exited while this spawner existed.
 
-        Some spawners also return instances that exited earlier, until they are terminated.
+        Some spawners also return instances that exited earlier, until they are terminated. The list is always whole: if a
+        part of the provider does not answer, this raises Unanswered, because an instance that is missing counts as ended.
         """
         ...
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """Ask the instance to finish and leave (SIGTERM, or the provider's equivalent). Harmless if it has ended."""
+        """Ask the instance to finish and leave (SIGTERM, or the provider's equivalent). Harmless if it has ended.
+
+        Raises SpawnError (Unanswered if the provider cannot be reached).
+        """
         ...
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """End the instance now. Returns once it has ended; harmless if it had ended before."""
+        """End the instance now. Returns once it has ended; harmless if it had ended before. Raises like ``drain``."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError, SpawnFailed
+from drumbeat.core.errors import InvalidInput, NotFound, SpawnCause, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_client import ForkConnector, NoForkServer, SocketConnector, fork
@@ -24,7 +24,7 @@ from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.local_settings import LocalSettings
-from drumbeat.spawn.private import private_append
+from drumbeat.spawn.private import last_lines, private_append
 from drumbeat.spawn.state_dir import StateDir
 from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, find_recorded, is_recorded_running, tags
 
@@ -101,6 +101,7 @@ class LocalSpawner:
             unique_names=True,
             outlives_controller=self._survive,
             reports_exit_codes=True,
+            reports_logs=True,
             price_per_hour=self._settings.price_per_hour,
             owns_all=True,
         )
@@ -112,7 +113,12 @@ class LocalSpawner:
     async def spawn(self, order: Order) -> Instance:
         if self._starts is None:
             raise InvalidInput("expected an open spawner; use it as: async with LocalSpawner(...) as spawner")
-        return await asyncio.get_running_loop().run_in_executor(self._starts, self._find_or_start, order)
+        cancelled = Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._starts, self._find_or_start, order, cancelled)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         self._update_others(await asyncio.to_thread(self._all_running))
@@ -135,6 +141,16 @@ class LocalSpawner:
         await self._end({(pool_id, worker_id)})
         await asyncio.to_thread(self._state_dir.forget_running, (pool_id, worker_id))
 
+    async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
+        """Return the last lines of the worker's log file. Raises NotFound, SpawnError."""
+        path = self.log_path(pool_id, worker_id)
+        try:
+            return await asyncio.to_thread(last_lines, path, lines)
+        except FileNotFoundError as exc:
+            raise NotFound(f"expected the log of worker {worker_id} of pool {pool_id}, but there is no file {path}") from exc
+        except OSError as exc:
+            raise SpawnError(f"could not read the log of worker {worker_id} of pool {pool_id}: {exc}") from exc
+
     async def __aenter__(self) -> Self:
         self._leash = None if self._survive else Leash()
         self._starts = ThreadPoolExecutor(thread_name_prefix="local-spawner")
@@ -154,11 +170,16 @@ class LocalSpawner:
                 self._leash.close()
                 self._leash = None
 
-    def _find_or_start(self, order: Order) -> Instance:
-        """Return the running worker, or start it. Runs in a thread, which finishes even if the caller is cancelled."""
+    def _find_or_start(self, order: Order, cancelled: Event) -> Instance:
+        """Return the running worker, or start it. Runs in a thread, which finishes a start even if the caller is cancelled.
+
+        A cancelled call that still waits for the lock starts nothing: by then the worker may have been terminated.
+        """
         name = (order.pool_id, order.worker_id)
         with self._state_dir.starting(name) as lock:
             worker = next(filter(self._is_worker, self._alive({name})), None)
+            if worker is None and cancelled.is_set():
+                raise SpawnFailed(f"the start of worker {order.worker_id} of {order.pool_id} was cancelled")
             if worker is None:
                 self._check_slots(order)
             return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance

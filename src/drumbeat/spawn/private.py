@@ -1,10 +1,11 @@
-"""Creates folders and files that only this user can read. Existing ones keep their mode."""
+"""Creates folders and files that only this user can read, and reads their ends. Existing ones keep their mode."""
 
 import os
 from pathlib import Path
 from typing import IO
 
 _FOLDER, _FILE = 0o700, 0o600
+_BLOCK = 65_536
 
 
 def private_folder(path: Path) -> Path:
@@ -26,3 +27,16 @@ def write_private(path: Path, content: bytes) -> None:
     private_folder(path.parent)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, _FILE), "wb") as file:
         file.write(content)
+
+
+def last_lines(path: Path, lines: int) -> str:
+    """Return the last lines of a file, without reading all of it. Raises OSError."""
+    with path.open("rb") as file:
+        position, tail = file.seek(0, os.SEEK_END), b""
+        while position > 0 and tail.count(b"\n") <= lines:
+            start = max(position - _BLOCK, 0)
+            file.seek(start)
+            tail, position = file.read(position - start) + tail, start
+    kept = tail.split(b"\n")
+    count = lines + 1 if kept[-1] == b"" else lines
+    return b"\n".join(kept[-count:]).decode(errors="replace")

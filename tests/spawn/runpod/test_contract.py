@@ -8,7 +8,7 @@ import pytest
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.contract import OrderFactory, SpawnerContract
+from drumbeat.spawn.contract import OrderFactory, PoolListContract, SpawnerContract, VolumeContract
 from drumbeat.spawn.interface import Order
 from drumbeat.spawn.runpod import RunPodSettings, RunPodSpawner
 from spawn.runpod.faults import Answers
@@ -17,7 +17,7 @@ from spawn.runpod.simulator import RunPodSimulator
 from spawn.runpod.wire import served
 
 
-class TestRunPodSpawner(SpawnerContract):
+class TestRunPodSpawner(SpawnerContract, PoolListContract, VolumeContract):
     @pytest.fixture
     async def simulator(self) -> AsyncIterator[RunPodSimulator]:
         simulator = RunPodSimulator(SystemClock(), starts_in=timedelta(milliseconds=60), volumes={"vol1": 100})

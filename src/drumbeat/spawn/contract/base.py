@@ -1,14 +1,12 @@
-"""Tests that every spawner must pass. The test file of a spawner is a subclass with two or three fixtures:
+"""Tests that every spawner must pass, and those for spawners with certain traits.
 
-``spawner``: an open spawner without instances in the pools used here.
-``order``: an ``OrderFactory`` for workers that this spawner can start.
-``volume``: for a spawner that expands volumes, the name of a volume of 100 GB.
+A spawner's test class inherits ``SpawnerContract`` and the contracts of its traits, so that no test is skipped.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pytest
 
@@ -16,7 +14,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import ExpandsVolumes, Instance, InstanceState, ListsPools, Order, Spawner
+from drumbeat.spawn.interface import ExpandsVolumes, Instance, InstanceState, ListsPools, Order, ReadsLogs, Spawner
 
 POOL = PoolId("contract-pool")
 OTHER_POOL = PoolId("contract-other-pool")
@@ -32,10 +30,43 @@ class OrderFactory(Protocol):
         ...
 
 
-class SpawnerContract:
+class Watching:
+    """Ways to wait for instances, for all contracts."""
+
+    patience: ClassVar[timedelta] = timedelta(seconds=60)  #: how long an instance may take to start, to exit or to be listed
+    interval: ClassVar[timedelta] = timedelta(milliseconds=20)  #: time between two looks
+
+    async def running(self, spawner: Spawner, ordered: Order) -> None:
+        """Start the ordered worker and wait until its instance runs."""
+        await spawner.spawn(ordered)
+        runs = (ordered.worker_id, InstanceState.RUNNING)
+        await self.until(spawner, lambda instances: runs in {(one.worker_id, one.state) for one in instances}, ordered.pool_id)
+
+    async def until(
+        self, spawner: Spawner, condition: Callable[[Sequence[Instance]], bool], pool_id: PoolId = POOL
+    ) -> Sequence[Instance]:
+        """List the pool until the condition holds; fails after ``patience``."""
+        clock = SystemClock()
+        deadline = clock.elapsed() + self.patience
+        while not condition(instances := await spawner.list(pool_id)):
+            assert clock.elapsed() < deadline, f"the condition does not hold after {self.patience}: {instances}"
+            await clock.sleep(self.interval)
+        return instances
+
+
+class SpawnerContract(Watching):
     """One test for each promise of the ``Spawner`` interface."""
 
-    patience = timedelta(seconds=20)  #: how long an instance may take to start, to exit or to be listed
+    async def test_every_declared_trait_has_its_contract_here(self, spawner: Spawner) -> None:
+        traits = spawner.traits
+
+        assert isinstance(self, ExitCodeContract) == traits.reports_exit_codes
+        assert isinstance(self, PoolListContract) == isinstance(spawner, ListsPools)
+        assert isinstance(self, VolumeContract) == traits.expands_volumes
+        assert isinstance(spawner, ReadsLogs) == traits.reports_logs
+        assert traits.name
+        assert traits.billing_granule > timedelta()
+        assert traits.price_per_hour >= 0
 
     async def test_spawn_answers_with_the_instance_that_was_ordered(self, spawner: Spawner, order: OrderFactory) -> None:
         instance = await spawner.spawn(order(ANN, POOL))
@@ -146,18 +177,23 @@ class SpawnerContract:
         assert [one.worker_id for one in await spawner.list(POOL)] == [ANN]
         assert alive(await spawner.list(POOL)) == [ANN]
 
+
+class ExitCodeContract(Watching):
+    """For spawners that declare ``reports_exit_codes``."""
+
     async def test_the_exit_code_of_one_that_left_is_told(self, spawner: Spawner, order: OrderFactory) -> None:
-        if not spawner.traits.reports_exit_codes:
-            pytest.skip(f"{spawner.traits.name} declares that it does not report exit codes")
         await spawner.spawn(order(ANN, POOL, exits=3))
 
         [ann] = await self.until(spawner, lambda instances: alive(instances) == [])
 
         assert (ann.state, ann.exit_code) == (InstanceState.EXITED, 3)
 
+
+class PoolListContract(Watching):
+    """For spawners that implement ``ListsPools``."""
+
     async def test_the_pools_of_which_something_runs_are_named(self, spawner: Spawner, order: OrderFactory) -> None:
-        if not isinstance(spawner, ListsPools):
-            pytest.skip(f"{spawner.traits.name} declares no list of pools")
+        assert isinstance(spawner, ListsPools)
         for pool_id in (POOL, OTHER_POOL):
             await spawner.spawn(order(ANN, pool_id))
         both = await spawner.pools()
@@ -166,49 +202,28 @@ class SpawnerContract:
 
         assert (both, await spawner.pools()) == ({POOL, OTHER_POOL}, {POOL})
 
-    @pytest.fixture
-    def volume(self) -> str:
-        """The name of a volume that may be enlarged; overridden in the tests of a spawner that can enlarge volumes."""
-        return ""
+
+class VolumeContract(Watching):
+    """For spawners that declare ``expands_volumes``."""
 
     async def test_a_volume_grows_to_the_size_asked_for_and_never_shrinks(self, spawner: Spawner, volume: str) -> None:
-        expander = _expander(spawner)
+        assert isinstance(spawner, ExpandsVolumes)
 
-        assert [await expander.expand_volume(volume, size, 100) for size in (150, 150, 120)] == [150, 150, 150]
+        assert [await spawner.expand_volume(volume, size, 100) for size in (150, 150, 120)] == [150, 150, 150]
 
     async def test_a_volume_far_smaller_than_what_is_seen_is_not_expanded(self, spawner: Spawner, volume: str) -> None:
-        expander = _expander(spawner)
+        assert isinstance(spawner, ExpandsVolumes)
 
         with pytest.raises(SpawnError, match="they see 800"):
-            await expander.expand_volume(volume, 850, 800)
+            await spawner.expand_volume(volume, 850, 800)
 
-        assert await expander.expand_volume(volume, 158, 107.4) == 158, "100 GB of 1024³ bytes"
+        assert await spawner.expand_volume(volume, 158, 107.4) == 158, "100 GB of 1024³ bytes"
 
     async def test_a_volume_there_is_not_is_refused(self, spawner: Spawner) -> None:
+        assert isinstance(spawner, ExpandsVolumes)
+
         with pytest.raises(SpawnError, match="nobody-by-that-name"):
-            await _expander(spawner).expand_volume(UNKNOWN, 150, 100)
-
-    async def running(self, spawner: Spawner, ordered: Order) -> None:
-        """Start the ordered worker and wait until its instance runs."""
-        await spawner.spawn(ordered)
-        runs = (ordered.worker_id, InstanceState.RUNNING)
-        await self.until(spawner, lambda instances: runs in {(one.worker_id, one.state) for one in instances})
-
-    async def until(self, spawner: Spawner, condition: Callable[[Sequence[Instance]], bool]) -> Sequence[Instance]:
-        """List the pool until the condition holds; fails after ``patience``."""
-        clock = SystemClock()
-        deadline = clock.elapsed() + self.patience
-        while not condition(instances := await spawner.list(POOL)):
-            assert clock.elapsed() < deadline, f"the condition does not hold after {self.patience}: {instances}"
-            await clock.sleep(timedelta(milliseconds=20))
-        return instances
-
-
-def _expander(spawner: Spawner) -> ExpandsVolumes:
-    if not spawner.traits.expands_volumes:
-        pytest.skip(f"{spawner.traits.name} declares that it expands no volumes")
-    assert isinstance(spawner, ExpandsVolumes)
-    return spawner
+            await spawner.expand_volume(UNKNOWN, 150, 100)
 
 
 def alive(instances: Sequence[Instance]) -> list[WorkerId]:
