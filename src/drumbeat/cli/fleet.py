@@ -15,6 +15,7 @@ from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.cli.run_worker import plan_changes
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 
@@ -89,7 +90,8 @@ def create(
 def _print_configured(configured: "FleetConfigured") -> None:
     row = configured.pool
     if configured.is_new:
-        say(f"pool {row.pool_id}: " + ", ".join(f"{name} {value}" for name, value in row.policy.items()))
+        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in row.policy.items()}
+        say(f"pool {row.pool_id}: " + ", ".join(f"{name} {value}" for name, value in policy.items()))
     else:
         say(f"pool {row.pool_id}, changed: {', '.join(configured.changed) or 'nothing'}")
     if configured.overruled:

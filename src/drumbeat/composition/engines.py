@@ -179,28 +179,33 @@ class Engines:
         return [self.get(name) for name in engine_names(engines)]
 
     def knows(self, engines: str) -> bool:
-        """Whether this process knows all these engines; a worker on another machine may not."""
-        return set(engine_names(engines)) <= self._named.keys()
+        """Whether this process knows all these engines and their variables are set; a worker elsewhere may not."""
+        found = [self._named.get(name) for name in engine_names(engines)]
+        return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
 
     def facts(self, engines: str) -> EngineFacts:
         """Return what a fleet's policy must know of these engines. Raises InvalidSettings for an unknown name."""
         found = self.find(engines)
         return EngineFacts(
-            elsewhere=any(each.kind.elsewhere for each in found),
+            elsewhere=self.run_elsewhere(engines),
             is_free=not any(each.kind.is_rented or self._costs(each) for each in found),
             is_rented=any(each.kind.is_rented for each in found),
         )
 
+    def run_elsewhere(self, engines: str) -> bool:
+        """Whether workers of one of these engines run on other machines. Raises InvalidSettings for an unknown name."""
+        return any(each.kind.elsewhere for each in self.find(engines))
+
     def check_reach(self, engines: str) -> None:
         """Raise InvalidSettings if workers of these engines run elsewhere, and the store is a file or in memory here."""
         store = self._base.store.traits
-        if self.facts(engines).elsewhere and not store.networked:
+        if self.run_elsewhere(engines) and not store.networked:
             raise InvalidSettings(unreachable_store(store.name, engines, public_url(self._base.settings.store)))
 
     def reach_warning(self, engines: str) -> str | None:
         """Return a warning if workers run elsewhere and the store's URL names this machine as localhost; None if not."""
         parts = urlsplit(self._base.settings.store)
-        if not self._base.store.traits.networked or not self.facts(engines).elsewhere or parts.hostname not in _LOOPBACK:
+        if not self._base.store.traits.networked or not self.run_elsewhere(engines) or parts.hostname not in _LOOPBACK:
             return None
         return (
             f"the store's URL names {parts.hostname or 'no host'}, which means another machine where workers of {engines} run; "

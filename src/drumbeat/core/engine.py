@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from drumbeat.core.errors import InvalidSettings
 
 DEFAULT_ENGINE = "local"
+ENGINE_IN_POLICY = "provider"  #: the key in a pool's policy that names its engine
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MOST_NAMES = 20
 

@@ -68,7 +68,7 @@ class RecoveryActor:
         else:
             await self.check(fence)
             await self._ask_again(row.worker_id, fence)
-        order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count)
+        order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count, is_first=is_new)
         try:
             instance = await self._spawner.spawn(order)
         except SpawnFailed as exc:
