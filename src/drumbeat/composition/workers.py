@@ -1,6 +1,7 @@
 """Runs a worker in this process: it joins a pool, works and leaves. Separate, because controllers do not need to import it."""
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import AbstractAsyncContextManager
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan
     from drumbeat.pool.worker.workload import JobWorkload
+
+
+log = logging.getLogger(__name__)
+
+REPORT_CLOCK_VARIABLE = "DRUMBEAT_REPORT_CLOCK"  #: environment variable: if set, a worker logs what its clock shows
+CLOCK_SHOWN = "the clock here shows "  #: begins that log line
 
 
 class WorkerRunner:
@@ -119,6 +126,8 @@ class WorkerRunner:
     async def _run(self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, *, signals: bool = True) -> ExitCode:
         shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
         async with shipper, self._watching:
+            if os.environ.get(REPORT_CLOCK_VARIABLE):
+                log.warning("%s%s", CLOCK_SHOWN, self._clock.now().isoformat())
             try:
                 return await (run_until_signalled(life) if signals else life.run())
             except asyncio.CancelledError:
