@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def order(worker_id: str = W, *, is_first: bool = True) -> Order:
 class Priced(FakeSpawner):
     """A fake engine with traits of its own."""
 
-    def __init__(self, clock: ManualClock, name: str, **traits: object) -> None:
+    def __init__(self, clock: ManualClock, name: str, **traits: Any) -> None:
         super().__init__(clock, name=name)
         self.more = traits
 
