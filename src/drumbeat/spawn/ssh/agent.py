@@ -1,0 +1,633 @@
+"""The program that runs on an SSH host and starts, lists and ends workers there. Standard library only, Python 3.8 or newer.
+
+It is sent through the SSH session and stays in memory: ``BOOT`` reads it from stdin, and then a line of JSON that says what to
+be. An agent ("serve") answers one line of JSON to each line of JSON until its stdin is closed. A supervisor ("supervise")
+starts one worker, waits for its end and records the exit code; it outlives the agent.
+
+Every store has a folder of its own (0700). A worker's run directory, ``workers/KEY``, holds:
+
+``record``: pool, worker, run id and time, written before anything is started
+``process``: pid, start time and boot of worker and supervisor, written before the worker's command is executed
+``exit``: the exit code, written by the supervisor
+``log``: what the worker writes (0600)
+
+A worker is the process with this pid *and* start time, so a later process with the same pid is never taken for it. A lock per
+worker (flock) is held by whoever starts or ends it, and by the supervisor until the process is recorded. So a start that was
+interrupted at any moment either leaves a recorded worker, or a directory without ``process``, whose command was never executed.
+The environment travels through pipes: it is on no command line and in no file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Answer = dict[str, Any]
+    Lane = queue.SimpleQueue["Answer | None"]
+
+BOOT = (
+    "import sys;i=sys.stdin.buffer;c=i.read(int(i.readline()));"
+    "g={'__name__':'drumbeat_agent'};exec(compile(c,'drumbeat-agent','exec'),g);g['SOURCE']=c;g['main'](i)"
+)
+SOURCE = b""  #: this program, set by BOOT; needed to start supervisors
+TAG = "DRUMBEAT_SSH_RUN"  #: environment variable SCOPE/KEY/RUN, by which processes are found that left the worker's session
+
+_LOCK_SECONDS = 10.0  #: how long a start or an end waits for another one of the same worker
+_GONE_SECONDS = 10.0  #: how long processes may take to end after SIGKILL
+_KEPT_SECONDS = 86400.0  #: after this time the record of an ended worker is deleted
+_POLL_SECONDS = 0.01
+_LANES = 16  #: requests for one worker are served in the order in which they arrive; those for different ones at once
+_TAIL_BYTES = 4_000_000  #: the most that is read from the end of a log
+
+
+class Trouble(Exception):
+    """A request cannot be served; ``kind`` tells the spawner why."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def main(requests: BinaryIO) -> None:
+    """Read what to be, and be it."""
+    task = json.loads(requests.readline())
+    if task["be"] == "supervise":
+        try:
+            supervise(task)
+        except OSError as exc:
+            sys.stdout.write(json.dumps({"error": f"the supervisor failed: {exc}"}))
+    else:
+        serve(Agent(task), requests)
+
+
+def serve(agent: Agent, requests: BinaryIO) -> None:
+    """Answer requests until stdin is closed; those that were read are finished even if nobody hears the answer."""
+    output = Output()
+    try:
+        output.write(agent.hello())
+    except (Trouble, OSError) as exc:
+        output.write(failure(exc))
+        return
+    lanes: list[Lane] = [queue.SimpleQueue() for _ in range(_LANES)]
+    threads = [threading.Thread(target=serve_lane, args=(agent, lane, output)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for line in iter(requests.readline, b""):
+        request = json.loads(line)
+        if "key" in request:
+            lanes[sum(request["key"].encode()) % _LANES].put(request)
+        else:
+            threading.Thread(target=answer, args=(agent, request, output), daemon=True).start()
+    for lane in lanes:
+        lane.put(None)
+
+
+def serve_lane(agent: Agent, lane: Lane, output: Output) -> None:
+    for request in iter(lane.get, None):
+        answer(agent, request, output)
+
+
+def answer(agent: Agent, request: Answer, output: Output) -> None:
+    try:
+        result = getattr(agent, "do_" + request["do"])(request)
+    except Exception as exc:
+        result = failure(exc)
+    output.write(dict(result, id=request["id"]))
+
+
+def failure(exc: Exception) -> Answer:
+    return {"trouble": exc.kind if isinstance(exc, Trouble) else "failed", "message": str(exc) or type(exc).__name__}
+
+
+class Output:
+    """Writes answers as lines. The connection may be gone: then nobody waits for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def write(self, result: Answer) -> None:
+        line = (json.dumps(result) + "\n").encode()
+        with self._lock, suppress(OSError, ValueError):
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+
+
+class Agent:
+    """Starts, lists and ends the workers of one store on this host."""
+
+    def __init__(self, task: Answer) -> None:
+        self._root = os.path.abspath(os.path.expanduser(task["folder"]))
+        self._scope = task["scope"]
+        self._folder = os.path.join(self._root, self._scope)
+        self._slots_lock = os.path.join(self._root, "slots.lock")
+
+    # Requests
+
+    def hello(self) -> Answer:
+        """Create the folders, and tell about this host. Raises Trouble."""
+        if not os.path.exists("/proc/self/stat"):
+            raise Trouble("host", "expected Linux, but there is no /proc")
+        try:
+            for folder in (self._root, self._folder, self._path("workers"), self._path("locks")):
+                make_private(folder)
+            with open_private(self._slots_lock):
+                pass
+            if os.stat(self._folder).st_uid != os.geteuid():
+                raise Trouble("folder", f"the folder {self._folder} belongs to another user")
+            os.chmod(self._folder, 0o700)
+        except OSError as exc:
+            raise Trouble("folder", f"cannot write to the folder {self._root}: {exc.strerror}") from exc
+        self._sweep_drafts()
+        return {"hello": version(), "time": time.time()}
+
+    def do_list(self, request: Answer) -> Answer:
+        """Return all workers of this store on this host, and how many slots are taken here by any store."""
+        found = []
+        for key in names_in(self._path("workers")):
+            state = self._state(key)
+            if state is not None and not self._swept(key, state):
+                found.append(state)
+        return {"instances": found, "taken": self._taken(), "time": time.time()}
+
+    def do_spawn(self, request: Answer) -> Answer:
+        """Start a worker, or return it if it runs already. Raises Trouble."""
+        key = request["key"]
+        with self._locked(key) as lock:
+            state = self._state(key, lock_is_ours=True)
+            if state is not None and state["state"] != "exited":
+                return {"instance": state}
+            self._reserve(request)
+            try:
+                self._start(request, lock)
+            except BaseException:
+                self._end(key, request["run"])
+                self._remove(key)
+                raise
+            return {"instance": self._state(key, lock_is_ours=True)}
+
+    def do_drain(self, request: Answer) -> Answer:
+        """Send SIGTERM to the worker's process."""
+        with self._locked(request["key"]):
+            process = read_json(os.path.join(self._run(request["key"]), "process"))
+            if process is not None and here(process):
+                send(signal.SIGTERM, process["pid"], process["start"])
+        return {}
+
+    def do_terminate(self, request: Answer) -> Answer:
+        """End the worker and its children, and delete its run directory; only this ``run``, if one is named. Raises Trouble."""
+        key = request["key"]
+        with self._locked(key):
+            record = read_json(os.path.join(self._run(key), "record"))
+            if request.get("run") and (record is None or record["run"] != request["run"]):
+                return {}
+            self._end(key, request.get("run") or "")
+            self._remove(key)
+        return {}
+
+    def do_logs(self, request: Answer) -> Answer:
+        """Return the last lines of the worker's log. Raises Trouble."""
+        try:
+            with open(os.path.join(self._run(request["key"]), "log"), "rb") as file:
+                file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+                lines = file.read().split(b"\n")
+        except FileNotFoundError as exc:
+            raise Trouble("missing", "no log") from exc
+        count = request["lines"] + (lines[-1] == b"")
+        return {"text": b"\n".join(lines[-count:]).decode(errors="replace")}
+
+    def do_check(self, request: Answer) -> Answer:
+        """Return the version of Drumbeat that the worker's Python imports, or why it does not."""
+        code = "import drumbeat,sys;print(drumbeat.__version__, *sys.version_info[:3])"
+        command = [os.path.expanduser(request["python"]), "-c", code]
+        environment = {**base_environment(), **encoded(request["environment"])}
+        try:
+            done = subprocess.run(
+                command, env=environment, cwd=home(), stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            return {"problem": str(exc), "time": time.time()}
+        words, complaints = done.stdout.decode(errors="replace").split(), done.stderr.decode(errors="replace").splitlines()
+        if done.returncode != 0 or len(words) != 4:
+            return {"problem": complaints[-1] if complaints else f"exit code {done.returncode}", "time": time.time()}
+        return {"drumbeat": words[0], "python": ".".join(words[1:]), "time": time.time()}
+
+    # Files
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self._folder, *names)
+
+    def _run(self, key: str) -> str:
+        if os.sep in key or key.startswith("."):
+            raise Trouble("failed", f"expected a key without slashes, got {key!r}")
+        return self._path("workers", key)
+
+    def _remove(self, key: str) -> None:
+        """Delete a run directory, at once for all who look."""
+        gone = self._path("workers", f".{uuid.uuid4().hex}")
+        with suppress(FileNotFoundError):
+            os.rename(self._run(key), gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def _sweep_drafts(self) -> None:
+        """Delete old directories that an agent was about to create or delete when it was killed."""
+        for name in os.listdir(self._path("workers")):
+            path = self._path("workers", name)
+            with suppress(FileNotFoundError):
+                if name.startswith(".") and time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _locked(self, key: str) -> Lock:
+        return Lock(self._path("locks", key), _LOCK_SECONDS)
+
+    def _state(self, key: str, lock_is_ours: bool = False, run: str | None = None) -> Answer | None:
+        """Return what is known about a worker; None if it was never executed."""
+        folder = run or self._run(key)
+        record, process = read_json(os.path.join(folder, "record")), read_json(os.path.join(folder, "process"))
+        if record is None:
+            return None
+        state = {
+            "key": key,
+            "pool": record["pool"],
+            "worker": record["worker"],
+            "run": record["run"],
+            "pid": None,
+            "code": None,
+        }
+        state["time"] = record["time"]
+        if process is None:
+            if lock_is_ours or not Lock.is_held(os.path.join(os.path.dirname(os.path.dirname(folder)), "locks", key)):
+                process = read_json(os.path.join(folder, "process"))  # it may just have been started
+                if process is None:
+                    return None
+            else:
+                return dict(state, state="pending")
+        state["pid"] = process["pid"]
+        if here(process) and is_running(process["pid"], process["start"]):
+            return dict(state, state="running")
+        ended = read_json(os.path.join(folder, "exit"))
+        if ended is None and here(process) and is_running(process["supervisor"], process["supervisor_start"]):
+            ended = read_json(os.path.join(folder, "exit"))
+            if ended is None:
+                return dict(state, state="running")  # its exit code is about to be recorded
+        ended = ended or read_json(os.path.join(folder, "exit"))
+        return dict(state, state="exited", code=ended and ended["code"], ended=ended and ended["time"])
+
+    def _swept(self, key: str, state: Answer) -> bool:
+        """Delete the record of a worker that ended long ago. Returns whether it was deleted."""
+        last = state.get("ended") or state["time"]
+        if state["state"] != "exited" or time.time() - last < _KEPT_SECONDS:
+            return False
+        self.do_terminate({"key": key, "run": state["run"]})
+        return True
+
+    def _taken(self) -> int:
+        """Count the pending and running workers of all stores on this host."""
+        count = 0
+        for scope in names_in(self._root):
+            workers = os.path.join(self._root, scope, "workers")
+            for key in names_in(workers) if os.path.isdir(workers) else ():
+                state = self._state(key, run=os.path.join(workers, key))
+                count += state is not None and state["state"] != "exited"
+        return count
+
+    # Starting
+
+    def _reserve(self, request: Answer) -> None:
+        """Create the run directory, if a slot is free. Raises Trouble."""
+        key = request["key"]
+        with Lock(self._slots_lock, _LOCK_SECONDS):
+            taken = self._taken()
+            if taken >= request["slots"]:
+                raise Trouble("full", f"{taken} of {request['slots']} slots are taken")
+            self._remove(key)
+            draft = self._path("workers", "." + request["run"])
+            os.mkdir(draft, 0o700)
+            record = {name: request[name] for name in ("pool", "worker", "run")}
+            write_json(os.path.join(draft, "record"), dict(record, time=time.time()))
+            os.rename(draft, self._run(key))
+
+    def _start(self, request: Answer, lock: int) -> None:
+        """Start a supervisor and wait until it has executed the worker's command. Raises Trouble."""
+        key, run = request["key"], request["run"]
+        tag = {TAG: f"{self._scope}/{key}/{run}"}
+        task = {"be": "supervise", "folder": self._run(key), "lock": lock, "command": request["command"]}
+        task["environment"] = dict(request["environment"], **tag)
+        supervisor = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
+            start_new_session=True,
+            cwd="/",
+        )
+        threading.Thread(target=supervisor.wait, daemon=True).start()  # so that it is no zombie when it has ended
+        report = converse(supervisor, f"{len(SOURCE)}\n".encode() + SOURCE + json.dumps(task).encode() + b"\n")
+        if "error" in report:
+            raise Trouble("start", report["error"])
+        if not report and not os.path.exists(os.path.join(self._run(key), "process")):
+            raise Trouble("start", "the supervisor ended before it had started the worker")
+
+    # Ending
+
+    def _end(self, key: str, run: str) -> None:
+        """Kill the worker, its descendants, its session, and all processes with its tag, until none is left. Raises Trouble."""
+        tag = f"{TAG}={self._scope}/{key}/{run}".encode()
+        process = read_json(os.path.join(self._run(key), "process"))
+        deadline = time.monotonic() + _GONE_SECONDS
+        while True:
+            family = find_family(process if process is not None and here(process) else None, tag)
+            if not family:
+                break
+            if time.monotonic() > deadline:
+                raise Trouble("failed", f"processes still run {_GONE_SECONDS:.0f} s after SIGKILL: {sorted(family)}")
+            for pid, start in family.items():
+                send(signal.SIGKILL, pid, start)
+            time.sleep(_POLL_SECONDS)
+
+
+def converse(supervisor: subprocess.Popen[bytes], task: bytes) -> Answer:
+    """Send a supervisor its task and return its report; empty if it was killed."""
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    with supervisor.stdout, suppress(BrokenPipeError):
+        with supervisor.stdin as task_file:
+            task_file.write(task)
+        report = supervisor.stdout.read()
+        return dict(json.loads(report)) if report else {}
+    return {}
+
+
+# The supervisor
+
+
+def supervise(task: Answer) -> None:
+    """Start the worker, report, wait for its end, and record its exit code."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(task["lock"], False)
+    folder = os.open(task["folder"], os.O_RDONLY | os.O_DIRECTORY)
+    gate, opener = os.pipe()
+    errors, complaint = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(opener)
+        become(task, folder, gate, complaint)
+    os.close(gate)
+    os.close(complaint)
+    me = os.getpid()
+    process = {"pid": pid, "start": start_of(pid), "supervisor": me, "supervisor_start": start_of(me), "boot": boot()}
+    write_json("process", process, folder)
+    os.write(opener, b"!")
+    with os.fdopen(errors, "rb") as file:
+        error = file.read().decode(errors="replace")
+    sys.stdout.buffer.write(json.dumps({"error": error} if error else {"pid": pid}).encode())
+    sys.stdout.buffer.flush()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(task["lock"])
+    _, status = os.waitpid(pid, 0)
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    with suppress(OSError):  # the run directory is gone if the worker was terminated
+        write_json("exit", {"code": code, "time": time.time()}, folder)
+
+
+def become(task: Answer, folder: int, gate: int, complaint: int) -> None:
+    """Wait until this process is recorded, and execute the worker's command. Never returns."""
+    try:
+        os.setsid()
+        if os.read(gate, 1) != b"!":
+            os._exit(126)  # the supervisor was killed: this process is not recorded, so it must not run
+        log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600, dir_fd=folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        for number in range(1, signal.NSIG):
+            if number not in (signal.SIGKILL, signal.SIGSTOP):
+                with suppress(OSError, ValueError):
+                    signal.signal(number, signal.SIG_DFL)
+        os.chdir(home())
+        command = [os.path.expanduser(task["command"][0]), *task["command"][1:]]
+        words = [word.encode("utf-8", "surrogateescape") for word in command]
+        os.execvpe(words[0], words, {**base_environment(), **encoded(task["environment"])})  # noqa: S606
+    except BaseException as exc:
+        os.write(complaint, f"{task['command'][0]}: {getattr(exc, 'strerror', None) or exc}".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+# Processes
+
+
+@lru_cache
+def boot() -> str:
+    """Return an id of this boot and pid namespace. A pid recorded under another id means another process."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip() + "-" + os.readlink("/proc/self/ns/pid")
+
+
+def here(process: Answer) -> bool:
+    return bool(process["boot"] == boot())
+
+
+def stat_of(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the state on; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+
+
+def start_of(pid: int) -> str:
+    """Return when a process started, in clock ticks since boot."""
+    fields = stat_of(pid)
+    return fields[19] if fields else ""
+
+
+def is_running(pid: int, start: str) -> bool:
+    """Whether the process with this pid and start time runs; a zombie does not."""
+    fields = stat_of(pid)
+    return fields is not None and fields[0] not in "ZX" and fields[19] == start
+
+
+def send(number: int, pid: int, start: str) -> None:
+    """Send a signal to the process with this pid and start time. Harmless if it has ended. Raises Trouble."""
+    handle = open_handle(pid)
+    try:
+        if is_running(pid, start):  # checked with the handle open: now it cannot mean a later process
+            os.kill(pid, number) if handle is None else signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError as exc:
+        raise Trouble("failed", f"process {pid} belongs to another user") from exc
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def open_handle(pid: int) -> int | None:
+    """Open a handle of a process; None if it has ended, or where Python or the kernel has no such handles."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return None
+
+
+def find_family(process: Answer | None, tag: bytes) -> dict[int, str]:
+    """Return pid and start time of the worker, its descendants, the members of its session, and the processes with its tag."""
+    table = {pid: fields for pid, fields in all_processes() if fields[0] not in "ZX"}
+    family = {pid for pid in table if has_tag(pid, tag)}
+    if process is not None:
+        pid, leader = process["pid"], table.get(process["pid"])
+        if leader is None or leader[19] == process["start"]:  # else the pid was reused, and so was the session's number
+            since = int(process["start"])
+            family |= {each for each, fields in table.items() if int(fields[3]) == pid and int(fields[19]) >= since}
+        if leader is not None and leader[19] == process["start"]:
+            family.add(pid)
+    family |= descendants(family, table)
+    family.discard(os.getpid())
+    return {pid: table[pid][19] for pid in family}
+
+
+def descendants(roots: set[int], table: dict[int, list[str]]) -> set[int]:
+    found, new = set(roots), set(roots)
+    while new:
+        new = {pid for pid, fields in table.items() if int(fields[1]) in new} - found
+        found |= new
+    return found
+
+
+def all_processes() -> Iterator[tuple[int, list[str]]]:
+    for name in os.listdir("/proc"):
+        fields = stat_of(int(name)) if name.isdigit() else None
+        if fields:
+            yield int(name), fields
+
+
+def has_tag(pid: int, tag: bytes) -> bool:
+    """Whether the process has the environment variable; ``tag`` is its beginning."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return (b"\0" + tag) in b"\0" + file.read()
+    except OSError:
+        return False
+
+
+def base_environment() -> dict[bytes, bytes]:
+    """Return the environment of the login on this host, without what belongs to the SSH session."""
+    return {name: value for name, value in os.environb.items() if not name.startswith(b"SSH_") and name != TAG.encode()}
+
+
+def encoded(environment: dict[str, str]) -> dict[bytes, bytes]:
+    """Return the environment as it is given to a process; always UTF-8, whatever the locale of this host."""
+    return {
+        name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape") for name, value in environment.items()
+    }
+
+
+def version() -> str:
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def home() -> str:
+    folder = os.path.expanduser("~")
+    return folder if os.path.isdir(folder) else "/"
+
+
+# Files
+
+
+class Lock:
+    """A locked file. A process that inherits its descriptor holds the lock too."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        self._path, self._seconds = path, seconds
+        self._fd = -1
+
+    def __enter__(self) -> int:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self._fd
+            except BlockingIOError as exc:
+                if time.monotonic() > deadline:
+                    os.close(self._fd)
+                    raise Trouble("busy", f"another process holds the lock {self._path}") from exc
+            time.sleep(_POLL_SECONDS)
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+    @staticmethod
+    def is_held(path: str) -> bool:
+        try:
+            fd = os.open(path, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+
+
+def make_private(folder: str) -> None:
+    """Create a folder for this user only; missing parents too."""
+    parent = os.path.dirname(folder)
+    if not os.path.isdir(parent):
+        make_private(parent)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+
+
+def open_private(path: str) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+
+
+def write_json(path: str, value: Answer, folder: int | None = None) -> None:
+    """Write a file for this user only, at once: readers see it whole or not at all."""
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=folder)
+    with os.fdopen(fd, "wb") as file:
+        file.write(json.dumps(value).encode())
+    os.rename(path + ".new", path, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def read_json(path: str) -> Answer | None:
+    try:
+        with open(path, "rb") as file:
+            value = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return dict(value)
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names in a folder, without hidden ones."""
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,178 @@
+"""The hosts of an SSH spawner: one connection each, backoff for those that are down, and what is known to run where."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import SpawnCause, Unanswered
+from drumbeat.spawn.interface import Instance, InstanceState
+from drumbeat.spawn.ssh.session import AgentRefused, AgentSession, Answer
+from drumbeat.spawn.ssh.settings import SshHost, SshSettings
+from drumbeat.spawn.tagged import Name
+
+_FIRST_BACKOFF = timedelta(seconds=1)
+_CLOCK_TOLERANCE = timedelta(seconds=1)
+
+
+class LostAnswer(Unanswered):
+    """A request was sent, and no answer came: it may have been served."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """What a host has told about itself: this store's workers there, and how many slots are taken by all stores."""
+
+    host: "Host"
+    instances: Sequence[Instance]
+    taken: int
+
+    @property
+    def free(self) -> int:
+        return max(self.host.settings.slots - self.taken, 0)
+
+    def find(self, name: Name) -> Instance | None:
+        """Return the worker's pending or running instance."""
+        found = (one for one in self.instances if (one.pool_id, one.worker_id) == name)
+        return next((one for one in found if one.state is not InstanceState.EXITED), None)
+
+
+class Host:
+    """One host. Connects when first asked, and again after a connection was lost; waits longer after each failed login."""
+
+    def __init__(self, settings: SshHost, common: SshSettings, scope: str, clock: Clock) -> None:
+        self.settings = settings
+        self._common, self._scope, self._clock = common, scope, clock
+        self._session: AgentSession | None = None
+        self._connecting = asyncio.Lock()
+        self._down: Unanswered | None = None  #: why the last login failed
+        self._backoff = _FIRST_BACKOFF
+        self._retry_at = timedelta()
+        self._clock_offset = timedelta()  #: how far the host's clock is ahead of ours
+        self._seen: set[Name] | None = None  #: the workers in the host's last answer; None: it never answered
+        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host: until when they may be missing in its answers
+
+    def may_hold(self, name: Name) -> bool:
+        """Whether the worker may be on this host, as far as the host's last answer and later requests tell."""
+        return self._seen is None or name in self._seen or name in self._sent
+
+    def may_hold_any_of(self, pool_id: str) -> bool:
+        """Whether workers of the pool may be on this host."""
+        return self._seen is None or any(known == pool_id for known, _ in (*self._seen, *self._sent))
+
+    def note_start(self, name: Name) -> None:
+        """Note that a start of this worker is sent to the host."""
+        self._sent[name] = self._clock.elapsed() + self._common.settle
+
+    def note_unsent(self, name: Name) -> None:
+        """Note that a start of this worker could not be sent to the host."""
+        self._sent.pop(name, None)
+
+    async def look(self) -> HostView:
+        """Ask for all workers of this store on the host. Raises Unanswered."""
+        answer = await self.ask({"do": "list"})
+        self._note_clock(answer["time"])
+        instances = [self.instance(each) for each in answer["instances"]]
+        self._seen = {(one.pool_id, one.worker_id) for one in instances}
+        self._sent = {name: until for name, until in self._sent.items() if self._clock.elapsed() < until}
+        return HostView(host=self, instances=instances, taken=answer["taken"])
+
+    async def ask(self, request: Mapping[str, Any], *, at_once: bool = False) -> Answer:
+        """Send a request to the host's agent. ``at_once``: try to log in even if the host was down a moment ago.
+
+        Raises LostAnswer if the request was sent but not answered, Unanswered if it was not sent, AgentRefused.
+        """
+        session = await self._opened(at_once)
+        try:
+            return await session.ask(request, self._common.timeout.total_seconds())
+        except TimeoutError as exc:
+            seconds = self._common.timeout.total_seconds()
+            raise LostAnswer(f"{self.settings.place}: no answer within {seconds:g} s; check the host and the network") from exc
+        except ConnectionError as exc:
+            raise LostAnswer(f"{self.settings.place}: {exc}; trying again with the next request") from exc
+        except AgentRefused as exc:
+            raise AgentRefused(exc.kind, f"{self.settings.place}: {exc}") from exc
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def instance(self, told: Mapping[str, Any]) -> Instance:
+        """Return an instance from the agent's words. Its start time is corrected if the host's clock is wrong."""
+        started_at = datetime.fromtimestamp(told["time"], UTC) - self._clock_offset
+        return Instance(
+            pool_id=told["pool"],
+            worker_id=told["worker"],
+            ref=f"{self.settings.name}:{told['run']}",
+            state=InstanceState(told["state"]),
+            started_at=None if told["state"] == "pending" else started_at,
+            exit_code=told["code"],
+            price_per_hour=self.settings.price_per_hour,
+            meta={"host": self.settings.name, "pid": told["pid"], "labels": dict(self.settings.labels)},
+        )
+
+    def _note_clock(self, told: float) -> None:
+        """Correct the offset of the host's clock if it is off by a second or more; less may be the answer's travel time."""
+        offset = datetime.fromtimestamp(told, UTC) - self._clock.now()
+        if abs(offset - self._clock_offset) >= _CLOCK_TOLERANCE:
+            self._clock_offset = offset if abs(offset) >= _CLOCK_TOLERANCE else timedelta()
+
+    async def _opened(self, at_once: bool) -> AgentSession:
+        async with self._connecting:
+            if self._session is not None and self._session.is_open:
+                return self._session
+            if self._session is not None:
+                await self.close()
+            if self._down is not None and not at_once and self._clock.elapsed() < self._retry_at:
+                raise Unanswered(str(self._down), cause=self._down.cause) from self._down
+            try:
+                self._session = await AgentSession.open(self.settings, self._common, self._scope)
+            except Unanswered as exc:
+                self._down, self._retry_at = exc, self._clock.elapsed() + self._backoff
+                permanent = exc.cause in {SpawnCause.AUTH, SpawnCause.BAD_REQUEST}
+                self._backoff = min(self._backoff * (4 if permanent else 2), self._common.max_backoff)
+                raise
+            self._down, self._backoff = None, _FIRST_BACKOFF
+            return self._session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostViews:
+    """The answers of all hosts that answered, and the reasons of those that did not."""
+
+    seen: Sequence[HostView]
+    unanswered: Sequence[tuple[Host, Unanswered]]
+
+    @classmethod
+    async def of(cls, hosts: Sequence[Host]) -> "HostViews":
+        """Ask all hosts at once."""
+        answers = await asyncio.gather(*(host.look() for host in hosts), return_exceptions=True)
+        seen, unanswered = [], []
+        for host, answer in zip(hosts, answers, strict=True):
+            if isinstance(answer, HostView):
+                seen.append(answer)
+            elif isinstance(answer, Unanswered):
+                unanswered.append((host, answer))
+            elif answer is not None:
+                raise answer
+        return cls(seen=seen, unanswered=unanswered)
+
+    def candidates(self, name: Name, chosen: Sequence[SshHost]) -> Sequence[HostView]:
+        """Return the hosts with a free slot, best first.
+
+        A host where the worker may be starting comes first, then the cheapest, then the one with the most free slots.
+        """
+        order = {host.name: n for n, host in enumerate(chosen)}
+        free = [view for view in self.seen if view.free > 0 and view.host.settings.name in order]
+        return sorted(
+            free,
+            key=lambda view: (
+                not view.host.may_hold(name),
+                view.host.settings.price_per_hour,
+                -view.free,
+                order[view.host.settings.name],
+            ),
+        )

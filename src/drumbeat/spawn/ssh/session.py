@@ -1,0 +1,205 @@
+"""A login on an SSH host with an agent program there, and its errors as one clear line each."""
+
+import asyncio
+import contextlib
+import getpass
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+from drumbeat.core.errors import InvalidSettings, MissingExtra, SpawnCause, SpawnError, Unanswered
+from drumbeat.spawn.ssh.agent import BOOT
+from drumbeat.spawn.ssh.settings import SshHost, SshSettings
+
+try:
+    import asyncssh
+except ImportError as exc:
+    raise MissingExtra("the SSH spawner", "ssh") from exc
+
+_AGENT = Path(__file__).with_name("agent.py").read_bytes()
+_KEEPALIVE_SECONDS = 5
+_KEEPALIVES = 3  #: after so many without an answer the connection counts as lost
+
+Answer = Mapping[str, Any]
+
+
+class AgentRefused(SpawnError):
+    """The agent on a host could not serve a request; ``kind`` says why."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Channel(asyncssh.SSHClientSession[str]):
+    """Reads the agent's answers, which are lines of JSON, and gives each to the request that waits for it."""
+
+    def __init__(self) -> None:
+        self.hello: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting: dict[int, asyncio.Future[Answer]] = {}
+        self.lost: str | None = None
+        self._text, self._complaint = "", ""
+        self._status: int | None = None
+
+    def data_received(self, data: str, datatype: asyncssh.DataType) -> None:
+        if datatype is not None:
+            self._complaint = (self._complaint + data)[-10_000:]
+            return
+        *lines, self._text = (self._text + data).split("\n")
+        for line in lines:
+            self._deliver(line)
+
+    def exit_status_received(self, status: int) -> None:
+        self._status = status
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        lines = [line for line in (self._complaint + self._text).splitlines() if line.strip()]
+        said = f": {lines[-1].strip()}" if lines else f": {exc}" if exc else ""
+        ended = "the connection was lost" if self._status is None else f"the agent ended with code {self._status}"
+        self.lost = f"{ended}{said}"
+        for future in (self.hello, *self.waiting.values()):
+            if not future.done():
+                future.set_exception(ConnectionError(self.lost))
+        if not self.hello.cancelled():
+            self.hello.exception()  # so that asyncio does not complain if nobody awaits it
+
+    def _deliver(self, line: str) -> None:
+        try:
+            answer = json.loads(line)
+            future = self.waiting.pop(answer["id"], None) if "id" in answer else self.hello
+        except (ValueError, KeyError, TypeError):
+            self._complaint += f"{line}\n"  # a login script that prints something
+            return
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+
+class AgentSession:
+    """An open connection to a host, and the agent that runs there as long as the connection is open."""
+
+    def __init__(
+        self, host: SshHost, connection: asyncssh.SSHClientConnection, channel: asyncssh.SSHClientChannel[str], reader: _Channel
+    ) -> None:
+        self._host, self._connection, self._channel, self._reader = host, connection, channel, reader
+        self._ids = count(1)
+
+    @classmethod
+    async def open(cls, host: SshHost, settings: SshSettings, scope: str) -> Self:
+        """Log in and start an agent. Raises Unanswered with the reason in one line, InvalidSettings."""
+        with _translated(host, settings):
+            async with asyncio.timeout(settings.connect_timeout.total_seconds()):
+                connection = await asyncssh.connect(
+                    host.address or host.name, host.port, config=None, options=_options(host, settings)
+                )
+                try:
+                    return await cls._start_agent(host, settings, scope, connection)
+                except BaseException:
+                    connection.abort()
+                    raise
+
+    @classmethod
+    async def _start_agent(
+        cls, host: SshHost, settings: SshSettings, scope: str, connection: asyncssh.SSHClientConnection
+    ) -> Self:
+        python = settings.python_of(host)
+        command = f"exec {_quoted(python)} -I -S -c {shlex.quote(BOOT)}"
+        channel, reader = await connection.create_session(_Channel, command, encoding="utf-8", errors="replace")
+        task = {"be": "serve", "folder": settings.folder_of(host), "scope": scope}
+        channel.write(f"{len(_AGENT)}\n{_AGENT.decode()}{json.dumps(task)}\n")
+        try:
+            hello = await reader.hello
+        except ConnectionError as exc:
+            raise Unanswered(
+                f"{host.place}: could not start the agent with {python!r}: {exc}; install Python 3.8 or newer there, "
+                f"or set python to its path",
+                cause=SpawnCause.BAD_REQUEST,
+            ) from exc
+        if "trouble" in hello:
+            message = f"{host.place}: {hello['message']}; choose another folder, or let its user write there"
+            raise Unanswered(message, cause=SpawnCause.BAD_REQUEST)
+        return cls(host, connection, channel, reader)
+
+    @property
+    def is_open(self) -> bool:
+        return self._reader.lost is None
+
+    async def ask(self, request: Mapping[str, Any], timeout_seconds: float) -> Answer:
+        """Send a request and return its answer. Raises AgentRefused, ConnectionError, TimeoutError."""
+        if self._reader.lost is not None:
+            raise ConnectionError(self._reader.lost)
+        number, answered = next(self._ids), asyncio.get_running_loop().create_future()
+        self._reader.waiting[number] = answered
+        try:
+            self._channel.write(json.dumps({**request, "id": number}) + "\n")
+            async with asyncio.timeout(timeout_seconds):
+                answer: Answer = await answered
+        except TimeoutError:
+            self._connection.abort()
+            raise
+        finally:
+            self._reader.waiting.pop(number, None)
+        if "trouble" in answer:
+            raise AgentRefused(answer["trouble"], answer["message"])
+        return answer
+
+    async def close(self) -> None:
+        """Close the connection. The agent finishes what it does and ends; workers go on."""
+        if self._reader.lost is None:
+            self._channel.write_eof()
+        self._connection.close()
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await self._connection.wait_closed()
+
+
+def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
+    """Raises InvalidSettings if the key file cannot be read."""
+    known_hosts = (settings.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
+    keys: dict[str, Any] = {} if settings.key_file is None else {"client_keys": [str(settings.key_file.expanduser())]}
+    try:
+        return asyncssh.SSHClientConnectionOptions(
+            username=host.user or getpass.getuser(),
+            known_hosts=(known_hosts.read_bytes() if known_hosts.is_file() else b"\n") if settings.verify_host_keys else None,
+            keepalive_interval=_KEEPALIVE_SECONDS,
+            keepalive_count_max=_KEEPALIVES,
+            config=None,
+            **keys,
+            **({} if settings.ssh_agent else {"agent_path": None}),
+        )
+    except (OSError, asyncssh.KeyImportError, ValueError) as exc:
+        raise InvalidSettings(f"{host.place}: cannot use the key file {settings.key_file}: {exc}") from exc
+
+
+@contextlib.contextmanager
+def _translated(host: SshHost, settings: SshSettings) -> Iterator[None]:
+    """Turn errors of a login into Unanswered with one clear line."""
+    try:
+        yield
+    except asyncssh.HostKeyNotVerifiable as exc:
+        known = settings.known_hosts or "~/.ssh/known_hosts"
+        raise Unanswered(
+            f"{host.place}: its host key is not the one in {known}; if the host is the right one, add its key there: "
+            f"ssh-keyscan -p {host.port} {host.address or host.name}",
+            cause=SpawnCause.AUTH,
+        ) from exc
+    except asyncssh.PermissionDenied as exc:
+        user, key = host.user or getpass.getuser(), settings.key_file or "the usual keys"
+        raise Unanswered(
+            f"{host.place}: the host refuses user {user} with {key}; add the public key to its authorized_keys",
+            cause=SpawnCause.AUTH,
+        ) from exc
+    except TimeoutError as exc:
+        seconds = settings.connect_timeout.total_seconds()
+        raise Unanswered(f"{host.place}: no answer within {seconds:g} s; check that the host is up") from exc
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise Unanswered(f"{host.place}: {reason}; check that the host is up and an SSH server listens there") from exc
+    except asyncssh.Error as exc:
+        raise Unanswered(f"{host.place}: {exc.reason}; check that an SSH server listens there") from exc
+
+
+def _quoted(program: str) -> str:
+    """Quote a program for the host's shell, which expands a leading ~/."""
+    return '"$HOME"/' + shlex.quote(program[2:]) if program.startswith("~/") else shlex.quote(program)

@@ -1,0 +1,259 @@
+"""Starts, lists and ends workers on hosts that are reached over SSH. Workers go on when the connection ends."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from drumbeat.core.clock import Clock, SystemClock
+from drumbeat.core.errors import InvalidInput, NotFound, SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed, Unanswered
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
+from drumbeat.spawn.names import instance_name, scope_name
+from drumbeat.spawn.ssh.hosts import Host, HostView, HostViews, LostAnswer
+from drumbeat.spawn.ssh.session import AgentRefused
+from drumbeat.spawn.ssh.settings import SshSettings
+from drumbeat.spawn.tagged import POOL, WORKER, Name
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """What a check of one host has found. ``problem`` is one line; None if workers can run there."""
+
+    name: str
+    problem: str | None = None
+    cause: SpawnCause | None = None
+    python: str | None = None
+    drumbeat: str | None = None  #: the version that the workers' Python imports
+    clock_offset: timedelta | None = None  #: how far the host's clock is ahead of this one's
+    slots: int = 0
+    taken: int = 0
+
+
+class SshSpawner:
+    """Starts workers on SSH hosts, each leading its own session, supervised by a small process that records its exit code.
+
+    Spawners with the same ``scope`` and hosts see the same workers. A worker is started on one host only: before a start, all
+    hosts are asked whether it runs there. A host that does not answer stops a start or a list only if it may hold the worker
+    or the pool: it has not answered this spawner yet, or it held them at its last answer. Negative exit codes are signals.
+    """
+
+    def __init__(self, settings: SshSettings, environment: Mapping[str, str], scope: str, clock: Clock | None = None) -> None:
+        """``environment`` is added to that of the hosts' logins; ``scope`` identifies the store."""
+        self._settings = settings
+        self._environment = dict(environment)
+        self._scope = scope_name(scope)
+        self._clock = clock or SystemClock()
+        self._hosts: Sequence[Host] = ()
+        self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def traits(self) -> SpawnerTraits:
+        return SpawnerTraits(
+            name="ssh",
+            unique_names=True,
+            outlives_controller=True,
+            reports_exit_codes=True,
+            reports_logs=True,
+            price_per_hour=max(host.price_per_hour for host in self._settings.hosts),
+            billing_granule=self._settings.billing_granule,
+            usual_start=self._settings.usual_start,
+            settle=self._settings.settle,
+            owns_all=True,
+        )
+
+    async def spawn(self, order: Order) -> Instance:
+        self._check_open()
+        name = (order.pool_id, order.worker_id)
+        async with self._lock(name):
+            views = await HostViews.of(self._hosts)
+            found = next((one for view in views.seen if (one := view.find(name)) is not None), None)
+            return found or await self._place(order, name, views)
+
+    async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        self._check_open()
+        views = await HostViews.of(self._hosts)
+        if missing := [error for host, error in views.unanswered if host.may_hold_any_of(pool_id)]:
+            raise _together(missing)
+        found = [one for view in views.seen for one in view.instances if one.pool_id == pool_id]
+        found.sort(key=lambda one: one.worker_id)
+        return [one for _, group in groupby(found, key=lambda one: one.worker_id) for one in _latest([*group])]
+
+    async def pools(self) -> Set[PoolId]:
+        """Return the pools of this store that have running workers. Raises Unanswered if a host does not answer."""
+        self._check_open()
+        views = await HostViews.of(self._hosts)
+        if views.unanswered:
+            raise _together([error for _, error in views.unanswered])
+        return {one.pool_id for view in views.seen for one in view.instances if one.state is not InstanceState.EXITED}
+
+    async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        await self._tell((pool_id, worker_id), "drain")
+
+    async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        await self._tell((pool_id, worker_id), "terminate")
+
+    async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
+        """Return the last lines of the worker's log, until it is terminated. Raises NotFound, SpawnError."""
+        self._check_open()
+        name, silent = (pool_id, worker_id), []
+        for host in self._hosts:
+            try:
+                return str((await host.ask({"do": "logs", "key": self._key(name), "lines": lines}))["text"])
+            except Unanswered as exc:
+                silent += [exc] if host.may_hold(name) else []
+            except AgentRefused as exc:
+                if exc.kind != "missing":
+                    raise
+        if silent:
+            raise _together(silent)
+        raise NotFound(f"no host has a log of worker {worker_id} of pool {pool_id}; it may have been terminated")
+
+    async def check(self) -> Sequence[HostReport]:
+        """Ask each host, also those that were down a moment ago, whether workers can run there."""
+        self._check_open()
+        return await asyncio.gather(*(self._report(host) for host in self._hosts))
+
+    async def __aenter__(self) -> Self:
+        self._hosts = [Host(each, self._settings, self._scope, self._clock) for each in self._settings.hosts]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        hosts, self._hosts = self._hosts, ()
+        await asyncio.gather(*(host.close() for host in hosts))
+
+    # Starting
+
+    async def _place(self, order: Order, name: Name, views: HostViews) -> Instance:
+        """Start a worker that runs on no host that answered. Raises SpawnFailed, SpawnAmbiguous."""
+        if hidden := [error for host, error in views.unanswered if host.may_hold(name)]:
+            raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} may run on a host that does not answer: {_together(hidden)}")
+        for view in views.candidates(name, self._settings.chosen_hosts):
+            instance = await self._start(order, name, view.host)
+            if instance is not None:
+                return await self._only(name, instance, view)
+        raise self._no_room(name, views)
+
+    async def _start(self, order: Order, name: Name, host: Host) -> Instance | None:
+        """Start the worker on a host; None if the host has no room, or went down before it was asked."""
+        subject = f"worker {name[1]} of {name[0]}"
+        request = {
+            "do": "spawn",
+            "key": self._key(name),
+            "pool": name[0],
+            "worker": name[1],
+            "run": uuid4().hex[:16],
+            "slots": host.settings.slots,
+            "command": order.command_line(self._settings.command_of(host.settings)),
+            "environment": {**self._environment, **order.environment, POOL: name[0], WORKER: name[1]},
+        }
+        host.note_start(name)
+        try:
+            answer = await host.ask(request)
+        except LostAnswer as exc:
+            raise SpawnAmbiguous(f"{subject} may have been started: {exc}; list the workers before trying again") from exc
+        except Unanswered as exc:
+            host.note_unsent(name)
+            log.warning("could not start %s, trying the next host: %s", subject, exc)
+            return None
+        except AgentRefused as exc:
+            if exc.kind == "full":
+                return None
+            cause = SpawnCause.BAD_REQUEST if exc.kind == "start" else SpawnCause.TRANSIENT
+            raise SpawnFailed(f"{subject} could not be started: {exc}", cause=cause) from exc
+        return host.instance(answer["instance"])
+
+    async def _only(self, name: Name, instance: Instance, mine: HostView) -> Instance:
+        """Make sure that no other controller started the worker on another host at the same time; the first host wins."""
+        others = [host for host in self._hosts if host is not mine.host]
+        views = await HostViews.of(others)
+        twins = [(view, one) for view in views.seen if (one := view.find(name)) is not None]
+        ranked = sorted([(mine, instance), *twins], key=lambda pair: self._hosts.index(pair[0].host))
+        for view, twin in ranked[1:]:
+            log.warning("worker %s of %s was started twice; ending %s", name[1], name[0], twin.ref)
+            run = twin.ref.partition(":")[2]
+            await view.host.ask({"do": "terminate", "key": self._key(name), "run": run})
+        return ranked[0][1]
+
+    def _no_room(self, name: Name, views: HostViews) -> SpawnFailed:
+        silent = {host.settings.name: error for host, error in views.unanswered}
+        chosen = self._settings.chosen_hosts
+        asked = [host for host in chosen if host.name not in silent]
+        subject = f"worker {name[1]} of {name[0]}"
+        if not asked:
+            down = _together([silent[host.name] for host in chosen])
+            return SpawnFailed(f"{subject} could not be started: {down}", cause=down.cause)
+        also = f"; {_together([*silent.values()])}" if silent else ""
+        slots = sum(host.slots for host in asked)
+        return SpawnFailed(
+            f"{subject} could not be started: all {slots} slots are taken{also}; add a host, or raise its slots",
+            cause=SpawnCause.NO_CAPACITY,
+        )
+
+    # Asking
+
+    async def _tell(self, name: Name, verb: str) -> None:
+        """Send a request about one worker to all hosts. Raises Unanswered if one that may hold the worker does not answer."""
+        self._check_open()
+        request = {"do": verb, "key": self._key(name)}
+        answers = await asyncio.gather(*(host.ask(request) for host in self._hosts), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, Unanswered):
+                raise answer
+        pairs = zip(self._hosts, answers, strict=True)
+        if silent := [each for host, each in pairs if isinstance(each, Unanswered) and host.may_hold(name)]:
+            raise _together(silent)
+
+    async def _report(self, host: Host) -> HostReport:
+        settings = host.settings
+        request = {"do": "check", "python": self._settings.python_of(settings), "environment": self._environment}
+        try:
+            answer: Mapping[str, Any] = await host.ask(request, at_once=True)
+            offset = answer["time"] - self._clock.now().timestamp()
+            view = await host.look()
+        except SpawnError as exc:
+            return HostReport(name=settings.name, problem=str(exc), cause=exc.cause, slots=settings.slots)
+        problem = f"{settings.place}: Drumbeat cannot be imported there: {answer['problem']}" if "problem" in answer else None
+        return HostReport(
+            name=settings.name,
+            problem=problem,
+            cause=SpawnCause.BAD_REQUEST if problem else None,
+            python=answer.get("python"),
+            drumbeat=answer.get("drumbeat"),
+            clock_offset=timedelta(seconds=offset),
+            slots=settings.slots,
+            taken=view.taken,
+        )
+
+    def _key(self, name: Name) -> str:
+        """Return the name of the worker's run directory."""
+        return instance_name(self._scope, *name, prefix="w")
+
+    def _lock(self, name: Name) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def _check_open(self) -> None:
+        if not self._hosts:
+            raise InvalidInput("expected an open spawner; use it as: async with SshSpawner(...) as spawner")
+
+
+def _latest(instances: Sequence[Instance]) -> Sequence[Instance]:
+    """Return a worker's live instances, or else the one that was started last."""
+    live = [one for one in instances if one.state is not InstanceState.EXITED]
+    return live or [max(instances, key=lambda one: one.started_at.timestamp() if one.started_at else 0.0)]
+
+
+def _together(errors: Sequence[Unanswered]) -> Unanswered:
+    """Return one error for all hosts that did not answer."""
+    return Unanswered("; ".join(map(str, errors)), cause=errors[0].cause)

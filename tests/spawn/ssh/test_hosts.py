@@ -1,0 +1,178 @@
+"""Several hosts: which one is chosen, and what happens when one is down."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from drumbeat.core.errors import NotFound, SpawnAmbiguous, SpawnFailed, Unanswered
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.contract import alive
+from drumbeat.spawn.contract.processes import new_mark
+from drumbeat.spawn.contract.programs import WORKER, processes_named
+from drumbeat.spawn.interface import InstanceState, Order
+from drumbeat.spawn.ssh import SshHost, SshSpawner
+from servers.openssh import OpenSshServer
+from spawn.ssh.conftest import host_at, settings_at
+
+P = PoolId("p")
+A, B, C, D = (WorkerId(name) for name in "abcd")
+
+
+@pytest.fixture
+def mark() -> str:
+    return new_mark()
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[OpenSshServer]:
+    """A second server, which tests stop and start again."""
+    with OpenSshServer() as server:
+        yield server
+
+
+def order(worker_id: WorkerId, mark: str) -> Order:
+    return Order(pool_id=P, worker_id=worker_id, slot=0, group_count=1, command=("sh", "-c", WORKER, mark))
+
+
+class Rig:
+    """Two hosts: ``near`` and ``far``, of two SSH servers, with folders of their own."""
+
+    def __init__(self, near: OpenSshServer, far: OpenSshServer, folder: Path) -> None:
+        self.near, self.far, self._folder = near, far, folder
+        self.opened: list[SshSpawner] = []
+        known = folder / "known"
+        known.write_text(near.known_hosts.read_text() + far.known_hosts.read_text())
+        self._known = known
+        far.key_file.write_bytes(near.key_file.read_bytes())
+        (far.folder / "authorized_keys").write_bytes((near.folder / "authorized_keys").read_bytes())
+
+    def hosts(self, near_slots: int = 4, far_slots: int = 4, near_price: float = 0.0, far_price: float = 0.0) -> list[SshHost]:
+        return [
+            host_at(self.near, "near", slots=near_slots, price_per_hour=near_price, folder=str(self._folder / "near")),
+            host_at(
+                self.far,
+                "far",
+                slots=far_slots,
+                price_per_hour=far_price,
+                folder=str(self._folder / "far"),
+                labels={"gpu": "yes"},
+            ),
+        ]
+
+    def spawner(self, hosts: list[SshHost] | None = None, **changed: object) -> SshSpawner:
+        settings = settings_at(self.near, self._folder, hosts=hosts or self.hosts(), known_hosts=self._known, **changed)
+        return SshSpawner(settings, {}, "s")
+
+
+@pytest.fixture
+async def rig(sshd: OpenSshServer, far: OpenSshServer, tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(sshd, far, tmp_path)
+    yield rig
+    far.start()
+    async with rig.spawner() as spawner:
+        for worker_id in (A, B, C, D):
+            await spawner.terminate(P, worker_id)
+
+
+def places(instances: object) -> dict[str, str]:
+    return {one.worker_id: str(one.meta["host"]) for one in instances}  # type: ignore[attr-defined]
+
+
+class TestChoice:
+    async def test_workers_go_where_most_slots_are_free(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(near_slots=2, far_slots=3)) as spawner:
+            for worker_id in (A, B, C):
+                await spawner.spawn(order(worker_id, mark))
+
+            assert places(await spawner.list(P)) == {A: "far", B: "near", C: "far"}
+
+    async def test_a_cheaper_host_comes_first_until_it_is_full(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(near_slots=4, far_slots=1, near_price=0.5, far_price=0.2)) as spawner:
+            spawned = [await spawner.spawn(order(worker_id, mark)) for worker_id in (A, B)]
+
+            assert [(one.meta["host"], one.price_per_hour) for one in spawned] == [("far", 0.2), ("near", 0.5)]
+            assert spawner.traits.price_per_hour == 0.5
+
+    async def test_only_hosts_with_the_labels_asked_for_are_chosen(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(far_slots=1), labels={"gpu": "yes"}) as spawner:
+            assert (await spawner.spawn(order(A, mark))).meta["host"] == "far"
+            with pytest.raises(SpawnFailed, match="all 1 slots are taken"):
+                await spawner.spawn(order(B, mark))
+
+    async def test_a_worker_is_found_again_on_the_host_where_it_runs(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(far_slots=8)) as spawner:
+            first = await spawner.spawn(order(A, mark))
+        async with rig.spawner(rig.hosts(near_slots=8)) as other:
+            again = await other.spawn(order(A, mark))
+
+            assert (again.ref, again.meta["host"]) == (first.ref, "far")
+            assert len(processes_named(mark)) == 1
+
+    async def test_two_controllers_that_choose_different_hosts_keep_one_instance(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(near_slots=8)) as one, rig.spawner(rig.hosts(far_slots=8)) as other:
+            await asyncio.gather(*(each.list(P) for each in (one, other)))
+            await asyncio.gather(*(each.spawn(order(A, mark)) for each in (one, other)))
+
+            assert alive(await one.list(P)) == [A]
+            assert len(processes_named(mark)) == 1
+
+    async def test_a_worker_that_ended_on_one_host_and_runs_on_another_is_listed_once(self, rig: Rig, mark: str) -> None:
+        ends = Order(pool_id=P, worker_id=A, slot=0, group_count=1, command=("sh", "-c", "exit 3"))
+        async with rig.spawner(rig.hosts(far_slots=8)) as spawner:
+            await spawner.spawn(ends)
+            while alive(await spawner.list(P)):
+                await asyncio.sleep(0.02)
+        async with rig.spawner(rig.hosts(near_slots=8)) as spawner:
+            running = await spawner.spawn(order(A, mark))
+
+            assert [(one.ref, one.state) for one in await spawner.list(P)] == [(running.ref, InstanceState.RUNNING)]
+
+
+class TestDown:
+    async def test_a_list_without_a_host_that_may_hold_workers_is_refused(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(far_slots=8)) as spawner:
+            await spawner.spawn(order(A, mark))
+            rig.far.cut()
+
+            for call in (spawner.list(P), spawner.pools(), spawner.drain(P, A), spawner.terminate(P, A), spawner.logs(P, A)):
+                with pytest.raises(Unanswered, match="host far"):
+                    await call
+            with pytest.raises(SpawnAmbiguous, match="worker a of p may run on a host that does not answer: host far"):
+                await spawner.spawn(order(A, mark))
+
+            rig.far.start()
+            async with rig.spawner(rig.hosts(far_slots=8)) as later:
+                assert alive(await later.list(P)) == [A]
+            assert len(processes_named(mark)) == 1
+
+    async def test_a_new_spawner_cannot_know_what_a_host_holds_that_never_answered(self, rig: Rig, mark: str) -> None:
+        rig.far.stop()
+        async with rig.spawner() as spawner:
+            with pytest.raises(Unanswered, match="host far"):
+                await spawner.list(P)
+            with pytest.raises(SpawnAmbiguous, match="host far"):
+                await spawner.spawn(order(A, mark))
+        assert processes_named(mark) == []
+
+    async def test_new_workers_start_elsewhere_when_a_host_goes_down(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(far_slots=8)) as spawner:
+            assert await spawner.list(P) == []
+            rig.far.cut()
+
+            assert (await spawner.spawn(order(B, mark))).meta["host"] == "near"
+            assert alive(await spawner.list(P)) == [B], "a host that held nothing at its last answer is not missed"
+            await spawner.terminate(P, B)
+            with pytest.raises(NotFound):
+                await spawner.logs(P, B)
+
+    async def test_full_hosts_and_a_host_that_is_down_are_both_named(self, rig: Rig, mark: str) -> None:
+        async with rig.spawner(rig.hosts(near_slots=1)) as spawner:
+            await spawner.list(P)
+            rig.far.cut()
+            await spawner.spawn(order(A, mark))
+
+            with pytest.raises(SpawnFailed, match=r"all 1 slots are taken; host far \(127.0.0.1:\d+\): "):
+                await spawner.spawn(order(B, mark))
