@@ -1,7 +1,7 @@
 """The check of an engine says which step failed and why, and leaves nothing behind."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -248,13 +248,11 @@ async def test_a_worker_that_runs_and_does_not_join_says_so(plane: ControlPlane,
 
 async def test_a_worker_that_vanishes_says_so(plane: ControlPlane, engine: WorkingEngine) -> None:
     engine.joins = False
-    engine.faults.append(AnswerLost(started=False, worker_id=WorkerId("nobody")))
-    vanished: Callable[[], None] = engine._machines.clear
     spawn = engine.spawn
 
     async def spawn_and_vanish(order: Order) -> Instance:
         instance = await spawn(order)
-        vanished()
+        engine._machines.clear()
         return instance
 
     engine.spawn = spawn_and_vanish  # type: ignore[method-assign]

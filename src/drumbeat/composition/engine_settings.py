@@ -1,7 +1,7 @@
 """Reads the settings of an engine from its table in engines.toml into the settings class of its kind."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
@@ -64,7 +64,7 @@ def _read(hint: Any, value: Any, expected: str) -> Any:
         return _read(next(each for each in inside if each is not NoneType), value, expected)
     if origin is Literal:
         return _check(value in inside, value, value, f"{expected} {' or '.join(map(repr, inside))}")
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         _check(isinstance(value, list), value, value, f"{expected} a list")
         return tuple(_read(inside[0], each, _within(expected)) for each in value)
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -14,7 +14,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.engine import EngineFacts, engine_names, unreachable_store
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
 from drumbeat.extras import import_part
-from drumbeat.settings import Settings, public_url
+from drumbeat.settings import Settings, public_url, store_name
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
 
@@ -120,6 +120,12 @@ def _runpod(runpod: Any, engine: Engine, base: EngineBase, environment: Mapping[
     return spawner
 
 
+def _ssh(ssh: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = ssh.SshSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 #: every kind of engine, by name
 KINDS: Mapping[str, EngineKind] = {
     kind.name: kind
@@ -131,6 +137,14 @@ KINDS: Mapping[str, EngineKind] = {
             settings="LocalSettings",
             make=_local,
             elsewhere=False,
+        ),
+        EngineKind(
+            name="ssh",
+            summary="processes on Linux hosts that are reached by SSH",
+            module="spawn.ssh",
+            settings="SshSettings",
+            make=_ssh,
+            extra="ssh",
         ),
         EngineKind(
             name="runpod",
