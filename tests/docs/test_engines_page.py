@@ -3,6 +3,7 @@
 import re
 import tomllib
 from dataclasses import fields
+from textwrap import dedent
 
 from docs.engines_page import MARK, meanings, reference
 from docs.pages import page, section
@@ -25,11 +26,12 @@ def test_every_setting_says_what_it_means() -> None:
 
 
 def test_the_example_can_be_read() -> None:
-    examples = re.findall(r"```toml\n(.*?)```", page("engines"), re.DOTALL)
-    for name, table in (pair for text in examples for pair in tomllib.loads(text)["engines"].items()):
+    examples = re.findall(r"```toml\n(.*?)\n *```", page("engines"), re.DOTALL)
+    tables = [pair for text in examples for pair in tomllib.loads(dedent(text))["engines"].items()]
+    for name, table in tables:
         kind = KINDS[table.pop("kind")]
         read_settings(kind.settings_class, table, f"engine {name}")
-    assert examples
+    assert [name for name, _ in tables] == ["here", "cluster"]
 
 
 def test_every_step_of_a_check_is_explained() -> None:

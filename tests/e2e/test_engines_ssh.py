@@ -63,7 +63,7 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, sshd: OpenSshServer, postgres_url: str) -> Site:  # noqa: F811  (the fixture, not the import)
+def site(tmp_path: Path, sshd: OpenSshServer, postgres_url: str) -> Site:
     hosts = "".join(HOST.format(name=name, port=sshd.port, user=sshd.user, folder=tmp_path) for name in ("node1", "node2"))
     text = ENGINES.format(key=sshd.key_file, known=sshd.known_hosts, python=sys.executable, hosts=hosts)
     (tmp_path / "engines.toml").write_text(text)
