@@ -73,7 +73,10 @@ class Connection:
         """Return the pool of jobs with this name. This does not call the store."""
         store = cast(Store, _LazyStore(self._store_if_open, self._store, ""))
         on_push = self._work_added if self._triggers else None
-        return Pool(store, self._clock, name, process_name(), on_push, self._push_on)
+        return Pool(store, self._clock, name, process_name(), on_push, self._push_on, self._check_engine)
+
+    async def _check_engine(self, engines: str) -> None:
+        await (await self._open()).check_engine(engines)
 
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)

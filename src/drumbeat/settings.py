@@ -1,11 +1,12 @@
-"""Reads and checks the settings of a process, from drumbeat.toml and environment variables."""
+"""Reads and checks the settings of a process, from drumbeat.toml, engines.toml and environment variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from drumbeat.core.engine import check_engine_name
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.core.retention import Retention, read_retention, write_retention
@@ -16,6 +17,9 @@ DEFAULT_FILE = Path("drumbeat.toml")
 DEFAULT_STORE = "sqlite:///drumbeat.db"
 
 RETENTION_VARIABLE = "DRUMBEAT_RETENTION"
+ENGINES_VARIABLE = "DRUMBEAT_ENGINES"
+ENGINES_FILE = "engines.toml"  #: names engines, beside drumbeat.toml; DRUMBEAT_ENGINES may name another file
+_ENGINES = "engines"  #: the table of engines in a settings file
 
 _VARIABLES: Mapping[str, str] = {
     "store": STORE_VARIABLE,
@@ -31,6 +35,9 @@ class Settings:
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
     state_dir: Path = Path(".drumbeat")  #: holds the logs of local workers and other local state
     retention: Retention | None = None  #: how long ended rows are kept, unless a pool's policy says otherwise; None: not set
+    engines: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, hash=False
+    )  #: by name: the engine's table, unchecked
 
     def __repr__(self) -> str:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
@@ -47,6 +54,7 @@ class Settings:
 def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
     """Read the settings: arguments override the environment, which overrides the file. Raises InvalidSettings."""
     chosen = _from_file(file)
+    engines = _engines(chosen.pop(_ENGINES, {}), file, environment)
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
     state_dir = Path(chosen.get("state_dir", ".drumbeat"))
@@ -54,6 +62,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
         store=absolute(chosen.get("store", DEFAULT_STORE)),
         state_dir=state_dir.absolute(),
         retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
+        engines=engines,
     )
 
 
@@ -84,20 +93,64 @@ def public_url(store: str) -> str | None:
     return None if parts.password or "password" in parts.query or "key" in parts.query else store
 
 
-def _from_file(file: Path) -> dict[str, Any]:
+def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+    """Return the engines of the settings file (``given``) and of engines.toml or the file that DRUMBEAT_ENGINES names."""
+    named = environment.get(ENGINES_VARIABLE)
+    other = Path(named).expanduser() if named else file.parent / ENGINES_FILE
+    if named and not other.is_file():
+        raise InvalidSettings(f"expected a file that names engines in {ENGINES_VARIABLE}, got {named}, which does not exist")
+    engines = _checked_engines(given, file)
+    for name, table in _checked_engines(_engines_in(other), other).items():
+        if name in engines:
+            raise InvalidSettings(f"expected the engine {name!r} in one file, got it in {file} and in {other}; remove one")
+        engines[name] = table
+    return engines
+
+
+def _engines_in(file: Path) -> Any:
+    found = _toml(file)
+    for name in found:
+        if name != _ENGINES:
+            raise InvalidSettings(f"expected only tables [engines.NAME] in {file}, got {name!r}; write [engines.{name}]")
+    return found.get(_ENGINES, {})
+
+
+def _checked_engines(given: Any, file: Path) -> dict[str, Mapping[str, Any]]:
+    """Check that each engine has a usable name and says its kind. Its other settings are checked when it is used."""
+    if not isinstance(given, dict):
+        raise InvalidSettings(f"expected tables [engines.NAME] in {file}, got engines = {short_repr(given)}")
+    for name, table in given.items():
+        check_engine_name(name)
+        if not isinstance(table, dict):
+            raise InvalidSettings(f"expected a table [engines.{name}] in {file}, got {short_repr(table)}")
+        if not isinstance(table.get("kind"), str):
+            got = short_repr(table["kind"]) if "kind" in table else "none"
+            raise InvalidSettings(
+                f'expected the kind of engine {name!r} in {file}, as kind = "local", got {got}; see: drumbeat engine kinds'
+            )
+    return dict(given)
+
+
+def _toml(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     import tomllib
 
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:
         raise InvalidSettings(f"cannot read settings from {file}: {exc.strerror}; fix or remove it") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidSettings(f"expected TOML in {file}, got invalid TOML: {exc}") from exc
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    found = _toml(file)
     for name, value in found.items():
+        if name == _ENGINES:
+            continue
         if name not in _VARIABLES:
-            raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {', '.join(_VARIABLES)}")
+            raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {', '.join((*_VARIABLES, _ENGINES))}")
         if not isinstance(value, str):
             raise InvalidSettings(f"expected the setting {name} in {file} to be text, got {short_repr(value)}")
     return found

@@ -155,9 +155,10 @@ def test_a_pool_that_nobody_made_a_fleet_keeps_its_workers(url: str, command: st
     [
         (["file=x"], "has no field file"),
         (["max_worker=1"], r"has no field max_worker; did you mean max_workers\?"),
-        (["provider=runpod"], "got sqlite, which only this machine can reach; use PostgreSQL or Redis"),
+        (["provider=runpod"], "got sqlite, which only this machine can reach; copy it with: drumbeat store copy sqlite:////"),
         (["max_per_day=0.01"], "set price_per_hour, or drop the ceiling"),
-        (["provider=gcp"], "expected the provider local or runpod"),
+        (["provider=gcp"], r"expected the name of an engine \(local\), got 'gcp'"),
+        (["engine=gcp"], r"expected the name of an engine \(local\), got 'gcp'"),
         (["needs_gpu=perhaps"], "needs_gpu to be true or false"),
     ],
 )

@@ -251,7 +251,7 @@ async def test_what_a_command_says_counts_more_than_the_environment(
 @pytest.mark.parametrize(
     ("variable", "text", "said"),
     [
-        ("DRUMBEAT_PROVIDER", "nope", "expected the provider local or runpod, got 'nope'"),
+        ("DRUMBEAT_PROVIDER", "nope", r"expected the name of an engine \(local\), got 'nope'"),
         ("ORCHESTRATOR_POLL_SEC", "0", "every to be 0.1 s or more"),
         ("MIN_ACTIVE_GPUS", "11", "min_workers ≤ max_workers"),
         ("MAX_ACTIVE_GPUS", "ten", "expected a number in the environment variable MAX_ACTIVE_GPUS"),

@@ -54,7 +54,7 @@ class Scene:
         self.store = MemoryStore(self.clock)
         self.spawner = spawner(self.clock)
         self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, self.clock)
-        self.plane.spawner = lambda provider: self.spawner  # type: ignore[method-assign]
+        self.plane.spawner = lambda engines: self.spawner  # type: ignore[method-assign]
 
     async def open(self) -> "Scene":
         for name in POOLS:

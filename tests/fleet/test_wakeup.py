@@ -36,7 +36,7 @@ class Fleets:
         self.store = MemoryStore(clock)
         self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, clock)
         self.spawner = FakeSpawner(clock)
-        self.plane.spawner = lambda provider: self.spawner  # type: ignore[method-assign]
+        self.plane.spawner = lambda engines: self.spawner  # type: ignore[method-assign]
 
     async def make(self) -> None:
         for name in POOLS:

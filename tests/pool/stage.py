@@ -40,7 +40,7 @@ class Stage:
 
     @property
     def checker(self) -> Checker:
-        return Checker(self.store, self.clock, self._owner, lambda: self.spawner)
+        return Checker(self.store, self.clock, self._owner, lambda engine: self.spawner)
 
     def _owner(self) -> str:
         self.checks += 1

@@ -178,7 +178,7 @@ async def test_a_check_or_a_worker_that_leaves_has_somebody_watch_for_what_comes
         if len(asked) > 1:
             raise StoreUnavailable("gone")
 
-    checker = Checker(stage.store, stage.clock, lambda: "check", lambda: stage.spawner, ask)
+    checker = Checker(stage.store, stage.clock, lambda: "check", lambda engine: stage.spawner, ask)
     await checker.check(POOL)
     nothing_pending = list(asked)
     await stage.push(1, delay=seconds(60))
@@ -198,7 +198,7 @@ async def test_what_comes_due_is_watched_for_while_others_are_ready_that_nobody_
     async def ask(pool_id: PoolId) -> None:
         asked.append(pool_id)
 
-    checker = Checker(stage.store, stage.clock, lambda: "check", lambda: stage.spawner, ask)
+    checker = Checker(stage.store, stage.clock, lambda: "check", lambda engine: stage.spawner, ask)
     await checker.after_exit(POOL, jobs_done=0)
     only_ready = list(asked)
     await stage.push(1, delay=seconds(60))

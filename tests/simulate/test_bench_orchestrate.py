@@ -23,7 +23,7 @@ PLAN = RunPlan(
 @asynccontextmanager
 async def orchestrating(world: World, *, once: bool) -> AsyncIterator[asyncio.Task[None]]:
     """One that looks for runs, beside whatever the block does."""
-    desk = BenchService(world.store, world.clock, "finder", capacity(4, 8 << 30), lambda: world.spawner)
+    desk = BenchService(world.store, world.clock, "finder", capacity(4, 8 << 30), lambda engine: world.spawner)
     leave = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(desk.orchestrate(leave, once=once))

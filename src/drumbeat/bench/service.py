@@ -44,6 +44,7 @@ from drumbeat.bench.templates import TemplateDocument, parse, with_settings
 from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
@@ -78,9 +79,13 @@ class BenchService:
         clock: Clock,
         owner: str,
         host: HostCapacity,
-        open_spawner: Callable[[], AbstractAsyncContextManager[Spawner]],
+        open_spawner: Callable[[str], AbstractAsyncContextManager[Spawner]],
         connections: ConnectionService | None = None,
+        check_engine: Callable[[str], object] | None = None,
     ) -> None:
+        """``open_spawner`` opens a spawner for the name of an engine, or of several. ``check_engine`` raises InvalidSettings
+        for an engine that is not known, or whose workers cannot reach the store."""
+        self._check_engine = check_engine or (lambda engines: None)
         self._store = store
         self._clock = clock
         self._owner = owner
@@ -129,6 +134,7 @@ class BenchService:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of this template document would start, with warnings. Nothing is started."""
+        self._check_engine(document.scaling.engine or DEFAULT_ENGINE)
         return await preview_run(document, self._host, self._connections, await self.prices())
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
@@ -144,6 +150,7 @@ class BenchService:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """Create a run from a template document, in the status PREPARED. Raises InvalidInput before anything is stored."""
+        self._check_engine(document.scaling.engine or DEFAULT_ENGINE)
         made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices())
         template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
@@ -163,7 +170,7 @@ class BenchService:
         self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
     ) -> RunStatus:
         """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over)."""
-        async with self._open_spawner() as spawner:
+        async with self._spawner_of(await self._store.runs.get(run_id)) as spawner:
             status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
         run = await self._store.runs.get(run_id)
         if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
@@ -212,7 +219,7 @@ class BenchService:
         """
         mine: set[RunId] = set()
         began = self._clock.elapsed()
-        async with self._open_spawner() as spawner, asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
             while not leave.is_set():
                 found, under_way = await self._find_orphans()
                 for run in found:
@@ -220,7 +227,7 @@ class BenchService:
                         continue
                     mine.add(run.run_id)
                     (on_run or (lambda run: None))(run)
-                    group.create_task(self._orchestrate_one(spawner, run.run_id, leave, mine))
+                    group.create_task(self._orchestrate_one(run, leave, mine))
                 if once and not mine and (not under_way or self._clock.elapsed() - began > LEASE + _ORPHANS_POLLED_EVERY):
                     return
                 await pause(self._clock, _ORPHANS_POLLED_EVERY, leave)
@@ -233,13 +240,18 @@ class BenchService:
             log.warning("could not look for runs without an orchestrator: %s; retrying", exc)
             return (), True
 
-    async def _orchestrate_one(self, spawner: Spawner, run_id: RunId, leave: asyncio.Event, mine: set[RunId]) -> None:
+    async def _orchestrate_one(self, run: Run, leave: asyncio.Event, mine: set[RunId]) -> None:
         try:
-            await self._orchestrator(spawner).conduct(run_id, leave)
+            async with self._spawner_of(run) as spawner:
+                await self._orchestrator(spawner).conduct(run.run_id, leave)
         except DrumbeatError as exc:
-            log.warning("stopped leading run %s: %s; any orchestrator may take it over", run_id, exc)
+            log.warning("stopped leading run %s: %s; any orchestrator may take it over", run.run_id, exc)
         finally:
-            mine.discard(run_id)
+            mine.discard(run.run_id)
+
+    def _spawner_of(self, run: Run) -> AbstractAsyncContextManager[Spawner]:
+        """Open a spawner for the engine that the run's template names. Raises InvalidSettings, MissingExtra."""
+        return self._open_spawner((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
 
     async def regress(self, run_id: RunId, against: str = LAST_GOOD) -> Comparison | None:
         """Compare a run with the run ``against``, or with the newest comparable run that passed; None if there is none."""

@@ -1,6 +1,7 @@
 """drumbeat bench plan, run, watch, stop, list, show, rerun and rm: benchmark runs."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -12,6 +13,7 @@ import typer
 
 from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
 from drumbeat.cli.bench_templates import SetOption, read_document
+from drumbeat.cli.engine_options import EngineOption, warn_of_store
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
@@ -64,13 +66,23 @@ async def read_source(bench: "BenchService", source: str, settings: list[str] | 
     return await bench.document(source, settings or ())
 
 
+def _with_engine(settings: list[str] | None, engine: str | None) -> list[str]:
+    return [*(settings or ()), *(() if engine is None else (f"scaling.engine={json.dumps(engine)}",))]
+
+
 @app.command("plan")
-def plan(source: SourceArgument, settings: SetOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+def plan(
+    source: SourceArgument,
+    settings: SetOption = None,
+    engine: EngineOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show what a run would start, with warnings, without starting it."""
 
     async def work(plane: ControlPlane) -> Any:
         bench = plane.bench()
-        return await bench.plan(await read_source(bench, source, settings))
+        return await bench.plan(await read_source(bench, source, _with_engine(settings, engine)))
 
     found = with_control_plane(store, work, create=True)
     if as_json:
@@ -85,6 +97,7 @@ def plan(source: SourceArgument, settings: SetOption = None, store: StoreOption 
 def run_benchmark(
     source: SourceArgument,
     settings: SetOption = None,
+    engine: EngineOption = None,
     reports: ReportOption = None,
     detach: DetachOption = False,
     store: StoreOption = None,
@@ -102,7 +115,8 @@ def run_benchmark(
     async def work() -> int:
         async with open_plane(store, create=True) as plane:
             bench = plane.bench()
-            document = await read_source(bench, source, settings)
+            document = await read_source(bench, source, _with_engine(settings, engine))
+            warn_of_store(plane, document.scaling.engine)
             created, planned = await bench.create(document, None if is_file(source) else source)
             if not as_json:
                 print_notes(planned)
@@ -320,6 +334,7 @@ def show_run(
 def rerun(
     run_id: RunArgument,
     settings: SetOption = None,
+    engine: EngineOption = None,
     reports: ReportOption = None,
     detach: DetachOption = False,
     store: StoreOption = None,
@@ -331,7 +346,7 @@ def rerun(
     async def work() -> int:
         async with open_plane(store) as plane:
             bench = plane.bench()
-            created, planned = await bench.recreate(RunId(run_id), settings or ())
+            created, planned = await bench.recreate(RunId(run_id), _with_engine(settings, engine))
             if not as_json:
                 print_notes(planned)
             return await _start(plane, bench, created, detach=detach, as_json=as_json, reports=forms)

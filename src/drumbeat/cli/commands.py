@@ -16,6 +16,7 @@ GROUPS: Mapping[str, str] = {
     "connection": "connections:app",
     "pool": "pool:app",
     "fleet": "fleet:app",
+    "engine": "engine:app",
     "pools": "listing:pools",
     "workers": "listing:workers",
     "events": "listing:events",

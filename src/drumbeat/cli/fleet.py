@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drumbeat.cli import fleet_beats, fleet_reasons, fleet_simulate, fleet_watch, fleet_workers
+from drumbeat.cli.engine_options import warn_of_store
 from drumbeat.cli.fleet_beats import INTERNAL_FIELDS
 from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
@@ -14,6 +15,7 @@ from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.cli.run_worker import plan_changes
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 
@@ -42,7 +44,13 @@ def create(
         ),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("--provider", help="Where workers run: local (this machine) or runpod. Default: local")
+        str | None,
+        typer.Option(
+            "--engine",
+            "--provider",
+            metavar="NAME[,NAME…]",
+            help="The engine that runs the workers; with several, the first is preferred. Default: local (this machine)",
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -58,8 +66,8 @@ def create(
     """Create or change a fleet: scale an existing pool of jobs, or a new pool, by a policy.
 
     For a new fleet, options override environment variables such as MAX_ACTIVE_GPUS, which override the file. For an existing
-    fleet, only the given fields change, and the changes are printed; with --file, the file replaces the policy. The provider
-    cannot change while workers of the old provider run, and a spending limit needs a price. In fleet run, beat and plan,
+    fleet, only the given fields change, and the changes are printed; with --file, the file replaces the policy. The engine
+    cannot change while workers of the old engine run, and a spending limit needs a price. In fleet run, beat and plan,
     environment variables override the stored policy.
     """
     options = (("policy", policy), ("provider", provider), ("expected_service", expected_service))
@@ -68,7 +76,9 @@ def create(
     given = chosen | parse_settings(settings)
 
     async def configure(plane: ControlPlane) -> "FleetConfigured":
-        return await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=handlers)
+        found = await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=handlers)
+        warn_of_store(plane, found.pool.policy.get("provider"))
+        return found
 
     configured = with_control_plane(store, configure, create=True)
     if as_json:
@@ -80,7 +90,8 @@ def create(
 def _print_configured(configured: "FleetConfigured") -> None:
     row = configured.pool
     if configured.is_new:
-        say(f"pool {row.pool_id}: " + ", ".join(f"{name} {value}" for name, value in row.policy.items()))
+        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in row.policy.items()}
+        say(f"pool {row.pool_id}: " + ", ".join(f"{name} {value}" for name, value in policy.items()))
     else:
         say(f"pool {row.pool_id}, changed: {', '.join(configured.changed) or 'nothing'}")
     if configured.overruled:

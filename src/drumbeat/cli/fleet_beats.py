@@ -45,8 +45,8 @@ def run(
     read, lines are dropped and the next line says how many were ``missed``. Workers keep running when this command ends.
 
     The options, and the environment variables of the earlier RunPod orchestrator, are first saved in the policy of the pool;
-    options take precedence. The provider cannot change while workers of the old provider run. Later changes of the policy
-    take effect, including its provider and interval.
+    options take precedence. The engine cannot change while workers of the old engine run. Later changes of the policy
+    take effect, including its engine and interval.
     """
     settings = beat_settings(provider, every)
 
@@ -95,7 +95,7 @@ def beat(
 ) -> None:
     """Run the autoscaler once and print the summary as JSON.
 
-    Exit code 1 when an action failed. Environment variables and --provider are saved in the policy, as in fleet run.
+    Exit code 1 when an action failed. Environment variables and --engine are saved in the policy, as in fleet run.
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ def beat(
 
 
 def beat_settings(provider: str | None, every: str | None = None) -> dict[str, Any]:
-    """Return the options --provider and --every, if given, as fields of a fleet's policy. Raises InvalidInput."""
+    """Return the options --engine and --every, if given, as fields of a fleet's policy. Raises InvalidInput."""
     interval = {"every": parse_age(every).total_seconds()} if every else {}
     return interval | ({"provider": provider} if provider else {})
 
@@ -136,7 +136,7 @@ class _PolicyWatch:
         self.changed = policy
         self.over.set()
         if policy.provider != self.provider:
-            raise InvalidSettings(f"the provider changed from {self.provider} to {policy.provider}; restarting the loop")
+            raise InvalidSettings(f"the engine changed from {self.provider} to {policy.provider}; restarting the loop")
 
 
 @dataclass(slots=True)

@@ -11,7 +11,13 @@ from drumbeat.core.errors import InvalidInput
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="Policy file (fleet.yml), with durations such as 90s or 10m.")]
 ProviderOption = Annotated[
-    str | None, typer.Option("--provider", help="Where workers run: local or runpod. Default: the provider of the policy")
+    str | None,
+    typer.Option(
+        "--engine",
+        "--provider",
+        metavar="NAME[,NAME…]",
+        help="The engine that runs the workers; with several, the first is preferred. Default: the engine of the policy",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from drumbeat.cli import pool_beats, pool_jobs, pool_push
+from drumbeat.cli.engine_options import EngineOption, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
     CapabilityOption,
@@ -25,6 +26,7 @@ from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
 from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import format_count
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
@@ -72,6 +74,7 @@ def create(
             help="With --update: remove the handler of this job type ('' is the handler for all other types). Repeatable.",
         ),
     ] = None,
+    engine: EngineOption = None,
     retention: Annotated[
         str | None,
         typer.Option(
@@ -100,26 +103,34 @@ def create(
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
 
     async def make(plane: ControlPlane) -> PoolRow:
+        row = await change(plane)
+        warn_of_store(plane, engine)
+        return row
+
+    async def change(plane: ControlPlane) -> PoolRow:
         handle = plane.pool(pool)
         if update and await plane.store.pools.find(PoolId(pool)) is not None:
-            return await handle.update(remove_handlers=remove_handler or (), heartbeat=every, **changes)
-        return await _create(handle, changes, every, exist_ok=update)
+            return await handle.update(remove_handlers=remove_handler or (), heartbeat=every, engine=engine, **changes)
+        return await _create(handle, changes, every, engine, exist_ok=update)
 
     _print_created(with_control_plane(store, make, create=True), as_json=as_json)
 
 
-async def _create(handle: Pool, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> PoolRow:
+async def _create(
+    handle: Pool, changes: Mapping[str, Any], every: timedelta | None, engine: str | None, *, exist_ok: bool
+) -> PoolRow:
     policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
     plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
     thresholds = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
-    return await handle.create(plan, thresholds, exist_ok=exist_ok, **policy)
+    return await handle.create(plan, thresholds, exist_ok=exist_ok, engine=engine, **policy)
 
 
 def _print_created(row: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json(row)
     else:
-        say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in row.policy.items()) or "defaults"))
+        policy = {"engine" if name == ENGINE_IN_POLICY else name: value for name, value in row.policy.items()}
+        say(f"pool {row.pool_id}: " + (", ".join(f"{name} {value}" for name, value in policy.items()) or "defaults"))
 
 
 @app.command()

@@ -4,20 +4,22 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.worker import ExitCode
-from drumbeat.extras import import_part
 from drumbeat.settings import STATE_DIR_VARIABLE, Settings, store_name
 from drumbeat.spawn.interface import Spawner
 from drumbeat.spawn.private import private_folder
 from drumbeat.store import Store
 
 if TYPE_CHECKING:
+    from drumbeat.composition.engines import Engine, Engines
     from drumbeat.spawn.fork_client import ForkConnector
     from drumbeat.spawn.local import LocalSpawner
 
@@ -66,35 +68,47 @@ class ControlPlaneBase:
         """Return the environment variables by which a child process finds the same store and state folder."""
         return {**self.settings.for_children(), STATE_DIR_VARIABLE: str(self.settings.state_dir)}
 
-    def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
-        """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings."""
+    def local_spawner(self, *, survive: bool = False, engine: "Engine | None" = None) -> "LocalSpawner":
+        """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings.
+
+        An ``engine`` other than ``local`` keeps its workers in a folder of its own, apart from those of other engines."""
         from drumbeat.spawn.fork_client import SocketConnector
         from drumbeat.spawn.local import LocalSpawner
         from drumbeat.spawn.state_dir import folder_of
 
         state_dir = self.settings.state_dir
         check_state_dir(state_dir)
-        folder, forks = (
-            folder_of(state_dir, store_name(self.settings.store)),
-            self.forks or SocketConnector(state_dir.resolve()),
+        engine = engine or self._default_engine
+        path = state_dir if engine is None or engine.name == DEFAULT_ENGINE else state_dir / "engines" / engine.name
+        return LocalSpawner(
+            folder_of(path, store_name(self.settings.store)),
+            self.worker_environment,
+            survive=survive,
+            clock=self.clock,
+            forks=self.forks or SocketConnector(state_dir.resolve()),
+            name=DEFAULT_ENGINE if engine is None else engine.name,
+            settings=None if engine is None else engine.settings,
         )
-        return LocalSpawner(folder, self.worker_environment, survive=survive, clock=self.clock, forks=forks)
 
-    def spawner(self, provider: str) -> Spawner:
-        """Return a provider's spawner, to start workers that outlive this process. Raises InvalidSettings, MissingExtra."""
-        if provider == "local":
+    @property
+    def _default_engine(self) -> "Engine | None":
+        """The engine ``local``, if a settings file changes its settings."""
+        return self.engines.get(DEFAULT_ENGINE) if DEFAULT_ENGINE in self.settings.engines else None
+
+    @cached_property
+    def engines(self) -> "Engines":
+        """The engines (named places where workers run) of this process's settings."""
+        from drumbeat.composition.engines import Engines
+
+        return Engines(self)
+
+    def spawner(self, engines: str) -> Spawner:
+        """Return a spawner for an engine or several, as ``a,b``. Its workers outlive this process.
+
+        Raises InvalidSettings, MissingExtra."""
+        if engines == DEFAULT_ENGINE:
             return self.local_spawner(survive=True)
-        if provider != "runpod":
-            raise InvalidSettings(f"expected the provider local or runpod, got {provider!r}")
-        if not self.store.traits.networked:
-            from drumbeat.fleet.policy_store import unreachable
-
-            raise InvalidSettings(unreachable(self.store.traits.name, provider))
-        runpod = import_part("spawn.runpod", "runpod", "the RunPod spawner")
-        settings = runpod.RunPodSettings.from_environment(os.environ)
-        environment, folder = self.settings.for_children(), self.settings.state_dir
-        spawner: Spawner = runpod.RunPodSpawner(settings, environment, self.clock, state_dir=folder)
-        return spawner
+        return self.engines.open(engines)
 
     async def tidy(self) -> None:
         """Delete some rows that are older than the retention time, unless another process has just done so."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
+from drumbeat.core.engine import EngineFacts
 from drumbeat.core.errors import DrumbeatError, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.fleet import policy_store
@@ -55,11 +56,21 @@ class Fleets:
 
     async def create(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
         """Create a fleet without a job queue. Raises AlreadyExists, InvalidSettings."""
-        return await policy_store.create_fleet(self._store, name, policy, thresholds)
+        return await policy_store.create_fleet(self._store, name, policy, thresholds, self._engine(policy))
 
     async def set_policy(self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
         """Replace a fleet's policy; the next beat uses the new one. Raises NotFound, InvalidSettings."""
-        return await policy_store.set_policy(self._store, pool_id, policy, thresholds)
+        return await policy_store.set_policy(self._store, pool_id, policy, thresholds, self._engine(policy))
+
+    def _engine(self, policy: FleetPolicy) -> EngineFacts:
+        """Return facts about a policy's engines. Raises InvalidSettings if one of them is not known here."""
+        return self._facts(policy.provider)
+
+    def _facts(self, engines: str) -> EngineFacts:
+        """Return facts about engines. Raises InvalidSettings if one is not known here, or cannot reach this store's file."""
+        if self._store.traits.shared:
+            self._base.engines.check_reach(engines)
+        return self._base.engines.facts(engines)
 
     async def configure(
         self,
@@ -78,13 +89,14 @@ class Fleets:
         is_new = old is None or not old.is_scaled
         policy = policy_store.wanted_policy(old, os.environ, file, settings)
         new_provider = old is not None and policy_store.changes_provider(old, policy)
-        limits = load_thresholds(policy, file, preset, is_new=is_new or new_provider)
+        is_rented = self._engine(policy).is_rented
+        limits = load_thresholds(policy, file, preset, is_new=is_new or new_provider, is_rented=is_rented)
         pool = await self._make(name, old, policy, limits, handlers)
         return FleetConfigured(
             pool=pool,
             is_new=is_new,
             changed=() if old is None else policy_store.differences(old.policy, pool.policy),
-            overruled=policy_store.overridden_settings(pool, os.environ),
+            overruled=policy_store.overridden_settings(pool, os.environ, self._facts),
         )
 
     async def _make(
@@ -109,9 +121,10 @@ class Fleets:
         """Let a policy scale a job pool, which is created if missing. Its workers stay and wait when the queue is empty.
 
         Raises InvalidInput if the pool is not a job pool, InvalidSettings."""
-        policy_store.check_new(self._store, policy)
+        engine = self._engine(policy)
+        policy_store.check_new(self._store, policy, engine)
         pool = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
-        await policy_store.check_policy(self._store, pool, policy)
+        await policy_store.check_policy(self._store, pool, policy, engine)
         work = replace(plan or plan_of(pool), mode=Mode.LOOP)
         if policy.concurrency > 1:
             work = replace(work, concurrency=policy.concurrency)
@@ -122,17 +135,20 @@ class Fleets:
 
         Nothing is written. Raises NotFound, InvalidInput if the pool is not a fleet, InvalidSettings.
         """
-        return (await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings))[1]
+        return (await self._effective(name, settings))[1]
+
+    async def _effective(self, name: str, settings: Mapping[str, Any]) -> tuple[PoolRow, FleetPolicy]:
+        return await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings, self._facts)
 
     async def apply_environment(self, name: str, **settings: Any) -> FleetPolicy:
         """Change a fleet's stored policy by environment variables, then by ``settings``, and return the new policy."""
-        pool, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, settings)
+        pool, policy = await self._effective(name, settings)
         await policy_store.write_policy(self._store, pool, policy)
         return policy
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """Open a spawner, which starts workers at a provider. Raises NotFound, InvalidSettings, MissingExtra."""
+        """Open a spawner, which starts workers at an engine. Raises NotFound, InvalidSettings, MissingExtra."""
         chosen = provider or (await self.service(name).policy()).provider
         async with self._base.spawner(chosen) as spawner:
             yield spawner

@@ -20,6 +20,7 @@ from drumbeat.composition.base import (
     triggers_file,
 )
 from drumbeat.core.clock import Clock, SystemClock
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, import_part
@@ -91,8 +92,8 @@ class ControlPlane(ControlPlaneBase):
         For delayed jobs it also starts a process that, once they are ready, runs the trigger ``later`` (None: checks again)."""
         from drumbeat.pool.checker import Checker
 
-        spawner = partial(self.local_spawner, survive=True)
-        return Checker(self.store, self.clock, process_name, spawner, partial(self._watch_later, firing=later), self.tidy)
+        watch = partial(self._watch_later, firing=later)
+        return Checker(self.store, self.clock, process_name, self.spawner, watch, self.tidy)
 
     async def _watch_later(self, pool_id: PoolId, firing: "Firing | None") -> None:
         from drumbeat.composition.due_jobs import start_watching
@@ -232,10 +233,21 @@ class ControlPlane(ControlPlaneBase):
             self.clock,
             process_name(),
             bench_part("control.create").capacity(host.cores, host.memory),
-            partial(self.local_spawner, survive=True),
+            self._bench_spawner,
             self.connections(),
+            self.engines.check_reach,
         )
         return service
+
+    def _bench_spawner(self, engines: str) -> Spawner:
+        """Return a spawner for the workers of a benchmark. Elsewhere they get the secrets of the database under test."""
+        if engines == DEFAULT_ENGINE:
+            return self.local_spawner(survive=True)
+        from drumbeat.bench.driver.session import PASSWORD_VARIABLE
+        from drumbeat.bench.targets.vault import KEY_VARIABLE
+
+        secrets = {name: os.environ[name] for name in (PASSWORD_VARIABLE, KEY_VARIABLE) if os.environ.get(name)}
+        return self.engines.open(engines, secrets)
 
     def connections(self) -> "ConnectionService":
         """Return the service for saved connections to databases under test. Raises InvalidSettings (invalid DRUMBEAT_KEY)."""
@@ -277,7 +289,12 @@ class ControlPlane(ControlPlaneBase):
         """Return the job pool with this name, as an object to push to and read from; it need not exist in the store yet."""
         from drumbeat.pool.service import Pool
 
-        return Pool(self.store, self.clock, name, process_name(), push_on=push_on(self.settings.store))
+        on = push_on(self.settings.store)
+        return Pool(self.store, self.clock, name, process_name(), push_on=on, check_engine=self.check_engine)
+
+    async def check_engine(self, engines: str) -> None:
+        """Raise InvalidSettings for engines that are not known here, or whose workers cannot reach the store."""
+        self.engines.check_reach(engines)
 
 
 def push_on(store: str) -> "PushOn | None":

@@ -1,6 +1,7 @@
 """Runs a worker in this process: it joins a pool, works and leaves. Separate, because controllers do not need to import it."""
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import AbstractAsyncContextManager
@@ -9,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drumbeat.composition.base import ControlPlaneBase, WorkerArguments, WorkerSummary, process_name
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan
     from drumbeat.pool.worker.workload import JobWorkload
+
+
+log = logging.getLogger(__name__)
+
+REPORT_CLOCK_VARIABLE = "DRUMBEAT_REPORT_CLOCK"  #: environment variable: if set, a worker logs what its clock shows
+CLOCK_SHOWN = "the clock here shows "  #: begins that log line
 
 
 class WorkerRunner:
@@ -46,7 +54,7 @@ class WorkerRunner:
         workload = self._workload(pool, identity)
         life = self._life(pool, identity, workload)
         code = await self._run(pool, identity, life)
-        if pool.kind is PoolKind.JOBS and life.work_is_done:
+        if pool.kind is PoolKind.JOBS and life.work_is_done and self._may_check(pool):
             done = workload.figures
             await self._checker.after_exit(pool.pool_id, done.operations + done.errors)
         return code
@@ -72,10 +80,14 @@ class WorkerRunner:
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(pool, identity, plan, handlers)
         code = await self._run(pool, identity, self._life(pool, identity, workload), signals=signals)
-        if code is ExitCode.CLEAN and await self._store.beats.last(pool.pool_id) is not None:
+        if code is ExitCode.CLEAN and self._may_check(pool) and await self._store.beats.last(pool.pool_id) is not None:
             await self._checker.watch_for_later(pool.pool_id)
         tally = workload.in_flight.tally
         return WorkerSummary(worker_id=own_id, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
+
+    def _may_check(self, pool: PoolRow) -> bool:
+        """Whether this process can start workers for the pool: on another machine, the pool's engine may not be known."""
+        return pool.is_scaled or pool.engine == DEFAULT_ENGINE or self._base.engines.knows(pool.engine)
 
     def _workload(self, pool: PoolRow, identity: JoinRequest) -> Workload:
         if pool.kind is PoolKind.FLEET:
@@ -114,6 +126,8 @@ class WorkerRunner:
     async def _run(self, pool: PoolRow, identity: JoinRequest, life: WorkerLifecycle, *, signals: bool = True) -> ExitCode:
         shipper = LogShipper(self._store, pool.pool_id, self._clock, worker_id=identity.worker_id)
         async with shipper, self._watching:
+            if os.environ.get(REPORT_CLOCK_VARIABLE):
+                log.warning("%s%s", CLOCK_SHOWN, self._clock.now().isoformat())
             try:
                 return await (run_until_signalled(life) if signals else life.run())
             except asyncio.CancelledError:

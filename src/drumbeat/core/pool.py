@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
 
+from drumbeat.core.engine import DEFAULT_ENGINE, ENGINE_IN_POLICY
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import time_span
 
@@ -84,6 +85,11 @@ class PoolRow:
     paused_until: datetime | None = None
     created_at: datetime | None = None  #: set by the store
     last_worker: int = field(default=-1, compare=False)  #: the highest N of its workers named ``…worker-N``; set by the store
+
+    @property
+    def engine(self) -> str:
+        """The engine (place) that runs the pool's workers, or several as ``a,b``."""
+        return str(self.policy.get(ENGINE_IN_POLICY) or DEFAULT_ENGINE)
 
     @property
     def is_scaled(self) -> bool:

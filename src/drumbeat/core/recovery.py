@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from drumbeat.core.engine import covers
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
@@ -245,7 +246,7 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
     """Whether a worker that is not listed as running is surely gone. Always False for a worker of another provider."""
-    if snapshot.provider and row.provider and row.provider != snapshot.provider:
+    if not covers(snapshot.provider, row.provider):
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))
 

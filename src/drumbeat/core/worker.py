@@ -129,6 +129,11 @@ class Worker:
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance or "")
 
     @property
+    def engine(self) -> str | None:
+        """The engine that runs the worker; of several, the one that started it, if known."""
+        return self.meta.get("engine") or self.provider
+
+    @property
     def is_live(self) -> bool:
         return self.status in LIVE
 

@@ -1,11 +1,12 @@
 """Store a fleet's policy in its pool's row: merge changes, check them before they are written, and list what changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineFacts, covers, unreachable_store
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, Thresholds, pool
@@ -58,7 +59,10 @@ def wanted_policy(
     if pool is not None and file is None and pool.is_scaled:
         return changed_policy(pool.policy, settings)
     current = {"concurrency": pool.policy["concurrency"]} if pool is not None and "concurrency" in pool.policy else {}
+    engine = {"provider": pool.policy["provider"]} if pool is not None and pool.policy.get("provider") else {}
     policy = load_policy(environment, file, **settings)
+    if policy.provider == DEFAULT_ENGINE and not {"provider", "engine"} & settings.keys():
+        policy = replace(policy, **engine)
     return replace(policy, **current) if policy.concurrency == 1 and "concurrency" not in settings else policy
 
 
@@ -79,79 +83,83 @@ def check_kind(pool: PoolRow, policy: FleetPolicy, *, has_handlers: bool) -> Non
         raise InvalidInput(f"expected the policy 'fixed', because fleet {pool.pool_id} has no queue, got '{policy.policy}'")
 
 
-def check_price(policy: FleetPolicy) -> None:
+def check_price(policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
     """Raise InvalidSettings for a money ceiling if workers cost nothing, since the ceiling would never apply."""
-    free = policy.price_per_hour == 0 or (policy.price_per_hour is None and policy.provider == "local")
+    is_free = policy.provider == DEFAULT_ENGINE if engine is None else engine.is_free
+    free = policy.price_per_hour == 0 or (policy.price_per_hour is None and is_free)
     if policy.has_ceiling and free:
         raise InvalidSettings(
-            f"expected a price with max_per_hour, max_per_day or max_per_month, got none: a worker of the provider "
+            f"expected a price with max_per_hour, max_per_day or max_per_month, got none: a worker of the engine "
             f"{policy.provider} costs nothing; set price_per_hour, or drop the ceiling (--set max_per_day=none)"
         )
 
 
-def check_reach(store: Store, policy: FleetPolicy) -> None:
+def check_reach(store: Store, policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
     """Raise InvalidSettings for workers on other machines if the store is a file on this machine."""
     traits = store.traits
-    if policy.provider != "local" and traits.shared and not traits.networked:
-        raise InvalidSettings(unreachable(traits.name, policy.provider))
-
-
-def unreachable(store: str, provider: str) -> str:
-    """Return the error message for a store that the provider's workers cannot reach, with what to do."""
-    return (
-        f"expected a store that workers at {provider} can reach, got {store}, which only this machine can reach; "
-        f"use PostgreSQL or Redis (--store postgresql://…), or run the workers on this machine (--provider local)"
-    )
+    elsewhere = policy.provider != DEFAULT_ENGINE if engine is None else engine.elsewhere
+    if elsewhere and traits.shared and not traits.networked:
+        raise InvalidSettings(unreachable_store(traits.name, policy.provider))
 
 
 def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
     """Raise InvalidSettings if the provider changes while workers of the old one may run: the new one cannot end them."""
-    here = [each for each in workers if each.reaped_at is None and each.provider not in (None, policy.provider)]
+    here = [each for each in workers if each.reaped_at is None and not covers(policy.provider, each.provider)]
     if not here:
         return
     named = ", ".join(each.worker_id for each in here[:_MAX_NAMED]) + (" and others" if len(here) > _MAX_NAMED else "")
     raise InvalidSettings(
-        f"cannot change the provider of {pool.pool_id} from {here[0].provider} to {policy.provider} while workers may still "
+        f"cannot change the engine of {pool.pool_id} from {here[0].provider} to {policy.provider} while workers may still "
         f"run ({named}); drain them first: drumbeat fleet create {pool.pool_id} --set min_workers=0 --set max_workers=0, "
-        f"repeat drumbeat fleet beat {pool.pool_id} until no worker is left, run one more beat, then change the provider"
+        f"repeat drumbeat fleet beat {pool.pool_id} until no worker is left, run one more beat, then change the engine"
     )
 
 
 async def effective_policy(
-    store: Store, pool_id: PoolId, environment: Mapping[str, str], settings: Mapping[str, Any]
+    store: Store,
+    pool_id: PoolId,
+    environment: Mapping[str, str],
+    settings: Mapping[str, Any],
+    engine: Callable[[str], EngineFacts] | None = None,
 ) -> tuple[PoolRow, FleetPolicy]:
     """Return a fleet's pool and the checked policy of its next beat. Raises NotFound, InvalidInput, InvalidSettings."""
     pool = await store.pools.get(pool_id)
     policy = merged_policy(pool, environment, settings)
-    await check_policy(store, pool, policy)
+    await check_policy(store, pool, policy, engine and engine(policy.provider))
     return pool, policy
 
 
-async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
+async def create_fleet(
+    store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None, engine: EngineFacts | None = None
+) -> PoolRow:
     """Create a fleet's pool. Its workers begin work as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
-    check_new(store, policy)
+    check_new(store, policy, engine)
     limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
     created = await store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_row(policy)))
     await store.events.append(created.pool_id, [start(expected_workers=policy.workers)])
     return created
 
 
-async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
+async def set_policy(
+    store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None, engine: EngineFacts | None = None
+) -> PoolRow:
     """Replace a pool's policy; it applies from the next beat. Raises NotFound, InvalidSettings."""
     pool = await store.pools.get(pool_id)
-    await check_policy(store, pool, policy)
+    await check_policy(store, pool, policy, engine)
     return await write_policy(store, pool, policy, thresholds)
 
 
-def check_new(store: Store, policy: FleetPolicy) -> None:
-    """Raise InvalidSettings for a money ceiling if workers cost nothing, or for workers that cannot reach this store."""
-    check_price(policy)
-    check_reach(store, policy)
+def check_new(store: Store, policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
+    """Raise InvalidSettings for a money ceiling if workers cost nothing, or for workers that cannot reach this store.
+
+    ``engine``: facts about the policy's engines; None: only workers of the engine ``local`` run here and are free."""
+    check_price(policy, engine)
+    check_reach(store, policy, engine)
 
 
-async def check_policy(store: Store, pool: PoolRow, policy: FleetPolicy) -> None:
+async def check_policy(store: Store, pool: PoolRow, policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
     """Raise InvalidSettings for a policy that this store or this pool's running workers do not allow."""
-    check_new(store, policy)
+    check_new(store, policy, engine)
     if changes_provider(pool, policy):
         check_provider(pool, policy, await store.workers.list_unreaped(pool.pool_id))
 
@@ -193,10 +201,17 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
     return tuple(f"{name.removesuffix('_seconds')} {_show(name, was.get(name))} → {_show(name, now[name])}" for name in names)
 
 
-def overridden_settings(pool: PoolRow, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Describe the settings that these environment variables override in a beat or, in one line, why a variable is invalid."""
+def overridden_settings(
+    pool: PoolRow, environment: Mapping[str, str], engine: Callable[[str], EngineFacts] | None = None
+) -> tuple[str, ...]:
+    """Describe the settings that these environment variables override in a beat or, in one line, why a variable is invalid.
+
+    ``engine`` raises InvalidSettings for an unknown engine."""
     try:
-        return differences(pool.policy, merged_policy(pool, environment, {}).to_json())
+        merged = merged_policy(pool, environment, {})
+        if engine is not None:
+            engine(merged.provider)
+        return differences(pool.policy, merged.to_json())
     except InvalidSettings as exc:
         return (f"no beat is possible with these variables: {exc}",)
 

@@ -25,6 +25,7 @@ _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
 _TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
 _NAMES = frozenset(each.name for each in fields(FleetPolicy))
 _BOUNDS = frozenset({"min_workers", "max_workers"})
+ALIASES = {"engine": "provider"}  #: other names of fields in files and in --set
 PRESET = "preset"  #: the key in a file that selects a set of pool thresholds; not a field of the policy
 _HALF_AN_HOUR = timedelta(minutes=30)
 _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
@@ -132,13 +133,21 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def load_thresholds(
-    policy: FleetPolicy, file: Path | None = None, preset: str | None = None, *, is_new: bool = True
+    policy: FleetPolicy,
+    file: Path | None = None,
+    preset: str | None = None,
+    *,
+    is_new: bool = True,
+    is_rented: bool | None = None,
 ) -> Thresholds | None:
     """Return the time limits of a preset: the given one, the file's, or ``gpu`` for a new fleet on RunPod. None: no preset.
 
+    ``is_rented``: whether the policy's engine rents machines, as RunPod does; None: only the engine ``runpod`` does.
+
     Raises InvalidSettings.
     """
-    name = preset or _read_file(file).get(PRESET) or ("gpu" if is_new and policy.provider == "runpod" else None)
+    rents = policy.provider == "runpod" if is_rented is None else is_rented
+    name = preset or _read_file(file).get(PRESET) or ("gpu" if is_new and rents else None)
     if name is None:
         return None
     if not isinstance(name, str) or name not in _PRESETS:
@@ -157,6 +166,7 @@ def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
 
 
 def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {ALIASES.get(name, name): value for name, value in settings.items()}
     unknown = sorted(settings.keys() - _NAMES)
     if unknown:
         raise InvalidSettings("; ".join(map(_unknown_field, unknown[:_MAX_NAMED])))

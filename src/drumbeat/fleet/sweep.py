@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from drumbeat.core.beat import CHECK
 from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
+from drumbeat.core.engine import covers
 from drumbeat.core.errors import DrumbeatError, SpawnError, StoreUnavailable
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.recovery import EndStray, PoolSnapshot, Reap, may_be_exiting, recover
@@ -100,8 +101,8 @@ class Sweep:
     def _is_ours(self, pool: PoolRow, snapshot: PoolSnapshot) -> bool:
         """Whether the pool's instances were started from this store, and not for a pool of the same name in another store."""
         traits = self.spawner.traits
-        chosen = pool.policy.get("provider", FleetPolicy().provider)
-        return traits.owns_all or traits.name in {chosen, *(row.provider for row in snapshot.workers)}
+        chosen = {pool.policy.get("provider", FleetPolicy().provider), *(row.provider for row in snapshot.workers)}
+        return traits.owns_all or any(each and covers(traits.name, each) for each in chosen)
 
     async def _beat(self, pool: PoolRow) -> BeatReport:
         """Run one beat that terminates the pool's forgotten instances, unless another controller holds the pool's lease."""

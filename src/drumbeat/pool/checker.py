@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.beats import MAX_WAIT, ONE_BEAT, BeatContext, beat_once, jobs_pool, pool_loop
@@ -27,11 +28,12 @@ class Checker:
         store: Store,
         clock: Clock,
         owner: Callable[[], str],
-        open_spawner: Callable[[], Spawner],
+        open_spawner: Callable[[str], Spawner],
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """``owner`` returns a unique name for each beat. Workers started through ``open_spawner`` must outlive the spawner.
+        """``owner`` returns a unique name for each beat. ``open_spawner`` makes a spawner for the name of an engine, or of
+        several; workers started through it must outlive it.
         ``watch`` starts a process that watches a pool for delayed jobs after this process has ended. ``after`` is called
         after each beat that held the pool's lease."""
         self._watch = watch
@@ -47,8 +49,8 @@ class Checker:
         ``max_workers`` is stored in the pool, so that later checks use it too. In a fleet's pool no workers are started,
         because the fleet does that. Raises NotFound, InvalidInput, InvalidSettings.
         """
-        await self._keep_cap(pool_id, max_workers)
-        report = await self._beat(pool_id, max_wait)
+        pool = await self._keep_cap(pool_id, max_workers)
+        report = await self._beat(pool, max_wait)
         await self.watch_for_later(pool_id)
         return report
 
@@ -69,14 +71,14 @@ class Checker:
                     raise _too_soon(pool, limit)
                 log.warning("%s; using the pool's own lost_after", _too_soon(pool, limit))
                 limit = None
-            reports[pool.pool_id] = await self._beat(pool.pool_id, max_wait, only_recover=True, lost_after=limit)
+            reports[pool.pool_id] = await self._beat(pool, max_wait, only_recover=True, lost_after=limit)
         return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
-        """Wait until no worker of a pool runs on this machine; return False if ``within`` passes first. Needed where child
-        processes are killed when their parent exits, as in a container or a cloud function."""
+        """Wait until no worker of a pool runs; return False if ``within`` passes first. Needed where child processes are
+        killed when their parent exits, as in a container or a cloud function."""
         deadline = None if within is None else self._clock.elapsed() + within
-        async with self._open_spawner() as spawner:
+        async with self._spawner(await jobs_pool(self._store, pool_id)) as spawner:
             while any(one.state is not InstanceState.EXITED for one in await spawner.list(pool_id)):
                 if deadline is not None and self._clock.elapsed() >= deadline:
                     return False
@@ -113,36 +115,41 @@ class Checker:
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return
-        max_wait = timedelta() if (await jobs_pool(self._store, pool_id)).is_scaled else MAX_WAIT
+        pool = await jobs_pool(self._store, pool_id)
+        max_wait = timedelta() if pool.is_scaled else MAX_WAIT
         turn = await leases.acquire(f"after-exit/{pool_id}", self._owner(), MAX_WAIT)
         if turn is not None:
-            await self._beat(pool_id, max_wait, before=lambda: leases.release(turn))
+            await self._beat(pool, max_wait, before=lambda: leases.release(turn))
+
+    def _spawner(self, pool: PoolRow) -> Spawner:
+        """Return a spawner for the pool's engine. In a fleet's pool no worker is started here, so this machine's is enough."""
+        return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
 
     async def _beat(
         self,
-        pool_id: PoolId,
+        pool: PoolRow,
         max_wait: timedelta,
         *,
         only_recover: bool = False,
         lost_after: timedelta | None = None,
         before: Callable[[], Awaitable[object]] | None = None,
     ) -> BeatReport:
-        async with self._open_spawner() as spawner:
+        async with self._spawner(pool) as spawner:
             beating = BeatContext(store=self._store, spawner=spawner, clock=self._clock, owner=self._owner())
             loop = pool_loop(
-                beating, pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
+                beating, pool.pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
             )
             report = await beat_once(loop, self._clock, max_wait)
         if report.led and self._after is not None:
             await self._after()
         return report
 
-    async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> None:
+    async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> PoolRow:
         pool = await jobs_pool(self._store, pool_id)
         if max_workers is None or pool.is_scaled or pool.policy.get("max_workers") == max_workers:
-            return
+            return pool
         PoolPolicy(max_workers=max_workers)  # raises InvalidSettings for an invalid number
-        await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
+        return await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
 
 
 def _too_soon(pool: PoolRow, lost_after: timedelta) -> InvalidInput:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.engine import ENGINE_IN_POLICY, covers, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
@@ -75,9 +76,12 @@ class Pool:
         who: str,
         on_push: Callable[[PoolId], Awaitable[object]] | None = None,
         push_on: PushOn | None = None,
+        check_engine: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on the
-        caller's database connection (None: the store cannot do that)."""
+        caller's database connection (None: the store cannot do that); ``check_engine`` raises InvalidSettings for an engine
+        that is not known, or whose workers cannot reach the store."""
+        self._check_engine = check_engine
         self.pool_id = PoolId(name)
         self._store = store
         self._clock = clock
@@ -92,21 +96,25 @@ class Pool:
         thresholds: Thresholds | None = None,
         *,
         exist_ok: bool = False,
+        engine: str | None = None,
         **policy: Any,
     ) -> PoolRow:
         """Create the pool. With ``exist_ok``, an existing pool gets this plan and policy; else AlreadyExists is raised.
 
         The plan replaces the whole plan of an existing pool, defaults included; to change single fields, use ``update``.
-        Raises InvalidSettings for an invalid ``retention``.
+        ``engine`` runs the pool's workers; with several (``a,b``), the first is preferred.
+        Raises InvalidSettings for an invalid ``retention`` or ``engine``.
         """
-        settings = {**(plan.to_json() if plan else {}), **policy}
+        settings = {**(plan.to_json() if plan else {}), **policy, **await self._engine_settings(engine)}
         retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
         try:
             return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **settings))
         except AlreadyExists:
             if not exist_ok:
                 raise
-        return await self._change(settings, PLAN_FIELDS if plan else (), await self.get(), thresholds)
+        row = await self.get()
+        await self._check_engine_change(row, engine)
+        return await self._change(settings, PLAN_FIELDS if plan else (), row, thresholds)
 
     async def update(
         self,
@@ -114,27 +122,56 @@ class Pool:
         handlers: Mapping[str, str] | None = None,
         remove_handlers: Sequence[str] = (),
         heartbeat: timedelta | None = None,
+        engine: str | None = None,
         **changes: Any,
     ) -> PoolRow:
         """Change the given settings of the pool, and leave all others as they are.
 
         ``handlers`` are added to the existing handlers, by type; ``changes`` are fields of WorkPlan, max_workers, retention.
-        Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent.
+        Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent,
+        and for a new ``engine`` while workers of the old one may run.
         """
         row = await self.get()
+        await self._check_engine_change(row, engine)
         given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
         more: dict[str, Any] = {name: check_count(name, value) for name, value in changes.items() if name == "max_workers"}
         if IN_POLICY in changes:
             retention_of(replace(row, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
             more[IN_POLICY] = changes[IN_POLICY]
         if unknown := sorted(changes.keys() - given.keys() - more.keys()):
-            known = ", ".join([*PLAN_FIELDS, "max_workers", IN_POLICY])
+            known = ", ".join([*PLAN_FIELDS, "max_workers", "engine", IN_POLICY])
             raise InvalidInput(f"a pool has no setting {unknown[0]!r}; expected one of {known}")
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
             given["handlers"] = changed_handlers(plan_of(row).handlers, added, remove_handlers)
-        policy = replace(plan_of(row), **given).to_json(given) | more
+        policy = replace(plan_of(row), **given).to_json(given) | more | await self._engine_settings(engine)
         return await self._change(policy, (), row, await self._with_heartbeat(row, heartbeat))
+
+    async def _engine_settings(self, engine: str | None) -> dict[str, str]:
+        """Return the field of the policy that stores the engine. Raises InvalidSettings."""
+        if engine is None:
+            return {}
+        engine_names(engine)
+        if self._check_engine is not None:
+            await self._check_engine(engine)
+        return {ENGINE_IN_POLICY: engine}
+
+    async def _check_engine_change(self, row: PoolRow, engine: str | None) -> None:
+        """Raise Refused if workers of the pool may run at an engine that is no longer used: the new one cannot end them."""
+        if engine is None or engine == row.engine:
+            return
+        if row.is_scaled:
+            raise Refused(
+                f"pool {row.pool_id} is a fleet; change its engine with: drumbeat fleet create {row.pool_id} --engine"
+            )
+        rows = await self._store.workers.list_unreaped(row.pool_id)
+        here = [each for each in rows if each.reaped_at is None and not covers(engine, each.provider)]
+        if here:
+            raise Refused(
+                f"cannot change the engine of {row.pool_id} from {row.engine} to {engine} while workers may still run "
+                f"({here[0].worker_id}{' and others' if len(here) > 1 else ''}); wait until they have left, run "
+                f"drumbeat pool check {row.pool_id}, then change it"
+            )
 
     async def _change(
         self, policy: Mapping[str, Any], dropped: Collection[str], row: PoolRow, thresholds: Thresholds | None

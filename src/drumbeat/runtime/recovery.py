@@ -4,6 +4,7 @@ import logging
 from functools import singledispatchmethod
 from typing import Any
 
+from drumbeat.core.engine import covers
 from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
@@ -67,7 +68,7 @@ class RecoveryActor:
         else:
             await self.check(fence)
             await self._ask_again(row.worker_id, fence)
-        order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count)
+        order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count, is_first=is_new)
         try:
             instance = await self._spawner.spawn(order)
         except SpawnFailed as exc:
@@ -120,10 +121,10 @@ class RecoveryActor:
 
 def check_provider(row: Worker, spawner: Spawner) -> None:
     """Raise SpawnError if another provider started the worker: this one does not know its instance and cannot end it."""
-    if row.provider and row.provider != spawner.traits.name:
+    if not covers(spawner.traits.name, row.provider):
         raise SpawnError(
             f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "
-            f"run the fleet with --provider {row.provider} until its workers are gone"
+            f"run the fleet with --engine {row.provider} until its workers are gone"
         )
 
 

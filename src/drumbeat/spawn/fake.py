@@ -153,7 +153,9 @@ class FakeSpawner:
         faults: Sequence[Fault] = (),
         drain_takes: timedelta = timedelta(),
         volumes: Mapping[str, int] | None = None,
+        name: str = "fake",
     ) -> None:
+        self.name = name
         self.faults = [*faults]
         self.volumes = dict(volumes or {})
         self.calls: list[SpawnerCall] = []
@@ -165,7 +167,7 @@ class FakeSpawner:
     @property
     def traits(self) -> SpawnerTraits:
         return SpawnerTraits(
-            name="fake",
+            name=self.name,
             unique_names=True,
             outlives_controller=True,
             reports_exit_codes=True,

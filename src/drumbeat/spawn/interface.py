@@ -33,6 +33,7 @@ class Order:
     group_count: int
     command: Sequence[str] = ()  #: the command to run; empty: the spawner's default
     environment: Mapping[str, str] = field(default_factory=dict)  #: secrets go here, never into the command
+    is_first: bool = False  #: whether the worker was never asked for before, so that no instance of it can exist
 
     def command_line(self, usual: Sequence[str]) -> tuple[str, ...]:
         """Return the worker's command: the one in this start request, or else ``usual`` with arguments for the worker."""

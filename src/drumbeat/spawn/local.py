@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput, NotFound, SpawnError, SpawnFailed
+from drumbeat.core.errors import InvalidInput, NotFound, SpawnCause, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_client import ForkConnector, NoForkServer, SocketConnector, fork
@@ -23,6 +23,7 @@ from drumbeat.spawn.fork_wire import Request, code_identity
 from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.leash import LEASH_FD, Leash
+from drumbeat.spawn.local_settings import LocalSettings
 from drumbeat.spawn.private import last_lines, private_append
 from drumbeat.spawn.state_dir import StateDir
 from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, find_recorded, is_recorded_running, tags
@@ -76,8 +77,12 @@ class LocalSpawner:
         survive: bool = False,
         clock: Clock | None = None,
         forks: ForkConnector | None = None,
+        name: str = "local",
+        settings: LocalSettings | None = None,
     ) -> None:
-        """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments."""
+        """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments; ``name``: see traits."""
+        self._name = name
+        self._settings = settings or LocalSettings()
         self._state_dir = StateDir(state_dir)
         self._environment = dict(environment)
         self._command = tuple(command or WORKER_COMMAND)
@@ -92,11 +97,12 @@ class LocalSpawner:
     @property
     def traits(self) -> SpawnerTraits:
         return SpawnerTraits(
-            name="local",
+            name=self._name,
             unique_names=True,
             outlives_controller=self._survive,
             reports_exit_codes=True,
             reports_logs=True,
+            price_per_hour=self._settings.price_per_hour,
             owns_all=True,
         )
 
@@ -174,7 +180,17 @@ class LocalSpawner:
             worker = next(filter(self._is_worker, self._alive({name})), None)
             if worker is None and cancelled.is_set():
                 raise SpawnFailed(f"the start of worker {order.worker_id} of {order.pool_id} was cancelled")
+            if worker is None:
+                self._check_slots(order)
             return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance
+
+    def _check_slots(self, order: Order) -> None:
+        """Raise SpawnFailed if as many workers run as the settings allow. Two starts at once may exceed the limit by one."""
+        slots = self._settings.slots
+        running = {process.name for process in self._all_running()} if slots is not None else set()
+        if slots is not None and len(running) >= slots:
+            message = f"worker {order.worker_id}: expected a free slot at {self._name}, got {len(running)} workers on {slots}"
+            raise SpawnFailed(message, cause=SpawnCause.NO_CAPACITY)
 
     def _start(self, order: Order, name: Name, lock: int) -> _Child:
         command = order.command_line(self._command)
@@ -241,7 +257,7 @@ class LocalSpawner:
 
     def _environment_of(self, order: Order, name: Name) -> dict[str, str]:
         own, tagged = inherited(os.environ), tags(self._state_dir.scope, name)
-        environment = {**own, **self._environment, **order.environment, **tagged}
+        environment = {**own, **self._settings.environment, **self._environment, **order.environment, **tagged}
         environment.pop(LEASH_FD, None)
         if self._leash is not None:
             environment[LEASH_FD] = str(self._leash.inherited)

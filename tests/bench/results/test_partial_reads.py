@@ -220,7 +220,9 @@ async def test_a_report_is_written_while_others_go_on(scene: Scene, store: Store
         return f"{record.run.run_id} {came.wait(timeout=10)}"
 
     monkeypatch.setitem(cast(dict[str, Any], report.FORMATS), "html", written)
-    desk = BenchService(store, scene.clock, "me", HostCapacity(cpu_cores=1, memory_gb=1), lambda: FakeSpawner(scene.clock))
+    desk = BenchService(
+        store, scene.clock, "me", HostCapacity(cpu_cores=1, memory_gb=1), lambda engine: FakeSpawner(scene.clock)
+    )
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(desk.report(RUN, "html"))
         while not writing.done():

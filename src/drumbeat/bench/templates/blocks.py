@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, Queueing, ScalingMode
 from drumbeat.bench.templates.fields import (
@@ -27,6 +27,7 @@ from drumbeat.bench.workloads.config import load_of
 from drumbeat.bench.workloads.sql_generation import PRESETS
 from drumbeat.bench.workloads.standard import STANDARD
 from drumbeat.bench.workloads.value_sources import SOURCES, values_schema
+from drumbeat.core.engine import engine_names
 from drumbeat.core.errors import InvalidInput
 
 CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: kinds that have a ``custom_*_query`` field
@@ -204,6 +205,15 @@ class FindMaxBlock(TemplateBlock):
         return self
 
 
+def _engine(value: str | None) -> str | None:
+    if value is not None:
+        try:
+            engine_names(value)
+        except InvalidInput as exc:
+            raise ValueError(str(exc)) from exc
+    return value
+
+
 class ScalingBlock(TemplateBlock):
     """Limits on the number of workers and on the connections of each worker; null and -1 mean no limit."""
 
@@ -212,6 +222,9 @@ class ScalingBlock(TemplateBlock):
     max_workers: WorkerLimit = Field(default=None, description="not used in FIXED mode")
     min_connections: HeldLimit = Field(default=None, description="min per worker, default 1; FIXED: exact number per worker")
     max_connections: HeldLimit = Field(default=None, description="max per worker; default: by the capacity of its host")
+    engine: Annotated[str | None, Field(max_length=1000), AfterValidator(_engine)] = Field(
+        default=None, description="the engine that runs the workers, or several (`a,b`), the first preferred; default: local"
+    )
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from drumbeat.core.engine import covers
 from drumbeat.core.recovery import (
     Closing,
     EndStray,
@@ -196,7 +197,7 @@ def _in_order(
 
 def is_at_other_provider(view: FleetView, worker: Worker) -> bool:
     """Whether a worker's instance belongs to another provider, so this provider cannot list or terminate it."""
-    return bool(worker.provider and view.provider.name) and worker.provider != view.provider.name
+    return not covers(view.provider.name, worker.provider)
 
 
 def _of_other_providers(view: FleetView, ended: Iterable[Worker]) -> list[Warn]:

@@ -1,4 +1,4 @@
-"""Checks of a policy's fields: smallest and largest values, provider names, and conversion from text."""
+"""Checks of a policy's fields: smallest and largest values, and conversion from text."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -7,7 +7,6 @@ from typing import Any, Literal, overload
 
 from drumbeat.core.errors import InvalidSettings
 
-PROVIDERS = ("local", "runpod")  #: where workers can run
 MOST_WORKERS = 100_000
 LONGEST = timedelta(days=36_500)
 _YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
@@ -56,12 +55,6 @@ def check_bounds(name: str, value: Any) -> None:
 
 def _format(value: float | timedelta) -> str:
     return f"{value.total_seconds():g} s" if isinstance(value, timedelta) else f"{value:g}"
-
-
-def check_provider_name(name: str) -> None:
-    """Raise InvalidSettings for an unknown provider."""
-    if name not in PROVIDERS:
-        raise InvalidSettings(f"expected the provider {' or '.join(PROVIDERS)}, got {name!r}")
 
 
 @overload

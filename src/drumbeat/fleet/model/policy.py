@@ -6,10 +6,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from drumbeat.core.engine import DEFAULT_ENGINE, engine_names
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.core.pool import Thresholds
-from drumbeat.fleet.model.bounds import check_bounds, check_provider_name, number, text, yes_or_no
+from drumbeat.fleet.model.bounds import check_bounds, number, text, yes_or_no
 from drumbeat.fleet.model.schedule import Schedule, read_schedule
 
 
@@ -35,7 +36,7 @@ class FleetPolicy:
     """How many workers a pool has, when a worker counts as faulty, and how much money the workers may cost."""
 
     policy: PolicyName = PolicyName.FIXED  #: how the number of workers is determined (``fleet create``: ``lag_aware``)
-    provider: str = "local"  #: where the workers run: local, or runpod
+    provider: str = DEFAULT_ENGINE  #: the engine that runs the workers, or several (``a,b``): the first one is preferred
     workers: int = 1  #: number of workers with the policy ``fixed``
     target: int = 1  #: load per worker, for example its number of connections
     ramp: timedelta = timedelta()  #: time over which a worker changes gradually to a new target
@@ -101,7 +102,7 @@ class FleetPolicy:
     def __post_init__(self) -> None:
         for each in fields(self):
             check_bounds(each.name, getattr(self, each.name))
-        check_provider_name(self.provider)
+        engine_names(self.provider)
         if self.min_workers > self.max_workers:
             raise InvalidSettings(
                 f"expected min_workers ≤ max_workers, got min {self.min_workers} and max {self.max_workers}; set both"

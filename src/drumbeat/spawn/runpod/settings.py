@@ -26,30 +26,30 @@ class RunPodSettings:
     """Which pods to rent from RunPod. Required are an image or template, and the maximum price; the rest has defaults."""
 
     max_price_per_hour: float  #: in USD; no pod with a higher price is ever requested
-    image: str | None = None
-    template_id: str | None = None
+    image: str | None = None  #: the container image; this or ``template_id`` must be set
+    template_id: str | None = None  #: a template stored at RunPod
     registry: str | None = None  #: the id of the registry credentials stored at RunPod, for a private image
     gpu_types: tuple[str, ...] = ()  #: names as in RunPod's catalogue; empty: every type
-    min_gpu_memory_gb: int = 0
-    gpu_count: int = 1
-    min_cuda_version: str | None = None
-    clouds: tuple[Cloud, ...] = (Cloud.SECURE,)
+    min_gpu_memory_gb: int = 0  #: least memory of a GPU
+    gpu_count: int = 1  #: GPUs of a pod
+    min_cuda_version: str | None = None  #: least version of CUDA, such as 12.4
+    clouds: tuple[Cloud, ...] = (Cloud.SECURE,)  #: SECURE, COMMUNITY or both
     data_centers: tuple[str, ...] = ()  #: allowed data centres; empty: all
-    container_disk_gb: int = 50
+    container_disk_gb: int = 50  #: size of the container's own disk
     persistent_disk_gb: int = 0  #: size of a disk that is deleted with the pod; 0: none
     network_volume_id: str | None = None  #: a network volume; set ``data_centers`` to its data centre
-    volume_mount_path: str = "/workspace"
-    ports: tuple[str, ...] = ()
+    volume_mount_path: str = "/workspace"  #: where the disk or volume is mounted
+    ports: tuple[str, ...] = ()  #: ports to open, such as 8080/http
     command: tuple[str, ...] = ("drumbeat", "worker")  #: what the pod runs, followed by the worker's arguments
     auto_start: bool = True  #: False: the image's own command starts the worker
     prefix: str = "drumbeat"  #: begins pod names; must differ between deployments that share an account
-    base_url: str = BASE_URL
+    base_url: str = BASE_URL  #: address of the API; the key is sent there
     tries_per_spawn: int = 5  #: how many places (GPU types and data centres) a spawn tries
     refused_for: timedelta = timedelta(minutes=10)  #: for how long a place that refused is not asked again
     catalogue_for: timedelta = timedelta(minutes=1)  #: for how long prices and stock are cached
     settle: timedelta = timedelta(minutes=3)  #: after a creation without an answer: how long its pod may still appear
     timeout: timedelta = timedelta(seconds=30)  #: of one API call
-    usual_start: timedelta = timedelta(minutes=2)
+    usual_start: timedelta = timedelta(minutes=2)  #: typical time until a pod runs
     billing_granule: timedelta = timedelta(minutes=1)  #: the billed unit of time; RunPod documents both second and minute
 
     def __post_init__(self) -> None:
@@ -73,13 +73,16 @@ class RunPodSettings:
         )
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> Self:
-        """Read ``RUNPOD_*`` variables; missing ones keep their default. Raises InvalidSettings."""
+    def from_environment(cls, variables: Mapping[str, str], settings: Mapping[str, Any] | None = None) -> Self:
+        """Read ``RUNPOD_*`` variables; ``settings`` override them, missing ones keep their default. Raises InvalidSettings."""
         given = {
             field: _read(variable, variables[variable], kind)
             for variable, (field, kind) in VARIABLES.items()
             if variables.get(variable, "").strip()
         }
+        given |= settings or {}
+        if "base_url" in given:
+            given["base_url"] = _read("base_url", given["base_url"], _url)
         if "max_price_per_hour" not in given:
             raise InvalidSettings("RunPod: set RUNPOD_MAX_PRICE_PER_HOUR to the most that a pod may cost, in USD per hour")
         return cls(**given)

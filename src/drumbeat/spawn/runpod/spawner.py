@@ -50,8 +50,11 @@ class RunPodSpawner:
         variables: Mapping[str, str] | None = None,
         transport: Transport | None = None,
         state_dir: Path | None = None,
+        name: str = "runpod",
     ) -> None:
-        """``variables`` holds the API key (default: the environment); ``state_dir`` stores when RunPod refused a pod."""
+        """``variables`` holds the API key (default: the environment); ``state_dir`` stores when RunPod refused a pod;
+        ``name``: see traits."""
+        self._name = name
         self._settings = settings
         self._environment = dict(environment)
         self._clock = clock or SystemClock()
@@ -69,7 +72,7 @@ class RunPodSpawner:
     @property
     def traits(self) -> SpawnerTraits:
         return SpawnerTraits(
-            name="runpod",
+            name=self._name,
             unique_names=False,
             outlives_controller=True,
             reports_exit_codes=False,

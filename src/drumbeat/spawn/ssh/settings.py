@@ -17,10 +17,10 @@ class SshHost:
 
     name: str  #: begins the refs of its instances; must stay the same as long as workers run there
     address: str = ""  #: host name or IP address; empty: ``name``
-    port: int = 22
+    port: int = 22  #: of the SSH server
     user: str = ""  #: empty: the user of this process
     slots: int = 1  #: how many workers may run there at once, of all stores together
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)  #: what the host has, such as gpu = "a100"
     price_per_hour: float = 0.0  #: of one worker
     python: str = ""  #: overrides the setting for all hosts
     folder: str = ""  #: overrides the setting for all hosts
@@ -47,7 +47,7 @@ class SshHost:
 class SshSettings:
     """The hosts on which workers run, and how to log in there. Keys are read from files or an SSH agent, never stored here."""
 
-    hosts: Sequence[SshHost]
+    hosts: Sequence[SshHost]  #: the hosts, each as a table: [[engines.NAME.hosts]]
     labels: Mapping[str, str] = field(default_factory=dict)  #: workers are started only on hosts that have all of these
     key_file: Path | None = None  #: a private key without passphrase; None: the SSH agent's keys and the usual files
     ssh_agent: bool = True  #: whether keys of the SSH agent (SSH_AUTH_SOCK) may be used
@@ -56,12 +56,12 @@ class SshSettings:
     python: str = "python3"  #: the hosts' Python, for the agent and the workers
     command: Sequence[str] = ()  #: precedes the worker's arguments; empty: PYTHON -m drumbeat worker
     folder: str = "~/.drumbeat/ssh"  #: the folder on the hosts for logs and records
-    connect_timeout: timedelta = timedelta(seconds=10)
+    connect_timeout: timedelta = timedelta(seconds=10)  #: of logging in
     timeout: timedelta = timedelta(seconds=30)  #: of one request
     max_backoff: timedelta = timedelta(minutes=1)  #: the longest time for which a host that is down is not asked again
     settle: timedelta = timedelta(seconds=15)  #: after a start without an answer: how long its worker may still appear
-    usual_start: timedelta = timedelta(seconds=1)
-    billing_granule: timedelta = timedelta(seconds=1)
+    usual_start: timedelta = timedelta(seconds=1)  #: typical time until a worker runs
+    billing_granule: timedelta = timedelta(seconds=1)  #: the unit of time in which hosts are paid
 
     def __post_init__(self) -> None:
         """Raise InvalidSettings if no worker can be started with these settings."""

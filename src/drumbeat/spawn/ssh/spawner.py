@@ -47,8 +47,16 @@ class SshSpawner:
     or the pool: it has not answered this spawner yet, or it held them at its last answer. Negative exit codes are signals.
     """
 
-    def __init__(self, settings: SshSettings, environment: Mapping[str, str], scope: str, clock: Clock | None = None) -> None:
-        """``environment`` is added to that of the hosts' logins; ``scope`` identifies the store."""
+    def __init__(
+        self,
+        settings: SshSettings,
+        environment: Mapping[str, str],
+        scope: str,
+        clock: Clock | None = None,
+        name: str = "ssh",
+    ) -> None:
+        """``environment`` is added to that of the hosts' logins; ``scope`` identifies the store; ``name``: see traits."""
+        self._name = name
         self._settings = settings
         self._environment = dict(environment)
         self._scope = scope_name(scope)
@@ -59,7 +67,7 @@ class SshSpawner:
     @property
     def traits(self) -> SpawnerTraits:
         return SpawnerTraits(
-            name="ssh",
+            name=self._name,
             unique_names=True,
             outlives_controller=True,
             reports_exit_codes=True,

@@ -34,7 +34,7 @@ Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 async def create_pool(body: NewPool, plane: Plane, response: Response) -> PoolShape:
     """Create a job pool with the settings of its workers."""
     policy: dict[str, Any] = {} if body.max_workers is None else {"max_workers": body.max_workers}
-    pool = await plane.pool(body.pool_id).create(_plan(body), **policy)
+    pool = await plane.pool(body.pool_id).create(_plan(body), engine=body.engine, **policy)
     set_location(response, f"{POOLS}/{quote(pool.pool_id, safe='')}")
     return PoolShape.model_validate(pool)
 

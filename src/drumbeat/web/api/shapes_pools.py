@@ -34,6 +34,9 @@ class NewPool(RequestBody):
     lease: Positive | None = Field(default=None, description="Seconds until the claim of a job expires if it is not renewed.")
     timeout: Positive | None = Field(default=None, description="Time limit of a job, in seconds.")
     max_workers: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    engine: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, description="The engine that runs the workers; with several (a,b), the first is preferred."
+    )
 
 
 class PoolShape(Shape):

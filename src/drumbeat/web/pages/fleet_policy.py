@@ -42,7 +42,7 @@ _LABELS = {  #: labels of fields whose name is not clear; the other labels are t
     "expected_service": "Expected job duration", "wait_slo": "Max job wait", "target": "Jobs/connections per worker",
     "price_per_hour": "Worker price per hour", "max_per_hour": "Max cost per hour", "max_per_day": "Max cost per day",
     "max_per_month": "Max cost per month", "needs_gpu": "GPU required", "step_up": "Max starts per decision",
-    "step_down": "Max drains per decision",
+    "step_down": "Max drains per decision", "provider": "Engine",
 }  # fmt: skip
 
 

@@ -176,6 +176,7 @@ SCALING = (
     TemplateField(
         path="scaling.max_connections", label="Max connections per worker", kind=FieldKind.WHOLE, shown=_BOUNDED, hint=NO_LIMIT
     ),
+    TemplateField(path="scaling.engine", label="Engine", kind=FieldKind.TEXT, hint="local"),
 )
 #: labels of the minimum fields in scaling mode FIXED, where they set the exact number of workers and connections
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections per worker"}

@@ -1,0 +1,139 @@
+"""Reads the settings of an engine from its table in engines.toml into the settings class of its kind."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
+from math import isfinite
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.plain import short_repr
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 36_500 * 86_400.0
+_SECRETS = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
+
+
+def read_fields(kind: type[Any], table: Mapping[str, Any], subject: str) -> dict[str, Any]:
+    """Read a table into values for the fields of a settings class; missing fields are left out. Raises InvalidSettings.
+
+    ``subject`` begins every error message, as ``engine gpu``."""
+    hints = get_type_hints(kind)
+    known = [each.name for each in fields(kind)]
+    for name in table:
+        if name not in known:
+            raise InvalidSettings(_unknown(subject, name, known))
+    return {name: _read(hints[name], value, f"{subject}: expected {name} to be") for name, value in table.items()}
+
+
+def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str) -> Any:
+    """Read a table into a settings class. Raises InvalidSettings, also for a missing field."""
+    values = read_fields(kind, table, subject)
+    try:
+        return kind(**values)
+    except TypeError as exc:
+        missing = [each.name for each in fields(kind) if each.name not in values and _is_required(kind, each.name)]
+        raise InvalidSettings(f"{subject}: expected {', '.join(missing) or 'other settings'}, got none: {exc}") from exc
+    except InvalidSettings as exc:
+        raise InvalidSettings(f"{subject}: {exc}") from exc
+
+
+def _is_required(kind: type[Any], name: str) -> bool:
+    from dataclasses import MISSING
+
+    return any(each.name == name and each.default is MISSING and each.default_factory is MISSING for each in fields(kind))
+
+
+def _unknown(subject: str, name: str, known: list[str]) -> str:
+    if _SECRETS.search(name) and not name.endswith("_variable"):
+        variables = [each for each in known if each.endswith("_variable")]
+        hint = f"; name the environment variable that holds it: {', '.join(variables)}" if variables else ""
+        return f"{subject} has no setting {name!r}: secrets do not belong in this file{hint}; known: {', '.join(known)}"
+    return f"{subject} has no setting {name!r}; expected some of {', '.join(known)}"
+
+
+def _read(hint: Any, value: Any, expected: str) -> Any:
+    """Convert one value of a table to a field's type. ``expected`` begins the error message."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _read(next(each for each in inside if each is not NoneType), value, expected)
+    if origin is Literal:
+        return _check(value in inside, value, value, f"{expected} {' or '.join(map(repr, inside))}")
+    if origin in (tuple, Sequence):
+        _check(isinstance(value, list), value, value, f"{expected} a list")
+        return tuple(_read(inside[0], each, _within(expected)) for each in value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        _check(isinstance(value, dict), value, value, f"{expected} a table")
+        return {name: _read(inside[1], each, _within(expected, name)) for name, each in value.items()}
+    if is_dataclass(hint) and isinstance(hint, type):
+        _check(isinstance(value, dict), value, value, f"{expected} a table")
+        return read_settings(hint, value, expected.replace(": expected ", ": ").removesuffix(" to be"))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _member(hint, value, expected)
+    if hint in _PLAIN:
+        return _PLAIN[hint](value, expected)
+    raise TypeError(f"{expected} of a type that engines.toml can hold, got the type {hint}")
+
+
+def _within(expected: str, name: str | None = None) -> str:
+    head = expected.removesuffix(" to be")
+    return f"{head}.{name} to be" if name is not None else f"each of {head} to be".replace("each of ", "", 1)
+
+
+def _check(is_valid: bool, value: Any, result: Any, expected: str) -> Any:
+    if not is_valid:
+        raise InvalidSettings(f"{expected}, got {short_repr(value)}")
+    return result
+
+
+def _member(kind: type[Enum], value: Any, expected: str) -> Enum:
+    names = {str(each.value).lower(): each for each in kind}
+    _check(isinstance(value, str) and value.lower() in names, value, value, f"{expected} one of {', '.join(names)}")
+    return names[value.lower()]
+
+
+def _text(value: Any, expected: str) -> str:
+    return str(_check(isinstance(value, str), value, value, f"{expected} a text"))
+
+
+def _path(value: Any, expected: str) -> Path:
+    return Path(_text(value, f"{expected} a path:")).expanduser()
+
+
+def _whole(value: Any, expected: str) -> int:
+    return int(_check(isinstance(value, int) and not isinstance(value, bool), value, value, f"{expected} a whole number"))
+
+
+def _number(value: Any, expected: str) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return float(_check(is_number, value, value, f"{expected} a number"))
+
+
+def _switch(value: Any, expected: str) -> bool:
+    return bool(_check(isinstance(value, bool), value, value, f"{expected} true or false"))
+
+
+def _duration(value: Any, expected: str) -> timedelta:
+    """Convert seconds as a number, or a text such as 30s, 10m or 2h."""
+    expected = f"{expected} seconds, or a duration such as 30s, 10m or 2h"
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value.strip())
+        _check(found is not None, value, value, expected)
+        value = float(found[1]) * _UNITS[found[2]] if found else value
+    seconds = _number(value, expected)
+    return timedelta(seconds=_check(0 <= seconds <= _LONGEST, value, seconds, expected))
+
+
+_PLAIN: Mapping[Any, Callable[[Any, str], Any]] = {
+    str: _text,
+    Path: _path,
+    int: _whole,
+    float: _number,
+    bool: _switch,
+    timedelta: _duration,
+}

@@ -1,0 +1,273 @@
+"""Engines: named places where workers run. Finds them in the settings, checks them, and makes spawners for them."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from drumbeat.composition.engine_settings import read_fields, read_settings
+from drumbeat.core.clock import Clock
+from drumbeat.core.engine import EngineFacts, engine_names, unreachable_store
+from drumbeat.core.errors import DrumbeatError, InvalidSettings
+from drumbeat.extras import import_part
+from drumbeat.settings import Settings, public_url, store_name
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store import Store
+
+if TYPE_CHECKING:
+    from drumbeat.spawn.local import LocalSpawner
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "", None})
+
+
+class EngineBase(Protocol):
+    """What engines need of the control plane: the settings, the store, the clock, and the spawner for this machine."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+
+    def local_spawner(self, *, survive: bool = False, engine: "Engine | None" = None) -> "LocalSpawner": ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineKind:
+    """A kind of engine: which package starts its workers, what must be installed for it, and how its spawner is made."""
+
+    name: str
+    summary: str
+    module: str  #: the package with its settings class and its spawner, below ``drumbeat``
+    settings: str  #: the settings class in that package
+    make: "Callable[[Any, Engine, EngineBase, Mapping[str, str]], Spawner]"  #: makes a spawner; the first argument: the package
+    extra: str | None = None  #: the extra of pip that it needs
+    programs: tuple[str, ...] = ()  #: programs that must be installed here
+    variables: tuple[str, ...] = ()  #: environment variables that must be set
+    elsewhere: bool = True  #: whether its workers run on other machines
+    is_rented: bool = False  #: whether a worker is a rented machine, which takes minutes to start
+
+    def load(self) -> Any:
+        """Import the package of this kind. Raises MissingExtra."""
+        if self.extra is None:
+            return import_module(f"drumbeat.{self.module}")
+        return import_part(self.module, self.extra, f"the engine kind {self.name}")
+
+    @property
+    def settings_class(self) -> type[Any]:
+        found: type[Any] = getattr(self.load(), self.settings)
+        return found
+
+    @property
+    def problem(self) -> str | None:
+        """Why this kind cannot be used here: a missing extra, program or variable; None if it can."""
+        try:
+            self.load()
+        except DrumbeatError as exc:
+            return str(exc)
+        missing = [each for each in self.programs if shutil.which(each) is None]
+        if missing:
+            return f"expected the program {missing[0]} in PATH, got none; install it, or run drumbeat where it is"
+        unset = [each for each in self.variables if not os.environ.get(each)]
+        return f"expected the environment variable {unset[0]}, got none; set it" if unset else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A named engine: its kind, and its table of settings as it was read from a file."""
+
+    name: str
+    kind: EngineKind
+    table: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "always there"
+
+    @property
+    def subject(self) -> str:
+        return f"engine {self.name} (kind {self.kind.name})"
+
+    @property
+    def settings(self) -> Any:
+        """The checked settings, of the settings class of its kind. Raises InvalidSettings, MissingExtra."""
+        return read_settings(self.kind.settings_class, self.table, self.subject)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReport:
+    """An engine as ``drumbeat engine list`` shows it; ``problem`` says why it cannot be used."""
+
+    name: str
+    kind: str
+    source: str
+    price_per_hour: float | None = None
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def _local(local: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    return base.local_spawner(survive=True, engine=engine)
+
+
+def _runpod(runpod: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    given = read_fields(runpod.RunPodSettings, engine.table, engine.subject)
+    settings = runpod.RunPodSettings.from_environment(os.environ, given)
+    if engine.name != "runpod" and "prefix" not in given:
+        settings = replace(settings, prefix=f"{settings.prefix}-{engine.name}")
+    spawner: Spawner = runpod.RunPodSpawner(
+        settings, environment, base.clock, state_dir=base.settings.state_dir, name=engine.name
+    )
+    return spawner
+
+
+def _ssh(ssh: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = ssh.SshSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
+#: every kind of engine, by name
+KINDS: Mapping[str, EngineKind] = {
+    kind.name: kind
+    for kind in (
+        EngineKind(
+            name="local",
+            summary="processes on this machine",
+            module="spawn.local",
+            settings="LocalSettings",
+            make=_local,
+            elsewhere=False,
+        ),
+        EngineKind(
+            name="ssh",
+            summary="processes on Linux hosts that are reached by SSH",
+            module="spawn.ssh",
+            settings="SshSettings",
+            make=_ssh,
+            extra="ssh",
+        ),
+        EngineKind(
+            name="runpod",
+            summary="pods of a RunPod account",
+            module="spawn.runpod",
+            settings="RunPodSettings",
+            make=_runpod,
+            extra="runpod",
+            variables=("RUNPOD_API_KEY",),
+            is_rented=True,
+        ),
+    )
+}
+_WITHOUT_NAMING = ("local", "runpod")  #: kinds that are also engines of the same name without being named in a file
+
+
+class Engines:
+    """The engines that the settings of this process name, with those that exist without being named."""
+
+    def __init__(self, base: EngineBase) -> None:
+        self._base = base
+
+    @cached_property
+    def _named(self) -> Mapping[str, Engine]:
+        usual = {name: Engine(name=name, kind=KINDS[name]) for name in _WITHOUT_NAMING}
+        return {**usual, **{name: _engine(name, table) for name, table in self._base.settings.engines.items()}}
+
+    def list(self) -> Sequence[Engine]:
+        """Return the engines that can be named: those in files, ``local``, and ``runpod`` if a RUNPOD_ variable is set."""
+        is_set = any(name.startswith("RUNPOD_") for name in os.environ)
+        hidden = set() if is_set or "runpod" in self._base.settings.engines else {"runpod"}
+        return [engine for name, engine in self._named.items() if name not in hidden]
+
+    def get(self, name: str) -> Engine:
+        """Return an engine by its name. Raises InvalidSettings for an unknown name."""
+        engine = self._named.get(name)
+        if engine is None:
+            known = ", ".join(each.name for each in self.list())
+            raise InvalidSettings(
+                f"expected the name of an engine ({known}), got {name!r}; name it in engines.toml: [engines.{name}]"
+            )
+        return engine
+
+    def find(self, engines: str) -> Sequence[Engine]:
+        """Return the engines in a list such as ``gpu-cluster,k8s``. Raises InvalidSettings."""
+        return [self.get(name) for name in engine_names(engines)]
+
+    def knows(self, engines: str) -> bool:
+        """Whether this process knows all these engines and their variables are set; a worker elsewhere may not."""
+        found = [self._named.get(name) for name in engine_names(engines)]
+        return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
+
+    def facts(self, engines: str) -> EngineFacts:
+        """Return what a fleet's policy must know of these engines. Raises InvalidSettings for an unknown name."""
+        found = self.find(engines)
+        return EngineFacts(
+            elsewhere=self.run_elsewhere(engines),
+            is_free=not any(each.kind.is_rented or self._costs(each) for each in found),
+            is_rented=any(each.kind.is_rented for each in found),
+        )
+
+    def run_elsewhere(self, engines: str) -> bool:
+        """Whether workers of one of these engines run on other machines. Raises InvalidSettings for an unknown name."""
+        return any(each.kind.elsewhere for each in self.find(engines))
+
+    def check_reach(self, engines: str) -> None:
+        """Raise InvalidSettings if workers of these engines run elsewhere, and the store is a file or in memory here."""
+        store = self._base.store.traits
+        if self.run_elsewhere(engines) and not store.networked:
+            raise InvalidSettings(unreachable_store(store.name, engines, public_url(self._base.settings.store)))
+
+    def reach_warning(self, engines: str) -> str | None:
+        """Return a warning if workers run elsewhere and the store's URL names this machine as localhost; None if not."""
+        parts = urlsplit(self._base.settings.store)
+        if not self._base.store.traits.networked or not self.run_elsewhere(engines) or parts.hostname not in _LOOPBACK:
+            return None
+        return (
+            f"the store's URL names {parts.hostname or 'no host'}, which means another machine where workers of {engines} run; "
+            f"if they do not run on this machine, use its name in DRUMBEAT_STORE"
+        )
+
+    def open(self, engines: str, environment: Mapping[str, str] | None = None) -> Spawner:
+        """Return a spawner for one engine or, with several, one that prefers the first. Workers outlive this process.
+
+        ``environment``: more variables for the workers. Raises InvalidSettings, MissingExtra."""
+        found = self.find(engines)
+        self.check_reach(engines)
+        spawners = [self._spawner(each, environment or {}) for each in found]
+        if len(spawners) == 1:
+            return spawners[0]
+        from drumbeat.spawn.group import EngineGroup
+
+        return EngineGroup(spawners)
+
+    def _spawner(self, engine: Engine, environment: Mapping[str, str]) -> Spawner:
+        variables = {**self._base.settings.for_children(), **environment}
+        return engine.kind.make(engine.kind.load(), engine, self._base, variables)
+
+    def _costs(self, engine: Engine) -> bool:
+        price = getattr(engine.settings, "price_per_hour", None)
+        return bool(self._spawner(engine, {}).traits.price_per_hour if price is None else price)
+
+    def report(self, engine: Engine) -> EngineReport:
+        """Return what is known of an engine without reaching it: its traits and price, or why it cannot be used."""
+        from dataclasses import asdict
+
+        about = EngineReport(name=engine.name, kind=engine.kind.name, source=engine.source)
+        try:
+            traits = self._spawner(engine, {}).traits
+        except DrumbeatError as exc:
+            return replace(about, problem=str(exc))
+        hidden = {"name", "asked_with", "price_per_hour"}
+        shown = {name: value for name, value in asdict(traits).items() if name not in hidden}
+        return replace(about, price_per_hour=traits.price_per_hour, traits=shown)
+
+
+def _engine(name: str, table: Mapping[str, Any]) -> Engine:
+    kind = KINDS.get(table["kind"])
+    if kind is None:
+        raise InvalidSettings(
+            f"expected the kind of engine {name!r} to be one of {', '.join(KINDS)}, got {table['kind']!r}; "
+            f"see: drumbeat engine kinds"
+        )
+    if name in _WITHOUT_NAMING and kind.name != name:
+        raise InvalidSettings(f"expected the engine {name!r} to be of kind {name!r}, got {kind.name!r}; use another name")
+    return Engine(name=name, kind=kind, table={key: value for key, value in table.items() if key != "kind"}, source="settings")

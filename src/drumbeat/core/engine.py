@@ -1,0 +1,61 @@
+"""Names of engines. An engine is a place where workers run, such as this machine, a cluster, or a cloud account."""
+
+import re
+from dataclasses import dataclass
+
+from drumbeat.core.errors import InvalidSettings
+
+DEFAULT_ENGINE = "local"
+ENGINE_IN_POLICY = "provider"  #: the key in a pool's policy that names its engine
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_MOST_NAMES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What a policy's checks need to know of the engines that it names."""
+
+    elsewhere: bool  #: whether workers may run on another machine, which cannot reach a store in a local file
+    is_free: bool  #: whether no worker has a price
+    is_rented: bool = False  #: whether a worker is a rented machine, which takes minutes to start
+
+
+def engine_names(engines: str) -> tuple[str, ...]:
+    """Return the names in a list such as ``gpu-cluster,k8s``, in order of preference. Raises InvalidSettings."""
+    names = tuple(engines.split(","))
+    for name in names:
+        check_engine_name(name)
+    if len(set(names)) < len(names):
+        raise InvalidSettings(f"expected each engine once, got {engines!r}")
+    if len(names) > _MOST_NAMES:
+        raise InvalidSettings(f"expected at most {_MOST_NAMES} engines, got {len(names)}")
+    return names
+
+
+def check_engine_name(name: str) -> None:
+    """Raise InvalidSettings for a text that cannot be the name of an engine."""
+    if not _NAME.fullmatch(name):
+        raise InvalidSettings(
+            f"expected the name of an engine, or several with commas between them, of letters, digits, '-', '_' and '.'; "
+            f"got {name[:80]!r}"
+        )
+
+
+def covers(engines: str, provider: str | None) -> bool:
+    """Whether these engines include all engines of a worker's row (``provider``); true if the row names none."""
+    return not provider or not engines or provider == engines or set(provider.split(",")) <= set(engines.split(","))
+
+
+def unreachable_store(store: str, engines: str, url: str | None = None) -> str:
+    """Return the error message for a store that workers of these engines cannot reach, with what to do."""
+    source = url if url is not None and url.startswith("sqlite:") else "sqlite:///FILE"
+    move = (
+        f"copy it with: drumbeat store copy {source} postgresql://USER@HOST/DATABASE; "
+        f"then use the copy with: export DRUMBEAT_STORE=postgresql://USER@HOST/DATABASE"
+        if store == "sqlite"
+        else "use PostgreSQL or Redis: export DRUMBEAT_STORE=postgresql://USER@HOST/DATABASE"
+    )
+    return (
+        f"expected a store that workers at {engines} can reach, got {store}, which only this machine can reach; {move} "
+        f"(or run the workers on this machine: --engine {DEFAULT_ENGINE})"
+    )
