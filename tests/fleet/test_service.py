@@ -139,7 +139,7 @@ async def test_nobody_is_killed_by_another_provider_than_its_own(store: MemorySt
     await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("a"), slot=0, provider="runpod")])
     spawner = FakeSpawner(ManualClock())
 
-    with pytest.raises(SpawnError, match="--provider runpod"):
+    with pytest.raises(SpawnError, match="--engine runpod"):
         await desk(store).kill("a", spawner)
 
     assert (await store.workers.get(POOL, WorkerId("a"))).is_live

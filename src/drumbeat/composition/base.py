@@ -19,7 +19,7 @@ from drumbeat.spawn.private import private_folder
 from drumbeat.store import Store
 
 if TYPE_CHECKING:
-    from drumbeat.composition.engines import Engine, Engines
+    from drumbeat.composition.engines import Engines, NamedEngine
     from drumbeat.spawn.fork_client import ForkConnector
     from drumbeat.spawn.local import LocalSpawner
 
@@ -68,7 +68,7 @@ class ControlPlaneBase:
         """Return the environment variables by which a child process finds the same store and state folder."""
         return {**self.settings.for_children(), STATE_DIR_VARIABLE: str(self.settings.state_dir)}
 
-    def local_spawner(self, *, survive: bool = False, engine: "Engine | None" = None) -> "LocalSpawner":
+    def local_spawner(self, *, survive: bool = False, engine: "NamedEngine | None" = None) -> "LocalSpawner":
         """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings.
 
         An ``engine`` other than ``local`` keeps its workers in a folder of its own, apart from those of other engines."""
@@ -91,7 +91,7 @@ class ControlPlaneBase:
         )
 
     @property
-    def _default_engine(self) -> "Engine | None":
+    def _default_engine(self) -> "NamedEngine | None":
         """The engine ``local``, if a settings file changes its settings."""
         return self.engines.get(DEFAULT_ENGINE) if DEFAULT_ENGINE in self.settings.engines else None
 

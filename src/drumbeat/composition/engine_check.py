@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
-from drumbeat.composition.engines import Engine
+from drumbeat.composition.engines import NamedEngine
 from drumbeat.composition.workers import CLOCK_SHOWN, REPORT_CLOCK_VARIABLE
 from drumbeat.core.errors import DrumbeatError, MissingExtra, NotFound, SpawnCause, SpawnError, StaleWrite
 from drumbeat.core.event import start as start_event
@@ -71,7 +71,7 @@ class EngineCheck:
     """Checks one engine with one worker in a pool of its own. Whatever happens, the worker and the pool are removed."""
 
     def __init__(
-        self, base: ControlPlaneBase, engine: Engine, on_step: Callable[[CheckStep], None], within: timedelta | None = None
+        self, base: ControlPlaneBase, engine: NamedEngine, on_step: Callable[[CheckStep], None], within: timedelta | None = None
     ) -> None:
         """``on_step`` is called after each step; ``within`` limits the start of the worker, and its end."""
         self._base = base

@@ -31,7 +31,7 @@ class EngineBase(Protocol):
     store: Store
     clock: Clock
 
-    def local_spawner(self, *, survive: bool = False, engine: "Engine | None" = None) -> "LocalSpawner": ...
+    def local_spawner(self, *, survive: bool = False, engine: "NamedEngine | None" = None) -> "LocalSpawner": ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class EngineKind:
     summary: str
     module: str  #: the package with its settings class and its spawner, below ``drumbeat``
     settings: str  #: the settings class in that package
-    make: "Callable[[Any, Engine, EngineBase, Mapping[str, str]], Spawner]"  #: makes a spawner; the first argument: the package
+    make: "Callable[[Any, NamedEngine, EngineBase, Mapping[str, str]], Spawner]"  #: makes a spawner, of the package
     extra: str | None = None  #: the extra of pip that it needs
     programs: tuple[str, ...] = ()  #: programs that must be installed here
     variables: tuple[str, ...] = ()  #: environment variables that must be set
@@ -75,7 +75,7 @@ class EngineKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class NamedEngine:
     """A named engine: its kind, and its table of settings as it was read from a file."""
 
     name: str
@@ -105,11 +105,11 @@ class EngineReport:
     problem: str | None = None
 
 
-def _local(local: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     return base.local_spawner(survive=True, engine=engine)
 
 
-def _runpod(runpod: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     given = read_fields(runpod.RunPodSettings, engine.table, engine.subject)
     settings = runpod.RunPodSettings.from_environment(os.environ, given)
     if engine.name != "runpod" and "prefix" not in given:
@@ -120,7 +120,7 @@ def _runpod(runpod: Any, engine: Engine, base: EngineBase, environment: Mapping[
     return spawner
 
 
-def _ssh(ssh: Any, engine: Engine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+def _ssh(ssh: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     scope = f"{store_name(base.settings.store)}#{engine.name}"
     spawner: Spawner = ssh.SshSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
     return spawner
@@ -168,17 +168,17 @@ class Engines:
         self._base = base
 
     @cached_property
-    def _named(self) -> Mapping[str, Engine]:
-        usual = {name: Engine(name=name, kind=KINDS[name]) for name in _WITHOUT_NAMING}
+    def _named(self) -> Mapping[str, NamedEngine]:
+        usual = {name: NamedEngine(name=name, kind=KINDS[name]) for name in _WITHOUT_NAMING}
         return {**usual, **{name: _engine(name, table) for name, table in self._base.settings.engines.items()}}
 
-    def list(self) -> Sequence[Engine]:
+    def list(self) -> Sequence[NamedEngine]:
         """Return the engines that can be named: those in files, ``local``, and ``runpod`` if a RUNPOD_ variable is set."""
         is_set = any(name.startswith("RUNPOD_") for name in os.environ)
         hidden = set() if is_set or "runpod" in self._base.settings.engines else {"runpod"}
         return [engine for name, engine in self._named.items() if name not in hidden]
 
-    def get(self, name: str) -> Engine:
+    def get(self, name: str) -> NamedEngine:
         """Return an engine by its name. Raises InvalidSettings for an unknown name."""
         engine = self._named.get(name)
         if engine is None:
@@ -188,7 +188,7 @@ class Engines:
             )
         return engine
 
-    def find(self, engines: str) -> Sequence[Engine]:
+    def find(self, engines: str) -> Sequence[NamedEngine]:
         """Return the engines in a list such as ``gpu-cluster,k8s``. Raises InvalidSettings."""
         return [self.get(name) for name in engine_names(engines)]
 
@@ -239,15 +239,15 @@ class Engines:
 
         return EngineGroup(spawners)
 
-    def _spawner(self, engine: Engine, environment: Mapping[str, str]) -> Spawner:
+    def _spawner(self, engine: NamedEngine, environment: Mapping[str, str]) -> Spawner:
         variables = {**self._base.settings.for_children(), **environment}
         return engine.kind.make(engine.kind.load(), engine, self._base, variables)
 
-    def _costs(self, engine: Engine) -> bool:
+    def _costs(self, engine: NamedEngine) -> bool:
         price = getattr(engine.settings, "price_per_hour", None)
         return bool(self._spawner(engine, {}).traits.price_per_hour if price is None else price)
 
-    def report(self, engine: Engine) -> EngineReport:
+    def report(self, engine: NamedEngine) -> EngineReport:
         """Return what is known of an engine without reaching it: its traits and price, or why it cannot be used."""
         from dataclasses import asdict
 
@@ -261,7 +261,7 @@ class Engines:
         return replace(about, price_per_hour=traits.price_per_hour, traits=shown)
 
 
-def _engine(name: str, table: Mapping[str, Any]) -> Engine:
+def _engine(name: str, table: Mapping[str, Any]) -> NamedEngine:
     kind = KINDS.get(table["kind"])
     if kind is None:
         raise InvalidSettings(
@@ -270,4 +270,6 @@ def _engine(name: str, table: Mapping[str, Any]) -> Engine:
         )
     if name in _WITHOUT_NAMING and kind.name != name:
         raise InvalidSettings(f"expected the engine {name!r} to be of kind {name!r}, got {kind.name!r}; use another name")
-    return Engine(name=name, kind=kind, table={key: value for key, value in table.items() if key != "kind"}, source="settings")
+    return NamedEngine(
+        name=name, kind=kind, table={key: value for key, value in table.items() if key != "kind"}, source="settings"
+    )
