@@ -45,7 +45,7 @@ BOOT = (
     "g={'__name__':'drumbeat_agent'};exec(compile(c,'drumbeat-agent','exec'),g);g['SOURCE']=c;g['main'](i)"
 )
 SOURCE = b""  #: this program, set by BOOT; needed to start supervisors
-TAG = "DRUMBEAT_SSH_RUN"  #: environment variable SCOPE/KEY/RUN, by which processes are found that left the worker's session
+TAG = "DRUMBEAT_SSH_RUN"  #: environment variable RUN DIRECTORY/RUN ID: by it processes are found that left the worker's session
 
 _LOCK_SECONDS = 10.0  #: how long a start or an end waits for another one of the same worker
 _GONE_SECONDS = 10.0  #: how long processes may take to end after SIGKILL
@@ -153,6 +153,7 @@ class Agent:
         except OSError as exc:
             raise Trouble("folder", f"cannot write to the folder {self._root}: {exc.strerror}") from exc
         self._sweep_drafts()
+        self._sweep_locks()
         return {"hello": version(), "time": time.time()}
 
     def do_list(self, request: Answer) -> Answer:
@@ -251,6 +252,15 @@ class Agent:
                 if name.startswith(".") and time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
                     shutil.rmtree(path, ignore_errors=True)
 
+    def _sweep_locks(self) -> None:
+        """Delete old lock files of workers that are no more."""
+        for key in names_in(self._path("locks")):
+            path = self._path("locks", key)
+            with suppress(FileNotFoundError, Trouble):
+                if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS and not os.path.exists(self._run(key)):
+                    with Lock(path, 0):
+                        os.unlink(path)
+
     def _locked(self, key: str) -> Lock:
         return Lock(self._path("locks", key), _LOCK_SECONDS)
 
@@ -292,7 +302,8 @@ class Agent:
         last = state.get("ended") or state["time"]
         if state["state"] != "exited" or time.time() - last < _KEPT_SECONDS:
             return False
-        self.do_terminate({"key": key, "run": state["run"]})
+        with suppress(Trouble):
+            self.do_terminate({"key": key, "run": state["run"]})
         return True
 
     def _taken(self) -> int:
@@ -311,10 +322,10 @@ class Agent:
         """Create the run directory, if a slot is free. Raises Trouble."""
         key = request["key"]
         with Lock(self._slots_lock, _LOCK_SECONDS):
+            self._remove(key)
             taken = self._taken()
             if taken >= request["slots"]:
                 raise Trouble("full", f"{taken} of {request['slots']} slots are taken")
-            self._remove(key)
             draft = self._path("workers", "." + request["run"])
             os.mkdir(draft, 0o700)
             record = {name: request[name] for name in ("pool", "worker", "run")}
@@ -324,7 +335,7 @@ class Agent:
     def _start(self, request: Answer, lock: int) -> None:
         """Start a supervisor and wait until it has executed the worker's command. Raises Trouble."""
         key, run = request["key"], request["run"]
-        tag = {TAG: f"{self._scope}/{key}/{run}"}
+        tag = {TAG: f"{self._run(key)}/{run}"}
         task = {"be": "supervise", "folder": self._run(key), "lock": lock, "command": request["command"]}
         task["environment"] = dict(request["environment"], **tag)
         supervisor = subprocess.Popen(
@@ -347,7 +358,7 @@ class Agent:
 
     def _end(self, key: str, run: str) -> None:
         """Kill the worker, its descendants, its session, and all processes with its tag, until none is left. Raises Trouble."""
-        tag = f"{TAG}={self._scope}/{key}/{run}".encode()
+        tag = f"{TAG}={self._run(key)}/{run}".encode("utf-8", "surrogateescape")
         process = read_json(os.path.join(self._run(key), "process"))
         deadline = time.monotonic() + _GONE_SECONDS
         while True:
@@ -399,8 +410,8 @@ def supervise(task: Answer) -> None:
     sys.stdout.buffer.write(json.dumps({"error": error} if error else {"pid": pid}).encode())
     sys.stdout.buffer.flush()
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
     os.close(task["lock"])
     _, status = os.waitpid(pid, 0)
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -562,17 +573,25 @@ class Lock:
         self._fd = -1
 
     def __enter__(self) -> int:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + self._seconds
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return self._fd
-            except BlockingIOError as exc:
-                if time.monotonic() > deadline:
-                    os.close(self._fd)
-                    raise Trouble("busy", f"another process holds the lock {self._path}") from exc
+        while not self._acquired():
+            if time.monotonic() > deadline:
+                raise Trouble("busy", f"another process holds the lock {self._path}")
             time.sleep(_POLL_SECONDS)
+        os.utime(self._fd)
+        return self._fd
+
+    def _acquired(self) -> bool:
+        """Try once to lock the file. A file that was deleted meanwhile does not count."""
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(self._fd).st_ino == os.stat(self._path).st_ino:
+                return True
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(self._fd)
+        return False
 
     def __exit__(self, *exc: object) -> None:
         os.close(self._fd)

@@ -25,7 +25,7 @@ class LostAnswer(Unanswered):
 class HostView:
     """What a host has told about itself: this store's workers there, and how many slots are taken by all stores."""
 
-    host: "Host"
+    host: "ConnectedHost"
     instances: Sequence[Instance]
     taken: int
 
@@ -39,7 +39,7 @@ class HostView:
         return next((one for one in found if one.state is not InstanceState.EXITED), None)
 
 
-class Host:
+class ConnectedHost:
     """One host. Connects when first asked, and again after a connection was lost; waits longer after each failed login."""
 
     def __init__(self, settings: SshHost, common: SshSettings, scope: str, clock: Clock) -> None:
@@ -144,10 +144,10 @@ class HostViews:
     """The answers of all hosts that answered, and the reasons of those that did not."""
 
     seen: Sequence[HostView]
-    unanswered: Sequence[tuple[Host, Unanswered]]
+    unanswered: Sequence[tuple[ConnectedHost, Unanswered]]
 
     @classmethod
-    async def of(cls, hosts: Sequence[Host]) -> "HostViews":
+    async def of(cls, hosts: Sequence[ConnectedHost]) -> "HostViews":
         """Ask all hosts at once."""
         answers = await asyncio.gather(*(host.look() for host in hosts), return_exceptions=True)
         seen, unanswered = [], []

@@ -66,6 +66,11 @@ class _Channel(asyncssh.SSHClientSession[str]):
         if not self.hello.cancelled():
             self.hello.exception()  # so that asyncio does not complain if nobody awaits it
 
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the agent ended, not the connection; if it was killed, its status is missing."""
+        return self._status is not None
+
     def _deliver(self, line: str) -> None:
         try:
             answer = json.loads(line)
@@ -106,17 +111,17 @@ class AgentSession:
     ) -> Self:
         python = settings.python_of(host)
         command = f"exec {_quoted(python)} -I -S -c {shlex.quote(BOOT)}"
-        channel, reader = await connection.create_session(_Channel, command, encoding="utf-8", errors="replace")
+        reader = _Channel()
+        channel, _ = await connection.create_session(lambda: reader, command, encoding="utf-8", errors="replace")
         task = {"be": "serve", "folder": settings.folder_of(host), "scope": scope}
         channel.write(f"{len(_AGENT)}\n{_AGENT.decode()}{json.dumps(task)}\n")
         try:
             hello = await reader.hello
         except ConnectionError as exc:
-            raise Unanswered(
-                f"{host.place}: could not start the agent with {python!r}: {exc}; install Python 3.8 or newer there, "
-                f"or set python to its path",
-                cause=SpawnCause.BAD_REQUEST,
-            ) from exc
+            advice = "install Python 3.8 or newer there, or set python to its path"
+            cause = SpawnCause.BAD_REQUEST if reader.ended_by_itself else SpawnCause.TRANSIENT
+            message = f"{host.place}: could not start the agent with {python!r}: {exc}"
+            raise Unanswered(f"{message}; {advice}" if reader.ended_by_itself else message, cause=cause) from exc
         if "trouble" in hello:
             message = f"{host.place}: {hello['message']}; choose another folder, or let its user write there"
             raise Unanswered(message, cause=SpawnCause.BAD_REQUEST)

@@ -17,7 +17,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.names import instance_name, scope_name
-from drumbeat.spawn.ssh.hosts import Host, HostView, HostViews, LostAnswer
+from drumbeat.spawn.ssh.hosts import ConnectedHost, HostView, HostViews, LostAnswer
 from drumbeat.spawn.ssh.session import AgentRefused
 from drumbeat.spawn.ssh.settings import SshSettings
 from drumbeat.spawn.tagged import POOL, WORKER, Name
@@ -61,7 +61,7 @@ class SshSpawner:
         self._environment = dict(environment)
         self._scope = scope_name(scope)
         self._clock = clock or SystemClock()
-        self._hosts: Sequence[Host] = ()
+        self._hosts: Sequence[ConnectedHost] = ()
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -132,7 +132,7 @@ class SshSpawner:
         return await asyncio.gather(*(self._report(host) for host in self._hosts))
 
     async def __aenter__(self) -> Self:
-        self._hosts = [Host(each, self._settings, self._scope, self._clock) for each in self._settings.hosts]
+        self._hosts = [ConnectedHost(each, self._settings, self._scope, self._clock) for each in self._settings.hosts]
         return self
 
     async def __aexit__(
@@ -153,7 +153,7 @@ class SshSpawner:
                 return await self._only(name, instance, view)
         raise self._no_room(name, views)
 
-    async def _start(self, order: Order, name: Name, host: Host) -> Instance | None:
+    async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | None:
         """Start the worker on a host; None if the host has no room, or went down before it was asked."""
         subject = f"worker {name[1]} of {name[0]}"
         request = {
@@ -223,7 +223,7 @@ class SshSpawner:
         if silent := [each for host, each in pairs if isinstance(each, Unanswered) and host.may_hold(name)]:
             raise _together(silent)
 
-    async def _report(self, host: Host) -> HostReport:
+    async def _report(self, host: ConnectedHost) -> HostReport:
         settings = host.settings
         request = {"do": "check", "python": self._settings.python_of(settings), "environment": self._environment}
         try:
