@@ -59,7 +59,7 @@ def test_what_the_modes_do_not_have_is_left_out_and_what_no_field_shows_stays() 
 
     made = filled(before, {each.path: 7 for each in SCALING}, AUTO)
 
-    assert made["scaling"] == {"mode": "AUTO"}
+    assert made["scaling"] == {"mode": "AUTO", "engine": 7}
     assert made["sharding"] == {"enabled": True}
     assert made["slo"] == {"overall": {}}
     assert before["scaling"] == {"mode": "BOUNDED", "max_workers": 4}
