@@ -10,7 +10,9 @@ from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.composition.plane import open_control_plane
 from drumbeat.store.interface import StoreReport
 
-app = typer.Typer(no_args_is_help=True, help="Create, check, migrate, prune and copy the store (the database Drumbeat runs on).")
+app = typer.Typer(
+    no_args_is_help=True, help="Create, check, migrate, prune and copy the store (the database Drumbeat runs on)."
+)
 
 
 @app.command()

@@ -8,7 +8,7 @@ _NOT_COPIED = {"redis": "Redis", "rediss": "Redis", "memory": "memory"}
 
 
 async def copy_store(source: str, target: str, options: CopyOptions, observer: CopyObserver) -> CopyReport:
-    """Copy the store at the URL ``source`` to the URL ``target``, and compare them. Raises InvalidInput if one cannot be copied.
+    """Copy the store at the URL ``source`` to ``target``, and compare them. Raises InvalidInput if one cannot be copied.
 
     The target must be empty or hold an unfinished copy of the same source, which is then continued (otherwise: Refused).
     """
@@ -28,4 +28,6 @@ async def copy_store(source: str, target: str, options: CopyOptions, observer: C
 
 def _refuse_other(url: str) -> None:
     if kind := _NOT_COPIED.get(url.partition(":")[0].lower()):
-        raise InvalidInput(f"expected the URL of a SQLite or PostgreSQL store, got a {kind} store; only those two can be copied")
+        raise InvalidInput(
+            f"expected the URL of a SQLite or PostgreSQL store, got a {kind} store; only those two can be copied"
+        )

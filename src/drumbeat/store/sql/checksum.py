@@ -50,7 +50,7 @@ def _number(text: str) -> int | str:
     if not bare:
         return 0
     place = int(exponent) + len(written) - len(bare)
-    if 0 <= place and place + len(bare) <= _LONGEST_INTEGER:
+    if place >= 0 and place + len(bare) <= _LONGEST_INTEGER:
         return int(f"{'-' if sign else ''}{bare}{'0' * place}")
     return f"\0{'-' if sign else ''}{bare}e{place}"  # no text from JSON that PostgreSQL stores begins with a zero byte
 

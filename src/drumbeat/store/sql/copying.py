@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 from uuid import uuid4
 
-from drumbeat.core.errors import DrumbeatError, InvalidInput, Refused, StoreCorrupt, StoreNotReady
+from drumbeat.core.errors import InvalidInput, Refused, StoreCorrupt, StoreNotReady
 from drumbeat.store.interface import CopiedTable, CopyObserver, CopyOptions, CopyReport
 from drumbeat.store.sql.checksum import Checksum
 from drumbeat.store.sql.database import Bulk, Database, Row, Rows, Script, Snapshot
@@ -23,8 +23,8 @@ from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
 from drumbeat.store.sql.queries import TableDescription, table_names
 from drumbeat.store.sql.rows import instant, load
 
-CHUNK_ROWS = 5_000  #: most rows in one transaction
-CHUNK_BYTES = 8_000_000  #: a transaction with more than this is not given another row
+CHUNK_ROWS = 2_000  #: most rows in one transaction
+CHUNK_BYTES = 4_000_000  #: a transaction with more than this is not given another row
 _NAMED = 3  #: so many workers or controllers are named in an error
 _JSON_TYPES = frozenset({"jsonb"})  #: types that keep the value of JSON, and not its text
 
@@ -67,7 +67,7 @@ class StoreCopy:
     _done: int = 0
 
     async def run(self, options: CopyOptions) -> CopyReport:
-        """Copy and verify all tables, or only verify them. Raises Refused if the source is in use or the target is not empty."""
+        """Copy and verify all tables, or only verify them. Raises Refused if the source is in use or the target has rows."""
         await self._refuse_unusable_target(options)
         descriptions = await _descriptions(self.source)
         self.source.add_table_queries(descriptions)
@@ -100,8 +100,8 @@ class StoreCopy:
         schema.refuse_newer(self.target.location)
         if schema.is_copying and schema.version < LATEST:
             raise StoreNotReady(
-                f"the store at {self.target.location} holds an unfinished copy of schema version {schema.version}, this Drumbeat "
-                f"needs {LATEST}; copy to an empty database or a new file"
+                f"the store at {self.target.location} holds an unfinished copy of schema version {schema.version}, "
+                f"this Drumbeat needs {LATEST}; copy to an empty database or a new file"
             )
         if schema.version < LATEST and (schema.version or options.verify_only):
             raise StoreNotReady(
@@ -212,8 +212,10 @@ class StoreCopy:
         yield f"copy_into_{table.name}", Bulk(table=table.name, columns=table.description.columns, records=rows)
 
     def _note(self, rows: int) -> Script[None]:
-        if not (yield "note_copied", {"rows": rows, "runner": self.runner}):
-            raise Refused("another process has continued this copy; wait until it ends")
+        """Count rows that this run writes. Raises Refused if another run has taken over the copy, or finished it."""
+        [schema] = yield "find_version_table", {}
+        if not schema["is_copying"] or not (yield "note_copied", {"rows": rows, "runner": self.runner}):
+            raise Refused(f"another process has continued this copy to {self.target.location}; wait until it ends")
 
     async def _verified(self, tables: Sequence[_Table], checksums: Mapping[str, Checksum]) -> list[CopiedTable]:
         """Read the whole target and compare each table with the source."""
@@ -276,9 +278,7 @@ def _description(name: str, columns: Rows) -> TableDescription:
     )
 
 
-def _tables(
-    source: Sequence[TableDescription], target: Sequence[TableDescription], pool_ids: frozenset[str]
-) -> list[_Table]:
+def _tables(source: Sequence[TableDescription], target: Sequence[TableDescription], pool_ids: frozenset[str]) -> list[_Table]:
     """Join how both databases describe each table. Raises StoreCorrupt if its columns differ."""
     joined = []
     for one, other in zip(source, target, strict=True):

@@ -20,7 +20,8 @@ class SchemaState:
         """Raise StoreTooNew if the schema is newer than this code."""
         if self.version > LATEST:
             raise StoreTooNew(
-                f"the store at {location} has schema version {self.version}, this Drumbeat knows up to {LATEST}; upgrade Drumbeat"
+                f"the store at {location} has schema version {self.version}, this Drumbeat knows up to {LATEST}; "
+                "upgrade Drumbeat"
             )
 
     def refuse_unfinished(self, location: str) -> None:

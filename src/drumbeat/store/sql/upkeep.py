@@ -60,7 +60,9 @@ class SqlUpkeep:
         if version < LATEST:
             problems.append(f"the schema is version {version}, this Drumbeat needs {LATEST}; run: drumbeat store migrate")
         if schema.is_copying:
-            problems.append("a copy into this store is unfinished; finish it with the same command: drumbeat store copy FROM TO")
+            problems.append(
+                "a copy into this store is unfinished; finish it with the same command: drumbeat store copy FROM TO"
+            )
         return StoreReport(
             backend=self._database.traits.name,
             location=self._database.location,
