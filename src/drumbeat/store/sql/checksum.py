@@ -38,8 +38,12 @@ class Checksum:
 
 
 def canonical_json(text: str) -> str:
-    """Return a JSON document in one form: keys in order, no spaces, and numbers that are equal written alike (1e2 as 100)."""
-    return _encode(_decode(text))
+    """Return a JSON document in one form: keys in order, no spaces, and numbers that are equal written alike (1e2 as 100).
+    A text that is not JSON is returned as it is."""
+    try:
+        return _encode(_decode(text))
+    except ValueError:
+        return text
 
 
 def _number(text: str) -> int | str:

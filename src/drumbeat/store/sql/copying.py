@@ -20,13 +20,12 @@ from drumbeat.store.interface import CopiedTable, CopyObserver, CopyOptions, Cop
 from drumbeat.store.sql.checksum import Checksum
 from drumbeat.store.sql.database import Bulk, Database, Row, Rows, Script, Snapshot
 from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
-from drumbeat.store.sql.queries import TableDescription, table_names
+from drumbeat.store.sql.queries import TableDescription, json_columns
 from drumbeat.store.sql.rows import instant, load
 
 CHUNK_ROWS = 2_000  #: most rows in one transaction
 CHUNK_BYTES = 4_000_000  #: a transaction with more than this is not given another row
 _NAMED = 3  #: so many workers or controllers are named in an error
-_JSON_TYPES = frozenset({"jsonb"})  #: types that keep the value of JSON, and not its text
 
 Change = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
@@ -126,7 +125,7 @@ class StoreCopy:
                 if (yield f"copy_any_{table}", {}):
                     raise Refused(
                         f"expected an empty store at {self.target.location}, found rows in its table {table}; "
-                        "copy to an empty database or a new file"
+                        "copy to an empty database or a new file, or compare the stores with --verify-only"
                     )
             yield "begin_copy", {}
             yield "add_copy", {"source": self.source.location, "runner": self.runner}
@@ -263,18 +262,19 @@ async def _descriptions(database: Database) -> list[TableDescription]:
     columns: dict[str, list[Row]] = {}
     for row in await database.read("list_columns"):
         columns.setdefault(row["table_name"], []).append(row)
-    if missing := [name for name in table_names() if name not in columns]:
+    tables = json_columns()
+    if missing := [name for name in tables if name not in columns]:
         raise StoreCorrupt(f"the store at {database.location} lacks the table {missing[0]}; run: drumbeat store check")
-    return [_description(name, columns[name]) for name in table_names()]
+    return [_description(name, columns[name], documents) for name, documents in tables.items()]
 
 
-def _description(name: str, columns: Rows) -> TableDescription:
+def _description(name: str, columns: Rows, documents: frozenset[str]) -> TableDescription:
     keys = sorted((row for row in columns if row["key_place"]), key=itemgetter("key_place"))
     return TableDescription(
         name=name,
         columns=tuple(row["column_name"] for row in columns),
         key=tuple(row["column_name"] for row in keys),
-        json_columns=frozenset(row["column_name"] for row in columns if row["type"] in _JSON_TYPES),
+        json_columns=documents,
     )
 
 
@@ -287,10 +287,7 @@ def _tables(source: Sequence[TableDescription], target: Sequence[TableDescriptio
                 f"expected the same columns of table {one.name} in both stores, got {', '.join(one.columns)} "
                 f"and {', '.join(other.columns)}; run: drumbeat store check"
             )
-        both = TableDescription(
-            name=one.name, columns=one.columns, key=one.key, json_columns=one.json_columns | other.json_columns
-        )
-        joined.append(_Table(both, _change(both, pool_ids)))
+        joined.append(_Table(one, _change(one, pool_ids)))
     return joined
 
 

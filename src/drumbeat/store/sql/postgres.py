@@ -379,7 +379,7 @@ async def _try(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query
 async def _copy(connection: "asyncpg.pool.PoolConnectionProxy[Any]", bulk: Bulk, table: str, schema: str | None = None) -> None:
     try:
         await connection.copy_records_to_table(table, schema_name=schema, records=bulk.records, columns=bulk.columns)
-    except (OverflowError, UnicodeEncodeError) as exc:
+    except (OverflowError, TypeError, UnicodeEncodeError) as exc:
         raise InvalidInput(f"PostgreSQL cannot store this value: {exc}") from exc
 
 

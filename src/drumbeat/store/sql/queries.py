@@ -18,7 +18,8 @@ _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _CALL = re.compile(r"@(\w+)\(")
 _WORD = re.compile(r"@(\w+)")
-_TABLE_CHANGE = re.compile(r"^(CREATE|DROP) TABLE drumbeat\.(\w+)", re.MULTILINE)
+_TABLE_CHANGE = re.compile(r"(CREATE|ALTER|DROP) TABLE drumbeat\.(\w+)")
+_JSON_COLUMN = re.compile(r"(\w+)\s+@json\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class TableDescription:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    json_columns: frozenset[str]  #: columns whose text the database may write differently than it was given
+    json_columns: frozenset[str]  #: columns that are compared by the value of their JSON, and not by its text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +99,17 @@ def load_table_queries(dialect: Dialect, table: TableDescription) -> Mapping[str
     return {f"{name}_{table.name}": _query(name, text, named) for name, text in _sections("copy.sql")}
 
 
-def table_names() -> list[str]:
-    """Return the names of all tables, in the order in which the migrations create them."""
-    names: dict[str, None] = {}
-    for change, name in _TABLE_CHANGE.findall("\n".join(migration_texts().values())):
-        names.pop(name, None)
-        if change == "CREATE":
-            names[name] = None
-    return list(names)
+def json_columns() -> Mapping[str, frozenset[str]]:
+    """Return the names of all tables, in the order in which the migrations create them, with the columns of type ``@json``.
+    PostgreSQL keeps the value of such a column, and not its text."""
+    columns: dict[str, frozenset[str]] = {}
+    for statement in split("\n".join(migration_texts().values())):
+        if found := _TABLE_CHANGE.match(statement):
+            change, table = found.groups()
+            before = columns.pop(table, frozenset()) if change != "ALTER" else columns[table]
+            if change != "DROP":
+                columns[table] = before | frozenset(_JSON_COLUMN.findall(statement))
+    return columns
 
 
 def migration_texts() -> Mapping[int, str]:

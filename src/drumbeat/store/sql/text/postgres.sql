@@ -9,7 +9,7 @@ SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = '@schema' A
   FROM pg_catalog.pg_tables WHERE schemaname = '@schema' AND tablename = 'schema_version';
 
 -- name: list_columns
-SELECT CAST(t.relname AS text) AS table_name, CAST(a.attname AS text) AS column_name, format_type(a.atttypid, NULL) AS type,
+SELECT CAST(t.relname AS text) AS table_name, CAST(a.attname AS text) AS column_name,
        COALESCE(array_position(CAST(i.indkey AS smallint[]), a.attnum) + 1, 0) AS key_place
   FROM pg_catalog.pg_class t
   JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped

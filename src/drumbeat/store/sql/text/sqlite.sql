@@ -9,7 +9,7 @@ SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'unfi
   FROM sqlite_master WHERE type = 'table' AND name = 'schema_version';
 
 -- name: list_columns
-SELECT t.name AS table_name, c.name AS column_name, LOWER(c.type) AS type, c.pk AS key_place
+SELECT t.name AS table_name, c.name AS column_name, c.pk AS key_place
   FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.cid;
 
 -- name: last_number
