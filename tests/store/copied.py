@@ -54,7 +54,7 @@ async def furnished(url: str) -> str:
             await sql.run("ALTER TABLE jobs ALTER COLUMN seq RESTART WITH 1001")
         await sql.close()
         for name in ("a", "b c", "ä"):
-            await _furnish_pool(store, await store.pools.create(pool(name, PoolKind.JOBS, note=AWKWARD | AWKWARD_NUMBERS)))
+            await _furnish_pool(store, await store.pools.create(pool(name, PoolKind.JOBS, note={**AWKWARD, **AWKWARD_NUMBERS})))
         await _furnish_rest(store)
     return url
 
@@ -82,7 +82,7 @@ async def _furnish_rest(store: Store) -> None:
     await store.connections.create(connection(name="db", description="Grüße 🥁"))
     await store.answers.hold("key", "f", MINUTE)
     await store.answers.give("key", RequestAnswer(status=201, body="{}", location="/x"), DAY)
-    await store.notes.put("prices", AWKWARD | AWKWARD_NUMBERS)
+    await store.notes.put("prices", {**AWKWARD, **AWKWARD_NUMBERS})
     await taken(store, "webhook/t/1", "server", DAY)
     await store.results.add_file(ExecutionFile(run_id=RUN, worker_id=WorkerId("active"), path="/x", host="h", rows=1, size=2))
     await store.beats.append(PoolId(RUN), NewBeat(owner="o", epoch=1, view=dict(AWKWARD), why_not="nothing to do"))

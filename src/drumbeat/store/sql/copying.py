@@ -20,7 +20,7 @@ from drumbeat.store.interface import CopiedTable, CopyObserver, CopyOptions, Cop
 from drumbeat.store.sql.checksum import Checksum
 from drumbeat.store.sql.database import Bulk, Database, Row, Rows, Script, Snapshot
 from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
-from drumbeat.store.sql.queries import TableDescription, json_columns
+from drumbeat.store.sql.queries import SqlTable, json_columns
 from drumbeat.store.sql.rows import instant, load
 
 CHUNK_ROWS = 2_000  #: most rows in one transaction
@@ -38,7 +38,7 @@ class _SourceChanged(Exception):
 class _Table:
     """One table to copy, and how a row is changed on the way."""
 
-    description: TableDescription
+    description: SqlTable
     change: Change | None
 
     @property
@@ -109,7 +109,7 @@ class StoreCopy:
                 f"run: drumbeat store {'migrate' if schema.version else 'copy, without --verify-only'}"
             )
 
-    async def _begin(self, descriptions: Sequence[TableDescription]) -> None:
+    async def _begin(self, descriptions: Sequence[SqlTable]) -> None:
         """Create the target's tables, or continue the copy in it."""
         self.target.add_table_queries(descriptions)
         self._kept = await self.target.transact(self._take([each.name for each in descriptions]))
@@ -139,7 +139,7 @@ class StoreCopy:
         yield "take_copy", {"runner": self.runner}
         return int(found["rows_copied"])
 
-    async def _target_descriptions(self) -> Sequence[TableDescription]:
+    async def _target_descriptions(self) -> Sequence[SqlTable]:
         descriptions = await _descriptions(self.target)
         self.target.add_table_queries(descriptions)
         return descriptions
@@ -257,7 +257,7 @@ async def _batches(snapshot: Snapshot, table: _Table) -> AsyncIterator[Sequence[
             yield batch
 
 
-async def _descriptions(database: Database) -> list[TableDescription]:
+async def _descriptions(database: Database) -> list[SqlTable]:
     """Return every table of the schema as this database describes it. Raises StoreCorrupt if one is missing."""
     columns: dict[str, list[Row]] = {}
     for row in await database.read("list_columns"):
@@ -268,9 +268,9 @@ async def _descriptions(database: Database) -> list[TableDescription]:
     return [_description(name, columns[name], documents) for name, documents in tables.items()]
 
 
-def _description(name: str, columns: Rows, documents: frozenset[str]) -> TableDescription:
+def _description(name: str, columns: Rows, documents: frozenset[str]) -> SqlTable:
     keys = sorted((row for row in columns if row["key_place"]), key=itemgetter("key_place"))
-    return TableDescription(
+    return SqlTable(
         name=name,
         columns=tuple(row["column_name"] for row in columns),
         key=tuple(row["column_name"] for row in keys),
@@ -278,7 +278,7 @@ def _description(name: str, columns: Rows, documents: frozenset[str]) -> TableDe
     )
 
 
-def _tables(source: Sequence[TableDescription], target: Sequence[TableDescription], pool_ids: frozenset[str]) -> list[_Table]:
+def _tables(source: Sequence[SqlTable], target: Sequence[SqlTable], pool_ids: frozenset[str]) -> list[_Table]:
     """Join how both databases describe each table. Raises StoreCorrupt if its columns differ."""
     joined = []
     for one, other in zip(source, target, strict=True):
@@ -291,7 +291,7 @@ def _tables(source: Sequence[TableDescription], target: Sequence[TableDescriptio
     return joined
 
 
-def _change(table: TableDescription, pool_ids: frozenset[str]) -> Change | None:
+def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
     """Return how rows of a table are changed on the way: whatever is leased in the source is free in the target."""
     match table.name:
         case "leases":

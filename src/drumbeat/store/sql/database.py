@@ -13,7 +13,7 @@ from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Queue, StoreTraits
-from drumbeat.store.sql.queries import TableDescription
+from drumbeat.store.sql.queries import SqlTable
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -99,7 +99,7 @@ class Database(Protocol):
         """Open a read-only transaction, for the time of an ``async with`` block."""
         ...
 
-    def add_table_queries(self, tables: Iterable[TableDescription]) -> None:
+    def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
         """Make the queries that copy these tables known, such as ``copy_rows_jobs``."""
         ...
 

@@ -23,7 +23,7 @@ from drumbeat.store.sql.postgres_connection_cache import ConnectionCache
 from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
 from drumbeat.store.sql.postgres_push_fastpath import PushFastpath, StatementConnection
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
-from drumbeat.store.sql.queries import Dialect, Query, TableDescription, load_queries, load_table_queries
+from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
 
 if TYPE_CHECKING:
     import asyncpg
@@ -238,7 +238,7 @@ class PostgresDatabase:
             await connection.fetch("SELECT 1")  # PostgreSQL takes its snapshot at the first query
             yield _PostgresSnapshot(connection, self._queries)
 
-    def add_table_queries(self, tables: Iterable[TableDescription]) -> None:
+    def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
         for table in tables:
             self._queries = {**self._queries, **load_table_queries(dialect(self._schema), table)}
 

@@ -45,7 +45,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableDescription:
+class SqlTable:
     """One table as the database describes it: its columns in order, and those of its primary key."""
 
     name: str
@@ -87,7 +87,7 @@ def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     return queries | drops
 
 
-def load_table_queries(dialect: Dialect, table: TableDescription) -> Mapping[str, Query]:
+def load_table_queries(dialect: Dialect, table: SqlTable) -> Mapping[str, Query]:
     """Load the queries that copy one table. Their names end with the table's name, such as ``copy_rows_jobs``."""
     words = {
         "table": table.name,

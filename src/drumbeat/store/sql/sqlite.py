@@ -23,7 +23,7 @@ from uuid import uuid4
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
-from drumbeat.store.sql.queries import Dialect, Query, TableDescription, load_queries, load_table_queries
+from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
@@ -184,7 +184,7 @@ class SqliteDatabase:
         finally:
             await reader.close()
 
-    def add_table_queries(self, tables: Iterable[TableDescription]) -> None:
+    def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
         for table in tables:
             self._queries = {**self._queries, **load_table_queries(DIALECT, table)}
 
