@@ -108,7 +108,11 @@ def test_completion_can_be_shown_and_installed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("drumbeat st", ["store"]), ("drumbeat store ", ["init", "migrate", "check", "prune"]), ("drumbeat beats sh", ["show"])],
+    [
+        ("drumbeat st", ["store"]),
+        ("drumbeat store ", ["init", "migrate", "check", "prune", "copy"]),
+        ("drumbeat beats sh", ["show"]),
+    ],
 )
 def test_words_are_completed(tmp_path: Path, words: str, expected: list[str]) -> None:
     position = str(len(words.split(" ")) - 1)

@@ -1,15 +1,18 @@
-"""drumbeat store: create, check, migrate and prune the store."""
+"""drumbeat store: create, check, migrate, prune and copy the store."""
 
 from typing import Annotated
 
 import typer
 
+from drumbeat.cli.copying import copy as copy_command
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age as parse_age, run, settings_for, with_control_plane
 from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.composition.plane import open_control_plane
 from drumbeat.store.interface import StoreReport
 
-app = typer.Typer(no_args_is_help=True, help="Create, check, migrate and prune the store (the database Drumbeat runs on).")
+app = typer.Typer(
+    no_args_is_help=True, help="Create, check, migrate, prune and copy the store (the database Drumbeat runs on)."
+)
 
 
 @app.command()
@@ -79,3 +82,6 @@ def prune(
         show_json(counts)
     else:
         say("deleted: " + ", ".join(f"{table} {rows}" for table, rows in counts.items()))
+
+
+app.command("copy")(copy_command)

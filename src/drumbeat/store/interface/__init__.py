@@ -29,6 +29,12 @@ from drumbeat.store.interface.control import (
     WorkerChange as WorkerChange,
     Workers as Workers,
 )
+from drumbeat.store.interface.copying import (
+    CopiedTable as CopiedTable,
+    CopyObserver as CopyObserver,
+    CopyOptions as CopyOptions,
+    CopyReport as CopyReport,
+)
 from drumbeat.store.interface.jobs import (
     ClaimRequest as ClaimRequest,
     Due as Due,

@@ -4,7 +4,8 @@ A script is a generator. It yields the name and values of a query, receives the 
 logic is written once for asynchronous drivers (PostgreSQL) and blocking ones (SQLite). If a script raises, it is rolled back.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Queue, StoreTraits
+from drumbeat.store.sql.queries import SqlTable
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -50,6 +52,18 @@ class NotifyingQueue(Queue, Protocol):
     async def notify(self, pool_ids: Iterable[PoolId]) -> None: ...
 
 
+class Snapshot(Protocol):
+    """One read-only transaction: every query sees the database as it was when the transaction began."""
+
+    async def read(self, query: str, values: Values | None = None) -> Rows:
+        """Run one named query."""
+        ...
+
+    def stream(self, query: str) -> AsyncGenerator[Sequence[tuple[Any, ...]], None]:
+        """Yield the rows of a named query, some hundred at a time."""
+        ...
+
+
 class Database(Protocol):
     """A SQL database that runs named queries and scripts. Errors of its driver are translated to Drumbeat's errors."""
 
@@ -79,6 +93,14 @@ class Database(Protocol):
 
     async def transact(self, script: Script[T]) -> T:
         """Run a script of named queries in one transaction, and return its result."""
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
+        """Open a read-only transaction, for the time of an ``async with`` block."""
+        ...
+
+    def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
+        """Make the queries that copy these tables known, such as ``copy_rows_jobs``."""
         ...
 
     async def describe(self) -> str:

@@ -6,7 +6,7 @@ as ``:name``. ``drumbeat.`` stands for the schema; ``@now``, ``@json`` and other
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _CALL = re.compile(r"@(\w+)\(")
 _WORD = re.compile(r"@(\w+)")
+_TABLE_CHANGE = re.compile(r"(CREATE|ALTER|DROP) TABLE drumbeat\.(\w+)")
+_JSON_COLUMN = re.compile(r"(\w+)\s+@json\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,16 @@ class Query:
 
     name: str
     statements: tuple[SqlStatement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlTable:
+    """One table as the database describes it: its columns in order, and those of its primary key."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    json_columns: frozenset[str]  #: columns that are compared by the value of their JSON, and not by its text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,31 @@ def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
     drops = {f"drop_{name}": Query(f"drop_{name}", queries[name].statements[:1]) for name in view_names()}
     return queries | drops
+
+
+def load_table_queries(dialect: Dialect, table: SqlTable) -> Mapping[str, Query]:
+    """Load the queries that copy one table. Their names end with the table's name, such as ``copy_rows_jobs``."""
+    words = {
+        "table": table.name,
+        "columns": ", ".join(map('"{}"'.format, table.columns)),
+        "values": ", ".join(map(":{}".format, table.columns)),
+        "key": ", ".join(map('"{}"'.format, table.key)),
+    }
+    named = replace(dialect, words={**dialect.words, **words})
+    return {f"{name}_{table.name}": _query(name, text, named) for name, text in _sections("copy.sql")}
+
+
+def json_columns() -> Mapping[str, frozenset[str]]:
+    """Return the names of all tables, in the order in which the migrations create them, with the columns of type ``@json``.
+    PostgreSQL keeps the value of such a column, and not its text."""
+    columns: dict[str, frozenset[str]] = {}
+    for statement in split("\n".join(migration_texts().values())):
+        if found := _TABLE_CHANGE.match(statement):
+            change, table = found.groups()
+            before = columns.pop(table, frozenset()) if change != "ALTER" else columns[table]
+            if change != "DROP":
+                columns[table] = before | frozenset(_JSON_COLUMN.findall(statement))
+    return columns
 
 
 def migration_texts() -> Mapping[int, str]:

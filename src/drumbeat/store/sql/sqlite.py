@@ -12,8 +12,8 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from uuid import uuid4
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
-from drumbeat.store.sql.queries import Dialect, Query, load_queries
+from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
@@ -72,6 +72,7 @@ DIALECT = Dialect(
         "document": "TEXT",
         "numbered": "INTEGER PRIMARY KEY",
         "queue": "",
+        "empty": "DELETE FROM",
         "for_share": "",
         "for_update": "",
     },
@@ -96,6 +97,7 @@ DIALECT = Dialect(
 )
 
 _MOST_AT_ONCE = 128
+_STREAMED_ROWS = 500
 _OLDEST_SQLITE = (3, 35, 0)
 _SYNCHRONOUS = ("FULL", "NORMAL")
 
@@ -171,6 +173,20 @@ class SqliteDatabase:
     async def transact(self, script: Script[T]) -> T:
         result: T = await self._writer.submit(lambda connection: self._drive(connection, script))
         return result
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator["_SqliteSnapshot"]:
+        reader = _DatabaseThread("snapshot", self._connect, self._read_batch)
+        await reader.open()
+        try:
+            await reader.submit(_begin_reading)
+            yield _SqliteSnapshot(reader, self._queries)
+        finally:
+            await reader.close()
+
+    def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
+        for table in tables:
+            self._queries = {**self._queries, **load_table_queries(DIALECT, table)}
 
     async def describe(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}, synchronous {self._synchronous}"
@@ -362,6 +378,41 @@ class _DatabaseThread:
                 break
             pieces.append(piece)
         return pieces
+
+
+class _SqliteSnapshot:
+    """One read transaction, in a thread of its own."""
+
+    def __init__(self, reader: _DatabaseThread, queries: Mapping[str, Query]) -> None:
+        self._reader = reader
+        self._queries = queries
+
+    async def read(self, query: str, values: Values | None = None) -> Rows:
+        found = self._queries[query]
+        rows: Rows = await self._reader.submit(lambda connection: _run(connection, found, values or {}))
+        return rows
+
+    async def stream(self, query: str) -> AsyncGenerator[Sequence[tuple[Any, ...]], None]:
+        [statement] = self._queries[query].statements
+        cursor = await self._reader.submit(lambda connection: _plain_cursor(connection, statement.text))
+        try:
+            while rows := await self._reader.submit(lambda _: cursor.fetchmany(_STREAMED_ROWS)):
+                yield rows
+        finally:
+            await self._reader.submit(lambda _: cursor.close())
+
+
+def _begin_reading(connection: sqlite3.Connection) -> None:
+    """Begin a read transaction. SQLite takes its snapshot at the first read."""
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+
+
+def _plain_cursor(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+    """Run a statement. The rows of the returned cursor are tuples."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(statement)
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:

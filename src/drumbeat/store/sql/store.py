@@ -15,7 +15,7 @@ from drumbeat.store.sql.jobs import SqlJobs
 from drumbeat.store.sql.leases import SqlLeases
 from drumbeat.store.sql.logs import SqlLogs
 from drumbeat.store.sql.membership import SqlMembership
-from drumbeat.store.sql.migrate import LATEST, find_version, migrate
+from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
 from drumbeat.store.sql.notes import SqlNotes
 from drumbeat.store.sql.pools import SqlPools
 from drumbeat.store.sql.results import SqlResults
@@ -24,7 +24,7 @@ from drumbeat.store.sql.runs import SqlRuns
 from drumbeat.store.sql.samples import SqlSamples
 from drumbeat.store.sql.steps import SqlSteps
 from drumbeat.store.sql.templates import SqlTemplates
-from drumbeat.store.sql.upkeep import SqlUpkeep, refuse_newer
+from drumbeat.store.sql.upkeep import SqlUpkeep
 from drumbeat.store.sql.workers import SqlWorkers
 
 
@@ -76,9 +76,13 @@ class SqlStore:
         return self
 
     async def _prepare(self) -> None:
-        version = await self._database.transact(find_version())
-        refuse_newer(self._database.location, version)
-        if version >= LATEST or not self._check_version:
+        schema = await self._database.transact(find_schema())
+        schema.refuse_newer(self._database.location)
+        if not self._check_version:
+            return
+        schema.refuse_unfinished(self._database.location)
+        version = schema.version
+        if version >= LATEST:
             return
         if self._create and not version:
             await self._database.transact(migrate())

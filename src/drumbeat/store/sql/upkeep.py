@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from drumbeat.core.errors import StoreTooNew
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import ProgressCallback
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.sql.database import Database, Script
-from drumbeat.store.sql.migrate import LATEST, find_version, migrate
+from drumbeat.store.sql.migrate import LATEST, find_schema, migrate
 from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import instant, to_us
 
@@ -49,14 +48,21 @@ class SqlUpkeep:
         self._pruning = SqlPruning(database)
 
     async def migrate(self) -> Sequence[int]:
-        refuse_newer(self._database.location, await self._database.transact(find_version()))
+        schema = await self._database.transact(find_schema())
+        schema.refuse_newer(self._database.location)
+        schema.refuse_unfinished(self._database.location)
         return await self._database.transact(_migrate_and_recount())
 
     async def check(self) -> StoreReport:
-        version = await self._database.transact(find_version())
+        schema = await self._database.transact(find_schema())
+        version = schema.version
         problems = list(await self._database.examine())
         if version < LATEST:
             problems.append(f"the schema is version {version}, this Drumbeat needs {LATEST}; run: drumbeat store migrate")
+        if schema.is_copying:
+            problems.append(
+                "a copy into this store is unfinished; finish it with the same command: drumbeat store copy FROM TO"
+            )
         return StoreReport(
             backend=self._database.traits.name,
             location=self._database.location,
@@ -94,11 +100,3 @@ def _migrate_and_recount() -> Script[list[int]]:
     yield "lock_counts", {}
     yield "recount_ended", {}
     return applied
-
-
-def refuse_newer(location: str, version: int) -> None:
-    """Raise StoreTooNew if the schema is newer than this code."""
-    if version > LATEST:
-        raise StoreTooNew(
-            f"the store at {location} has schema version {version}, this Drumbeat knows up to {LATEST}; upgrade Drumbeat"
-        )

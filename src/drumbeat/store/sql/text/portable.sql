@@ -12,6 +12,47 @@ SELECT COALESCE(MAX(version), 0) AS version FROM drumbeat.schema_version;
 -- name: add_version
 INSERT INTO drumbeat.schema_version (version, applied_at) VALUES (:version, @now);
 
+-- name: begin_copy
+-- While this table exists, the store is the target of an unfinished copy, and no other command opens it.
+CREATE TABLE drumbeat.unfinished_copy (source TEXT NOT NULL, runner TEXT NOT NULL, rows_copied BIGINT NOT NULL);
+
+-- name: add_copy
+INSERT INTO drumbeat.unfinished_copy (source, runner, rows_copied) VALUES (:source, :runner, 0);
+
+-- name: find_copy
+SELECT source, rows_copied FROM drumbeat.unfinished_copy;
+
+-- name: take_copy
+-- A process that still copies the same source can write nothing after this.
+UPDATE drumbeat.unfinished_copy SET runner = :runner;
+
+-- name: note_copied
+-- The row is locked until commit, so the process that takes over the copy sees this write or prevents it.
+UPDATE drumbeat.unfinished_copy SET rows_copied = rows_copied + CAST(:rows AS BIGINT) WHERE runner = :runner RETURNING 1;
+
+-- name: end_copy
+DROP TABLE drumbeat.unfinished_copy;
+
+-- name: list_unended_workers
+SELECT pool_id, worker_id, COALESCE(heartbeat_at, created_at) AS at FROM drumbeat.workers WHERE ended_at IS NULL
+ ORDER BY pool_id, worker_id;
+
+-- name: list_controllers
+SELECT l.name FROM drumbeat.leases l JOIN drumbeat.pools p ON p.pool_id = l.name
+ WHERE l.released = 0 AND l.expires_at > @now ORDER BY l.name;
+
+-- name: count_changes
+-- Numbers of which at least one rises with almost every change of the store.
+SELECT CAST(COALESCE(SUM(p.next_event + p.next_beat + p.next_log), 0) AS BIGINT) AS records,
+       (SELECT CAST(COALESCE(SUM(w.heartbeat_count), 0) AS BIGINT) FROM drumbeat.workers w) AS heartbeats,
+       (SELECT CAST(COALESCE(SUM(l.epoch), 0) AS BIGINT) FROM drumbeat.leases l) AS epochs,
+       (SELECT CAST(COALESCE(SUM(c.jobs), 0) AS BIGINT) FROM drumbeat.job_counts c) AS ended_jobs,
+       (SELECT COALESCE(MAX(j.seq), 0) FROM drumbeat.jobs j) AS last_job,
+       (SELECT COALESCE(MAX(r.updated_at), 0) FROM drumbeat.runs r) AS runs,
+       (SELECT COALESCE(MAX(t.updated_at), 0) FROM drumbeat.templates t) AS templates,
+       (SELECT COALESCE(MAX(n.updated_at), 0) FROM drumbeat.notes n) AS notes
+  FROM drumbeat.pools p;
+
 -- name: check_fence
 -- Locks the lease until commit, so that no other controller can take it between this check and the write it guards.
 SELECT epoch FROM drumbeat.leases WHERE name = :name AND epoch = :epoch AND released = 0 @for_share;

@@ -5,7 +5,26 @@
 SELECT pg_advisory_xact_lock(7238255498022478196);
 
 -- name: find_version_table
-SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = '@schema' AND tablename = 'schema_version';
+SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = '@schema' AND tablename = 'unfinished_copy') AS is_copying
+  FROM pg_catalog.pg_tables WHERE schemaname = '@schema' AND tablename = 'schema_version';
+
+-- name: list_columns
+SELECT CAST(t.relname AS text) AS table_name, CAST(a.attname AS text) AS column_name,
+       COALESCE(array_position(CAST(i.indkey AS smallint[]), a.attnum) + 1, 0) AS key_place
+  FROM pg_catalog.pg_class t
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_catalog.pg_index i ON i.indrelid = t.oid AND i.indisprimary
+ WHERE t.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = '@schema') AND t.relkind IN ('r', 'p')
+ ORDER BY t.relname, a.attnum;
+
+-- name: last_number
+SELECT GREATEST(COALESCE((SELECT MAX(seq) FROM drumbeat.jobs), 0), COALESCE(pg_catalog.pg_sequence_last_value(
+           CAST(pg_get_serial_sequence('"@schema".jobs', 'seq') AS regclass)), 0)) AS number;
+
+-- name: set_last_number
+-- The next job gets a number that no earlier job had.
+SELECT setval(CAST(pg_get_serial_sequence('"@schema".jobs', 'seq') AS regclass), GREATEST(CAST(:number AS bigint), 1),
+              CAST(:number AS bigint) > 0);
 
 -- name: make_version_table
 CREATE SCHEMA IF NOT EXISTS "@schema";

@@ -5,7 +5,21 @@
 SELECT 1;
 
 -- name: find_version_table
-SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version';
+SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'unfinished_copy') AS is_copying
+  FROM sqlite_master WHERE type = 'table' AND name = 'schema_version';
+
+-- name: list_columns
+SELECT t.name AS table_name, c.name AS column_name, c.pk AS key_place
+  FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.cid;
+
+-- name: last_number
+-- The number of a job is the time of its push or higher, so a pruned job had no higher number than this.
+SELECT CASE WHEN EXISTS (SELECT 1 FROM jobs) OR EXISTS (SELECT 1 FROM job_counts)
+            THEN MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0), @now) ELSE 0 END AS number;
+
+-- name: set_last_number
+-- The next number is the time, or the number after the last.
+SELECT :number;
 
 -- name: worker_beat
 -- The write lock is held from the first statement to the last, so the row that is updated is the row that is read.
