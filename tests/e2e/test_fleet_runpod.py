@@ -181,8 +181,8 @@ async def test_a_volume_of_which_a_pods_worker_tells_that_it_is_full_is_made_lar
         ({"RUNPOD_API_KEY": ""}, "RUNPOD_API_KEY"),
         ({"RUNPOD_MAX_PRICE_PER_HOUR": ""}, "RUNPOD_MAX_PRICE_PER_HOUR"),
         ({"RUNPOD_API_URL": "http://example.com"}, "https"),
-        ({"DRUMBEAT_STORE": "sqlite:///here.db"}, "use PostgreSQL"),
-        ({"DRUMBEAT_PROVIDER": "moon"}, "local or runpod, got 'moon'"),
+        ({"DRUMBEAT_STORE": "sqlite:///here.db"}, "drumbeat store copy sqlite:///"),
+        ({"DRUMBEAT_PROVIDER": "moon"}, "(local, runpod), got 'moon'"),
     ],
     ids=str,
 )

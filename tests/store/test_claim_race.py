@@ -138,7 +138,8 @@ async def test_jobs_one_cannot_have_do_not_keep_a_waiter_spinning(store: Store, 
         news.append(await store.queue.wait(pool.pool_id, timedelta()))
         assert await store.queue.claim(claiming(pool)) == []
 
-    assert news == [True, False, False, False]
+    assert news[0]
+    assert news[2:] == [False, False], "late news of the push may wake it once more, and then no more"
 
 
 async def test_a_waiter_wakes_when_a_delayed_job_comes_due(store: Store, pool: PoolRow) -> None:
