@@ -388,9 +388,9 @@ async def test_a_store_that_holds_anything_is_not_copied_to(full: tuple[str, str
         assert (await store.upkeep.check()).problems == []
 
 
-async def test_an_empty_store_is_copied_to(urls: tuple[str, str]) -> None:
-    source, target = urls
-    for url in urls:
+async def test_an_empty_store_is_copied_to(sqlite_url: str, postgres_url: str) -> None:
+    source, target = sqlite_url, postgres_url
+    for url in (source, target):
         async with open_store(url, create=True):
             pass
 
@@ -452,8 +452,8 @@ async def test_a_store_in_use_is_copied_only_if_asked_to(urls: tuple[str, str]) 
     assert [worker["worker_id"] for worker in (await dump(target))["workers"]] == ["w1"]
 
 
-async def test_a_store_whose_workers_are_dead_is_not_in_use(urls: tuple[str, str]) -> None:
-    source, target = urls
+async def test_a_store_whose_workers_are_dead_is_not_in_use(sqlite_url: str, tmp_path: Path) -> None:
+    source, target = sqlite_url, f"sqlite:///{tmp_path}/copy.db"
     async with open_store(source, create=True) as store:
         home = await store.pools.create(pool("p", PoolKind.FLEET))
         await joined(store, home, W1)
