@@ -101,6 +101,8 @@ class OpenSshServer(Server):
 
     def _furnish(self) -> None:
         installation()
+        if os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+            raise Unavailable("as root, sshd needs a mount namespace, and none is allowed here")
         for name in ("host_key", "client_key", "other_key"):
             key = asyncssh.generate_private_key("ssh-ed25519")
             key.write_private_key(self.folder / name)

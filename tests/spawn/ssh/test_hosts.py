@@ -27,7 +27,7 @@ def mark() -> str:
 
 
 @pytest.fixture(scope="module")
-def far() -> Iterator[OpenSshServer]:
+def far(sshd: OpenSshServer) -> Iterator[OpenSshServer]:
     """A second server, which tests stop and start again."""
     with OpenSshServer() as server:
         yield server
