@@ -93,9 +93,9 @@ def three_calls(store: SqlStore) -> Beater:
 
 
 def _in_dialect(database: Any, name: str, text: str) -> Query:
-    from drumbeat.store.sql import postgres, queries, sqlite
+    from drumbeat.store.sql import postgres_dialect, queries, sqlite
 
-    dialect = sqlite.DIALECT if database.traits.name == "sqlite" else postgres.dialect("drumbeat")
+    dialect = sqlite.DIALECT if database.traits.name == "sqlite" else postgres_dialect.dialect("drumbeat")
     statements = tuple(queries._statement(each, dialect.numbered) for each in split(dialect.translate(text)))
     return Query(name, statements)
 

@@ -39,6 +39,7 @@ from drumbeat.store.interface import ClaimRequest, Upkeep
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.store import RedisStore
 from drumbeat.store.sql import postgres
+from drumbeat.store.sql.postgres_dialect import dialect
 from drumbeat.store.sql.queries import load_queries
 from drumbeat.store.sql.sqlite import DIALECT
 from kit.pool_past import POOL, Sizes, fill
@@ -135,7 +136,7 @@ def sqlite_plans(path: Path) -> dict[str, list[str]]:
 
 
 async def postgres_plans(url: str) -> dict[str, list[str]]:
-    queries, found = load_queries(postgres.dialect("drumbeat")), {}
+    queries, found = load_queries(dialect("drumbeat")), {}
     connection = await asyncpg.connect(url, server_settings=postgres._PLANS)
     for name in PLANNED:
         [statement] = queries[name].statements

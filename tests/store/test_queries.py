@@ -12,7 +12,7 @@ import pytest
 import drumbeat.store.sql as package
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store import open_store
-from drumbeat.store.sql.postgres import dialect as postgres_dialect
+from drumbeat.store.sql.postgres_dialect import dialect as postgres_dialect
 from drumbeat.store.sql.queries import (
     Dialect,
     Query,

@@ -4,17 +4,13 @@ The writing thread runs all waiting operations in one transaction and commits on
 savepoint, so that its failure does not affect the others. SQLite's file lock keeps processes from writing at the same time.
 """
 
-import asyncio
 import logging
 import os
-import queue
 import sqlite3
 import stat
-import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +22,7 @@ from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
 from drumbeat.store.sql.queries import Dialect, Query, SqlTable, load_queries, load_table_queries
 from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
+from drumbeat.store.sql.sqlite_thread import CallOutcome, DatabaseThread, QueuedCall
 
 T = TypeVar("T")
 
@@ -96,26 +93,9 @@ DIALECT = Dialect(
     },
 )
 
-_MOST_AT_ONCE = 128
 _STREAMED_ROWS = 500
 _OLDEST_SQLITE = (3, 35, 0)
 _SYNCHRONOUS = ("FULL", "NORMAL")
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One operation for a database thread, and the future that gets its result."""
-
-    work: Callable[[sqlite3.Connection], Any]
-    waiter: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
-
-
-@dataclass(slots=True)
-class _Outcome:
-    piece: _Piece
-    result: Any = None
-    error: BaseException | None = None
 
 
 class SqliteDatabase:
@@ -136,8 +116,8 @@ class SqliteDatabase:
         self._create = create
         self._has_warned = False
         self._queries = load_queries(DIALECT)
-        self._writer = _DatabaseThread("writer", self._connect, self._write_batch)
-        self._reader = _DatabaseThread("reader", self._connect, self._read_batch)
+        self._writer = DatabaseThread("writer", self._connect, self._write_batch)
+        self._reader = DatabaseThread("reader", self._connect, self._read_batch)
         self.notifier = SqliteNotify(path)
 
     @property
@@ -176,7 +156,7 @@ class SqliteDatabase:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["_SqliteSnapshot"]:
-        reader = _DatabaseThread("snapshot", self._connect, self._read_batch)
+        reader = DatabaseThread("snapshot", self._connect, self._read_batch)
         await reader.open()
         try:
             await reader.submit(_begin_reading)
@@ -255,47 +235,47 @@ class SqliteDatabase:
         finally:
             script.close()
 
-    def _read_batch(self, connection: sqlite3.Connection, pieces: Sequence[_Piece]) -> list[_Outcome]:
-        return [self._attempt(connection, piece) for piece in pieces]
+    def _read_batch(self, connection: sqlite3.Connection, calls: Sequence[QueuedCall]) -> list[CallOutcome]:
+        return [self._attempt(connection, call) for call in calls]
 
-    def _write_batch(self, connection: sqlite3.Connection, pieces: Sequence[_Piece]) -> list[_Outcome]:
+    def _write_batch(self, connection: sqlite3.Connection, calls: Sequence[QueuedCall]) -> list[CallOutcome]:
         try:
             connection.execute("BEGIN IMMEDIATE")
-            if len(pieces) == 1:
-                return [self._attempt_alone(connection, pieces[0])]
-            outcomes = [self._attempt_in_savepoint(connection, piece) for piece in pieces]
+            if len(calls) == 1:
+                return [self._attempt_alone(connection, calls[0])]
+            outcomes = [self._attempt_in_savepoint(connection, call) for call in calls]
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            return [_Outcome(piece, error=_caused(self._translated(exc), exc)) for piece in pieces]
+            return [CallOutcome(call, error=_caused(self._translated(exc), exc)) for call in calls]
         return outcomes
 
-    def _attempt_alone(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
-        outcome = self._attempt(connection, piece)
+    def _attempt_alone(self, connection: sqlite3.Connection, call: QueuedCall) -> CallOutcome:
+        outcome = self._attempt(connection, call)
         if outcome.error is None:
             connection.execute("COMMIT")
         elif connection.in_transaction:
             connection.execute("ROLLBACK")
         return outcome
 
-    def _attempt_in_savepoint(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
-        connection.execute("SAVEPOINT piece")
-        outcome = self._attempt(connection, piece)
+    def _attempt_in_savepoint(self, connection: sqlite3.Connection, call: QueuedCall) -> CallOutcome:
+        connection.execute("SAVEPOINT call")
+        outcome = self._attempt(connection, call)
         if outcome.error is not None and connection.in_transaction:
-            connection.execute("ROLLBACK TO piece")
-        connection.execute("RELEASE piece")
+            connection.execute("ROLLBACK TO call")
+        connection.execute("RELEASE call")
         return outcome
 
-    def _attempt(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
+    def _attempt(self, connection: sqlite3.Connection, call: QueuedCall) -> CallOutcome:
         try:
-            return _Outcome(piece, result=piece.work(connection))
+            return CallOutcome(call, result=call.work(connection))
         except sqlite3.Error as exc:
-            return _Outcome(piece, error=_caused(self._translated(exc), exc))
+            return CallOutcome(call, error=_caused(self._translated(exc), exc))
         except (OverflowError, UnicodeEncodeError) as exc:
-            return _Outcome(piece, error=_caused(InvalidInput(f"SQLite cannot store this value: {exc}"), exc))
+            return CallOutcome(call, error=_caused(InvalidInput(f"SQLite cannot store this value: {exc}"), exc))
         except Exception as exc:
-            return _Outcome(piece, error=exc)
+            return CallOutcome(call, error=exc)
 
     def _translated(self, exc: sqlite3.Error) -> StoreError:
         message = str(exc)
@@ -313,77 +293,10 @@ class SqliteDatabase:
         return StoreUnavailable(f"SQLite at {self._path}: {message}")
 
 
-class _DatabaseThread:
-    """A thread with its own database connection, which runs queued operations in batches."""
-
-    def __init__(
-        self,
-        name: str,
-        connect: Callable[[], sqlite3.Connection],
-        perform: Callable[[sqlite3.Connection, Sequence[_Piece]], list[_Outcome]],
-    ) -> None:
-        self._name = name
-        self._connect = connect
-        self._perform = perform
-        self._queue: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    async def open(self) -> None:
-        opened = asyncio.get_running_loop().create_future()
-        piece = _Piece(lambda connection: None, opened, asyncio.get_running_loop())
-        self._thread = threading.Thread(target=self._work, args=(piece,), name=f"sqlite-{self._name}", daemon=True)
-        self._thread.start()
-        await opened
-
-    async def close(self) -> None:
-        if self._thread is not None:
-            self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
-            self._thread = None
-
-    async def submit(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
-        if self._thread is None:
-            raise StoreUnavailable("this store is closed; open it before use")
-        loop = asyncio.get_running_loop()
-        piece = _Piece(work, loop.create_future(), loop)
-        self._queue.put(piece)
-        return await piece.waiter
-
-    def _work(self, opened: _Piece) -> None:
-        try:
-            connection = self._connect()
-        except Exception as exc:
-            _deliver([_Outcome(opened, error=exc)])
-            return
-        _deliver([_Outcome(opened)])
-        try:
-            while pieces := self._next_batch():
-                _deliver(self._perform(connection, pieces))
-        finally:
-            connection.close()
-
-    def _next_batch(self) -> list[_Piece]:
-        """Wait for operations, and return the next batch; an empty batch means that the thread must end."""
-        first = self._queue.get()
-        if first is None:
-            return []
-        pieces = [first]
-        while len(pieces) < _MOST_AT_ONCE:
-            try:
-                piece = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if piece is None:
-                self._queue.put(None)
-                break
-            pieces.append(piece)
-        return pieces
-
-
 class _SqliteSnapshot:
     """One read transaction, in a thread of its own."""
 
-    def __init__(self, reader: _DatabaseThread, queries: Mapping[str, Query]) -> None:
+    def __init__(self, reader: DatabaseThread, queries: Mapping[str, Query]) -> None:
         self._reader = reader
         self._queries = queries
 
@@ -413,25 +326,6 @@ def _plain_cursor(connection: sqlite3.Connection, statement: str) -> sqlite3.Cur
     cursor = connection.cursor()
     cursor.row_factory = None
     return cursor.execute(statement)
-
-
-def _deliver(outcomes: Sequence[_Outcome]) -> None:
-    """Deliver each result to the future that waits for it, in the event loop of that future."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
-    for outcome in outcomes:
-        by_loop.setdefault(outcome.piece.loop, []).append(outcome)
-    for loop, ready in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, ready)
-
-
-def _settle(outcomes: Sequence[_Outcome]) -> None:
-    for outcome in outcomes:
-        waiter = outcome.piece.waiter
-        if not waiter.done() and outcome.error is not None:
-            waiter.set_exception(outcome.error)
-        elif not waiter.done():
-            waiter.set_result(outcome.result)
 
 
 def _caused(error: DrumbeatError, cause: BaseException) -> DrumbeatError:
