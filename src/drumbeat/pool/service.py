@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.engine import ENGINE_IN_POLICY, covers, engine_names
+from drumbeat.core.engine import ENGINE_IN_POLICY, engine_names
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
+from drumbeat.pool.engine_change import check_engine_change
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.validation import (
@@ -113,7 +114,7 @@ class Pool:
             if not exist_ok:
                 raise
         row = await self.get()
-        await self._check_engine_change(row, engine)
+        await check_engine_change(self._store, row, engine)
         return await self._change(settings, PLAN_FIELDS if plan else (), row, thresholds)
 
     async def update(
@@ -132,7 +133,7 @@ class Pool:
         and for a new ``engine`` while workers of the old one may run.
         """
         row = await self.get()
-        await self._check_engine_change(row, engine)
+        await check_engine_change(self._store, row, engine)
         given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
         more: dict[str, Any] = {name: check_count(name, value) for name, value in changes.items() if name == "max_workers"}
         if IN_POLICY in changes:
@@ -155,23 +156,6 @@ class Pool:
         if self._check_engine is not None:
             await self._check_engine(engine)
         return {ENGINE_IN_POLICY: engine}
-
-    async def _check_engine_change(self, row: PoolRow, engine: str | None) -> None:
-        """Raise Refused if workers of the pool may run at an engine that is no longer used: the new one cannot end them."""
-        if engine is None or engine == row.engine:
-            return
-        if row.is_scaled:
-            raise Refused(
-                f"pool {row.pool_id} is a fleet; change its engine with: drumbeat fleet create {row.pool_id} --engine"
-            )
-        rows = await self._store.workers.list_unreaped(row.pool_id)
-        here = [each for each in rows if each.reaped_at is None and not covers(engine, each.provider)]
-        if here:
-            raise Refused(
-                f"cannot change the engine of {row.pool_id} from {row.engine} to {engine} while workers may still run "
-                f"({here[0].worker_id}{' and others' if len(here) > 1 else ''}); wait until they have left, run "
-                f"drumbeat pool check {row.pool_id}, then change it"
-            )
 
     async def _change(
         self, policy: Mapping[str, Any], dropped: Collection[str], row: PoolRow, thresholds: Thresholds | None

@@ -1,0 +1,22 @@
+"""Checks whether a pool of jobs may get another engine (place where its workers run)."""
+
+from drumbeat.core.engine import covers
+from drumbeat.core.errors import Refused
+from drumbeat.core.pool import PoolRow
+from drumbeat.store.interface import Store
+
+
+async def check_engine_change(store: Store, row: PoolRow, engine: str | None) -> None:
+    """Raise Refused if workers of the pool may run at an engine that is no longer used: the new one cannot end them."""
+    if engine is None or engine == row.engine:
+        return
+    if row.is_scaled:
+        raise Refused(f"pool {row.pool_id} is a fleet; change its engine with: drumbeat fleet create {row.pool_id} --engine")
+    rows = await store.workers.list_unreaped(row.pool_id)
+    here = [each for each in rows if each.reaped_at is None and not covers(engine, each.provider)]
+    if here:
+        raise Refused(
+            f"cannot change the engine of {row.pool_id} from {row.engine} to {engine} while workers may still run "
+            f"({here[0].worker_id}{' and others' if len(here) > 1 else ''}); wait until they have left, run "
+            f"drumbeat pool check {row.pool_id}, then change it"
+        )
