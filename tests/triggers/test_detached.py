@@ -1,8 +1,10 @@
 """Subprocess triggers: one checker per burst of work, in a process of its own that outlives the pusher."""
 
+import asyncio
 import json
 import os
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -92,6 +94,24 @@ async def test_one_that_cannot_be_started_leaves_the_way_free(tmp_path: Path) ->
     for _ in range(2):
         with pytest.raises(SpawnFailed, match="expected to start"):
             await start_checker_once(sending, PUSH, "papers")
+
+
+async def test_a_start_that_is_cancelled_leaves_the_way_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def start(*_: object) -> None:
+        begun.set()
+        may_end.wait(10)
+
+    monkeypatch.setattr(detached, "start_detached", start)
+    sending = dispatch(ManualClock(), tmp_path)
+    async with asyncio.TaskGroup() as group:
+        starting = group.create_task(start_checker_once(sending, PUSH, "papers"))
+        await asyncio.to_thread(begun.wait, 10)
+        starting.cancel()
+    may_end.set()
+
+    assert await start_checker_once(sending, PUSH, "papers") is True
 
 
 async def test_to_arrive_unsent_is_harmless() -> None:
