@@ -1,20 +1,25 @@
-"""The agent's program fits old Pythons, and needs nothing but their standard library."""
+"""The agent's modules fit old Pythons, and need nothing but their standard library and each other."""
 
 import ast
+import json
 import sys
-from pathlib import Path
 
-from drumbeat.spawn.ssh import agent
+import pytest
 
-SOURCE = ast.parse(Path(agent.__file__).read_text(), feature_version=(3, 8))
+from drumbeat.spawn.ssh import session
 
-
-def test_the_agent_is_written_in_python_3_8() -> None:
-    assert any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in SOURCE.body)
+MODULES = {name: ast.parse(source, feature_version=(3, 8)) for name, source in json.loads(session._PROGRAM).items()}
 
 
-def test_the_agent_imports_only_the_standard_library() -> None:
-    imported = {alias.name for node in ast.walk(SOURCE) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {str(node.module) for node in ast.walk(SOURCE) if isinstance(node, ast.ImportFrom)}
+@pytest.mark.parametrize("name", MODULES)
+def test_the_agent_is_written_in_python_3_8(name: str) -> None:
+    assert any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in MODULES[name].body)
 
-    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_agent_imports_only_the_standard_library_and_what_is_sent_before_it(name: str) -> None:
+    imported = {alias.name for node in ast.walk(MODULES[name]) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in ast.walk(MODULES[name]) if isinstance(node, ast.ImportFrom)}
+    before = list(MODULES)[: list(MODULES).index(name)]
+
+    assert {each for each in imported if each.partition(".")[0] not in sys.stdlib_module_names} <= set(before)

@@ -10,7 +10,7 @@ from drumbeat.core.errors import NotFound, SpawnAmbiguous, SpawnFailed, Unanswer
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import alive
-from drumbeat.spawn.contract.processes import new_mark
+from drumbeat.spawn.contract.process_setup import new_mark
 from drumbeat.spawn.contract.programs import WORKER, processes_named
 from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.ssh import SshHost, SshSpawner

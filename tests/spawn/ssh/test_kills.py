@@ -17,11 +17,12 @@ from drumbeat.core.errors import SpawnError
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import alive
-from drumbeat.spawn.contract.processes import new_mark
+from drumbeat.spawn.contract.process_setup import new_mark
 from drumbeat.spawn.contract.programs import WORKER, processes_named
 from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.ssh import SshSpawner
-from drumbeat.spawn.ssh.agent import BOOT, is_running, send, start_of
+from drumbeat.spawn.ssh.agent import BOOT
+from drumbeat.spawn.ssh.agent_host import is_running, send, start_of
 from servers.openssh import OpenSshServer
 from spawn.programs import PATIENCE_SECONDS
 from spawn.ssh.conftest import settings_at

@@ -25,7 +25,8 @@ from drumbeat.spawn.contract.base import (
     VolumeContract,
     alive,
 )
-from drumbeat.spawn.contract.processes import Controllers, ProcessContract, SurvivorContract
+from drumbeat.spawn.contract.process_setup import Controllers
+from drumbeat.spawn.contract.processes import ProcessContract, SurvivorContract
 
 __all__ = [
     "ANN",

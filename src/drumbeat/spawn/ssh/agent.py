@@ -12,14 +12,13 @@ Every store has a folder of its own (0700). A worker's run directory, ``workers/
 ``log``: what the worker writes (0600)
 
 A worker is the process with this pid *and* start time, so a later process with the same pid is never taken for it. A lock per
-worker (flock) is held by whoever starts or ends it, and by the supervisor until the process is recorded. So a start that was
-interrupted at any moment either leaves a recorded worker, or a directory without ``process``, whose command was never executed.
-The environment travels through pipes: it is on no command line and in no file.
+worker (flock) is held by the agent that starts or ends it, and by the supervisor until the process is recorded. So a start
+that was interrupted at any moment leaves either a recorded worker, or a directory without ``process``, whose command was never
+executed. The environment travels through pipes: it is on no command line and in no file.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import queue
@@ -31,40 +30,54 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+from drumbeat.spawn.ssh.agent_host import (
+    POLL_SECONDS,
+    TAG,
+    Lock,
+    Trouble,
+    base_environment,
+    encoded,
+    find_family,
+    here,
+    home,
+    is_running,
+    make_private,
+    names_in,
+    open_private,
+    read_json,
+    send,
+    version,
+    write_json,
+)
+from drumbeat.spawn.ssh.agent_supervisor import supervise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from drumbeat.spawn.ssh.agent_host import Answer
 
-    Answer = dict[str, Any]
     Lane = queue.SimpleQueue["Answer | None"]
 
-BOOT = (
-    "import sys;i=sys.stdin.buffer;c=i.read(int(i.readline()));"
-    "g={'__name__':'drumbeat_agent'};exec(compile(c,'drumbeat-agent','exec'),g);g['SOURCE']=c;g['main'](i)"
-)
-SOURCE = b""  #: this program, set by BOOT; needed to start supervisors
-TAG = "DRUMBEAT_SSH_RUN"  #: environment variable RUN DIRECTORY/RUN ID: by it processes are found that left the worker's session
-
+BOOT = """\
+import json, sys, types
+requests = sys.stdin.buffer
+program = requests.read(int(requests.readline()))
+for name, source in json.loads(program).items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+module.PROGRAM = program
+module.main(requests)
+"""  #: starts the agent on a host: reads the sources of its modules from stdin, the last of which is this one
+PROGRAM = b""  #: the sources of this program, set by BOOT; needed to start supervisors
 _LOCK_SECONDS = 10.0  #: how long a start or an end waits for another one of the same worker
 _GONE_SECONDS = 10.0  #: how long processes may take to end after SIGKILL
 _KEPT_SECONDS = 86400.0  #: after this time the record of an ended worker is deleted
-_POLL_SECONDS = 0.01
 _LANES = 16  #: requests for one worker are served in the order in which they arrive; those for different ones at once
 _TAIL_BYTES = 4_000_000  #: the most that is read from the end of a log
 
 
-class Trouble(Exception):
-    """A request cannot be served; ``kind`` tells the spawner why."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 def main(requests: BinaryIO) -> None:
-    """Read what to be, and be it."""
+    """Read from stdin whether to be an agent or a supervisor, and run as that."""
     task = json.loads(requests.readline())
     if task["be"] == "supervise":
         try:
@@ -348,7 +361,7 @@ class Agent:
             cwd="/",
         )
         threading.Thread(target=supervisor.wait, daemon=True).start()  # so that it is no zombie when it has ended
-        report = converse(supervisor, f"{len(SOURCE)}\n".encode() + SOURCE + json.dumps(task).encode() + b"\n")
+        report = converse(supervisor, f"{len(PROGRAM)}\n".encode() + PROGRAM + json.dumps(task).encode() + b"\n")
         if "error" in report:
             raise Trouble("start", report["error"])
         if not report and not os.path.exists(os.path.join(self._run(key), "process")):
@@ -369,7 +382,7 @@ class Agent:
                 raise Trouble("failed", f"processes still run {_GONE_SECONDS:.0f} s after SIGKILL: {sorted(family)}")
             for pid, start in family.items():
                 send(signal.SIGKILL, pid, start)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
 def converse(supervisor: subprocess.Popen[bytes], task: bytes) -> Answer:
@@ -382,271 +395,3 @@ def converse(supervisor: subprocess.Popen[bytes], task: bytes) -> Answer:
         report = supervisor.stdout.read()
         return dict(json.loads(report)) if report else {}
     return {}
-
-
-# The supervisor
-
-
-def supervise(task: Answer) -> None:
-    """Start the worker, report, wait for its end, and record its exit code."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    os.set_inheritable(task["lock"], False)
-    folder = os.open(task["folder"], os.O_RDONLY | os.O_DIRECTORY)
-    gate, opener = os.pipe()
-    errors, complaint = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(opener)
-        become(task, folder, gate, complaint)
-    os.close(gate)
-    os.close(complaint)
-    me = os.getpid()
-    process = {"pid": pid, "start": start_of(pid), "supervisor": me, "supervisor_start": start_of(me), "boot": boot()}
-    write_json("process", process, folder)
-    os.write(opener, b"!")
-    with os.fdopen(errors, "rb") as file:
-        error = file.read().decode(errors="replace")
-    sys.stdout.buffer.write(json.dumps({"error": error} if error else {"pid": pid}).encode())
-    sys.stdout.buffer.flush()
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    os.close(task["lock"])
-    _, status = os.waitpid(pid, 0)
-    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    with suppress(OSError):  # the run directory is gone if the worker was terminated
-        write_json("exit", {"code": code, "time": time.time()}, folder)
-
-
-def become(task: Answer, folder: int, gate: int, complaint: int) -> None:
-    """Wait until this process is recorded, and execute the worker's command. Never returns."""
-    try:
-        os.setsid()
-        if os.read(gate, 1) != b"!":
-            os._exit(126)  # the supervisor was killed: this process is not recorded, so it must not run
-        log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600, dir_fd=folder)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        for number in range(1, signal.NSIG):
-            if number not in (signal.SIGKILL, signal.SIGSTOP):
-                with suppress(OSError, ValueError):
-                    signal.signal(number, signal.SIG_DFL)
-        os.chdir(home())
-        command = [os.path.expanduser(task["command"][0]), *task["command"][1:]]
-        words = [word.encode("utf-8", "surrogateescape") for word in command]
-        os.execvpe(words[0], words, {**base_environment(), **encoded(task["environment"])})  # noqa: S606
-    except BaseException as exc:
-        os.write(complaint, f"{task['command'][0]}: {getattr(exc, 'strerror', None) or exc}".encode(errors="replace"))
-    finally:
-        os._exit(127)
-
-
-# Processes
-
-
-@lru_cache
-def boot() -> str:
-    """Return an id of this boot and pid namespace. A pid recorded under another id means another process."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip() + "-" + os.readlink("/proc/self/ns/pid")
-
-
-def here(process: Answer) -> bool:
-    return bool(process["boot"] == boot())
-
-
-def stat_of(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the state on; None if there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return None
-
-
-def start_of(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot."""
-    fields = stat_of(pid)
-    return fields[19] if fields else ""
-
-
-def is_running(pid: int, start: str) -> bool:
-    """Whether the process with this pid and start time runs; a zombie does not."""
-    fields = stat_of(pid)
-    return fields is not None and fields[0] not in "ZX" and fields[19] == start
-
-
-def send(number: int, pid: int, start: str) -> None:
-    """Send a signal to the process with this pid and start time. Harmless if it has ended. Raises Trouble."""
-    handle = open_handle(pid)
-    try:
-        if is_running(pid, start):  # checked with the handle open: now it cannot mean a later process
-            os.kill(pid, number) if handle is None else signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        pass
-    except PermissionError as exc:
-        raise Trouble("failed", f"process {pid} belongs to another user") from exc
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def open_handle(pid: int) -> int | None:
-    """Open a handle of a process; None if it has ended, or where Python or the kernel has no such handles."""
-    try:
-        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-    except OSError:
-        return None
-
-
-def find_family(process: Answer | None, tag: bytes) -> dict[int, str]:
-    """Return pid and start time of the worker, its descendants, the members of its session, and the processes with its tag."""
-    table = {pid: fields for pid, fields in all_processes() if fields[0] not in "ZX"}
-    family = {pid for pid in table if has_tag(pid, tag)}
-    if process is not None:
-        pid, leader = process["pid"], table.get(process["pid"])
-        if leader is None or leader[19] == process["start"]:  # else the pid was reused, and so was the session's number
-            since = int(process["start"])
-            family |= {each for each, fields in table.items() if int(fields[3]) == pid and int(fields[19]) >= since}
-        if leader is not None and leader[19] == process["start"]:
-            family.add(pid)
-    family |= descendants(family, table)
-    family.discard(os.getpid())
-    return {pid: table[pid][19] for pid in family}
-
-
-def descendants(roots: set[int], table: dict[int, list[str]]) -> set[int]:
-    found, new = set(roots), set(roots)
-    while new:
-        new = {pid for pid, fields in table.items() if int(fields[1]) in new} - found
-        found |= new
-    return found
-
-
-def all_processes() -> Iterator[tuple[int, list[str]]]:
-    for name in os.listdir("/proc"):
-        fields = stat_of(int(name)) if name.isdigit() else None
-        if fields:
-            yield int(name), fields
-
-
-def has_tag(pid: int, tag: bytes) -> bool:
-    """Whether the process has the environment variable; ``tag`` is its beginning."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return (b"\0" + tag) in b"\0" + file.read()
-    except OSError:
-        return False
-
-
-def base_environment() -> dict[bytes, bytes]:
-    """Return the environment of the login on this host, without what belongs to the SSH session."""
-    return {name: value for name, value in os.environb.items() if not name.startswith(b"SSH_") and name != TAG.encode()}
-
-
-def encoded(environment: dict[str, str]) -> dict[bytes, bytes]:
-    """Return the environment as it is given to a process; always UTF-8, whatever the locale of this host."""
-    return {
-        name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape") for name, value in environment.items()
-    }
-
-
-def version() -> str:
-    return ".".join(map(str, sys.version_info[:3]))
-
-
-def home() -> str:
-    folder = os.path.expanduser("~")
-    return folder if os.path.isdir(folder) else "/"
-
-
-# Files
-
-
-class Lock:
-    """A locked file. A process that inherits its descriptor holds the lock too."""
-
-    def __init__(self, path: str, seconds: float) -> None:
-        self._path, self._seconds = path, seconds
-        self._fd = -1
-
-    def __enter__(self) -> int:
-        deadline = time.monotonic() + self._seconds
-        while not self._acquired():
-            if time.monotonic() > deadline:
-                raise Trouble("busy", f"another process holds the lock {self._path}")
-            time.sleep(_POLL_SECONDS)
-        os.utime(self._fd)
-        return self._fd
-
-    def _acquired(self) -> bool:
-        """Try once to lock the file. A file that was deleted meanwhile does not count."""
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(self._fd).st_ino == os.stat(self._path).st_ino:
-                return True
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        os.close(self._fd)
-        return False
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._fd)
-
-    @staticmethod
-    def is_held(path: str) -> bool:
-        try:
-            fd = os.open(path, os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-
-
-def make_private(folder: str) -> None:
-    """Create a folder for this user only; missing parents too."""
-    parent = os.path.dirname(folder)
-    if not os.path.isdir(parent):
-        make_private(parent)
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        if not os.path.isdir(folder):
-            raise
-
-
-def open_private(path: str) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-
-
-def write_json(path: str, value: Answer, folder: int | None = None) -> None:
-    """Write a file for this user only, at once: readers see it whole or not at all."""
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=folder)
-    with os.fdopen(fd, "wb") as file:
-        file.write(json.dumps(value).encode())
-    os.rename(path + ".new", path, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def read_json(path: str) -> Answer | None:
-    try:
-        with open(path, "rb") as file:
-            value = json.load(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return dict(value)
-
-
-def names_in(folder: str) -> list[str]:
-    """Return the names in a folder, without hidden ones."""
-    try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    except FileNotFoundError:
-        return []

@@ -19,7 +19,8 @@ try:
 except ImportError as exc:
     raise MissingExtra("the SSH spawner", "ssh") from exc
 
-_AGENT = Path(__file__).with_name("agent.py").read_bytes()
+_MODULES = ("agent_host", "agent_supervisor", "agent")  #: sent to the host in this order
+_PROGRAM = json.dumps({f"{__package__}.{name}": Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _MODULES})
 _KEEPALIVE_SECONDS = 5
 _KEEPALIVES = 3  #: after so many without an answer the connection counts as lost
 
@@ -114,7 +115,7 @@ class AgentSession:
         reader = _Channel()
         channel, _ = await connection.create_session(lambda: reader, command, encoding="utf-8", errors="replace")
         task = {"be": "serve", "folder": settings.folder_of(host), "scope": scope}
-        channel.write(f"{len(_AGENT)}\n{_AGENT.decode()}{json.dumps(task)}\n")
+        channel.write(f"{len(_PROGRAM)}\n{_PROGRAM}{json.dumps(task)}\n")
         try:
             hello = await reader.hello
         except ConnectionError as exc:
