@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 MESSAGES ?= 10000000
 EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast,runpod,ssh,web
 
-.PHONY: help demo test check lint types imports format soak sanitize bench screenshots clean
+.PHONY: help demo test test-engines check lint types imports format soak sanitize bench screenshots clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/.ready: pyproject.toml constraints.txt src/drumbeat/bench/driver/core.c
 	@echo "drumbeat: making its own environment in $(VENV)"
@@ -29,6 +29,9 @@ test: $(BIN)/.ready ## every test, on real servers it starts itself
 
 soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in random order, many more seeds and examples
 	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q
+
+test-engines: $(BIN)/.ready ## the spawners on real engines, which it installs and starts itself: OpenSSH, Docker, Slurm, Ray
+	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines
 
 sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its tests, and ten million messages of chance
 	@$(BIN)/python tests/bench/driver/sanitize.py --messages $(MESSAGES)
