@@ -1,37 +1,16 @@
 """A pool, a fleet and a benchmark on two hosts over real SSH, by the ordinary commands only."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.given import Said, drumbeat, eventually, ran
+from cli.given import drumbeat, eventually
+from e2e.engine_site import Site, write_ssh_engine
 from servers.openssh import OpenSshServer
 from spawn.ssh.conftest import sshd as sshd
 
-ENGINES = """
-[engines.cluster]
-kind = "ssh"
-key_file = "{key}"
-known_hosts = "{known}"
-ssh_agent = false
-python = "{python}"
-connect_timeout = "2m"
-timeout = "2m"
-{hosts}
-"""
-HOST = """
-[[engines.cluster.hosts]]
-name = "{name}"
-address = "127.0.0.1"
-port = {port}
-user = "{user}"
-slots = 3
-price_per_hour = 0.1
-folder = "{folder}/{name}"
-"""
 TEMPLATE = """
 name: quick
 target: {{url: "{url}"}}
@@ -42,31 +21,9 @@ scaling: {{mode: FIXED, min_workers: 2, min_connections: 1}}
 """
 
 
-class Site:
-    """A folder with engines.toml, and the store that its commands use."""
-
-    def __init__(self, folder: Path, store: str) -> None:
-        self.folder, self.store = folder, store
-
-    def run(self, *words: str) -> Said:
-        done = ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
-        assert done.code == 0, (words, done.output, done.errors)
-        return done
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json").output)
-
-    @property
-    def running(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.json("engine", "workers", "cluster")["workers"]
-        return found
-
-
 @pytest.fixture
 def site(tmp_path: Path, sshd: OpenSshServer, postgres_url: str) -> Site:
-    hosts = "".join(HOST.format(name=name, port=sshd.port, user=sshd.user, folder=tmp_path) for name in ("node1", "node2"))
-    text = ENGINES.format(key=sshd.key_file, known=sshd.known_hosts, python=sys.executable, hosts=hosts)
-    (tmp_path / "engines.toml").write_text(text)
+    write_ssh_engine(tmp_path, [sshd, sshd])
     return Site(tmp_path, postgres_url)
 
 

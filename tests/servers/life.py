@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,9 @@ class Server(ABC):
     STOP: ClassVar[signal.Signals] = signal.SIGTERM
     START_SECONDS: ClassVar[float] = 30.0
     STOP_SECONDS: ClassVar[float] = 30.0
+
+    address = "127.0.0.1"  #: where clients find it
+    within: Sequence[str] = ()  #: a command that runs another one in the namespace of the host it is on, if not this one
 
     def __init__(self, parent: Path | None = None) -> None:
         self._parent = parent
@@ -162,12 +165,12 @@ class Server(ABC):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:]) if self.log.exists() else "(it wrote none)"
 
 
-def greets(port: int, saying: bytes = b"", expected: Callable[[bytes], bool] = bool) -> bool:
+def greets(port: int, saying: bytes = b"", expected: Callable[[bytes], bool] = bool, address: str = "127.0.0.1") -> bool:
     """Whether who listens there answers as expected; ``saying`` nothing, whether it speaks first."""
     with socket.socket() as probe:
         probe.settimeout(1)
         try:
-            probe.connect(("127.0.0.1", port))
+            probe.connect((address, port))
             probe.sendall(saying)
             return expected(probe.recv(64))
         except OSError:

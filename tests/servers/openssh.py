@@ -24,7 +24,7 @@ from servers.unprivileged import RunAs, start
 __all__ = ["OpenSshServer", "Unavailable", "installation"]
 
 _CONFIG = """
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
@@ -66,6 +66,7 @@ class OpenSshServer(Server):
     """An sshd that lets in one key, as the user that runs the tests."""
 
     PRODUCT, PREFIX = "OpenSSH", "drumbeat-sshd-"
+    settings = ""  #: further lines of its configuration
 
     def logins(self) -> Sequence[psutil.Process]:
         """The processes that serve a connection each."""
@@ -96,7 +97,7 @@ class OpenSshServer(Server):
         """The file with the server's host key; the port is only known once the server runs."""
         path = self.folder / "known_hosts"
         public = (self.folder / "host_key.pub").read_text()
-        path.write_text(f"[127.0.0.1]:{self.port} {public}")
+        path.write_text(f"[{self.address}]:{self.port} {public}")
         return path
 
     def _furnish(self) -> None:
@@ -119,13 +120,12 @@ class OpenSshServer(Server):
         paths = "".join(
             f"{word}Path {program / part}\n" for word, part in zip(("SshdSession", "SshdAuth"), _PARTS, strict=True)
         )
-        config.write_text(
-            f"Port {port}{_CONFIG.format(folder=self.folder)}{paths if is_ours and (program / _PARTS[0]).exists() else ''}"
-        )
+        usual = _CONFIG.format(folder=self.folder, address=self.address)
+        config.write_text(f"Port {port}{usual}{paths if is_ours and (program / _PARTS[0]).exists() else ''}{self.settings}")
         command = [str(program / "sshd"), "-D", "-e", "-f", str(config)]
         if os.geteuid() == 0:
             command = ["unshare", "--mount", "sh", "-c", _AS_ROOT, "sh", str(self.folder), *command]
-        return start(command, RunAs.ITSELF, self.log, {"LD_LIBRARY_PATH": str(program)} if is_ours else {})
+        return start([*self.within, *command], RunAs.ITSELF, self.log, {"LD_LIBRARY_PATH": str(program)} if is_ours else {})
 
     def _is_ready(self, process: subprocess.Popen[bytes], port: int) -> bool:
-        return greets(port, b"", lambda answer: answer.startswith(b"SSH-2.0"))
+        return greets(port, b"", lambda answer: answer.startswith(b"SSH-2.0"), self.address)

@@ -34,8 +34,8 @@ _SETTINGS: Mapping[str, str] = {
 
 _HBA = """\
 local all all trust
-host all +password_users 127.0.0.1/32 scram-sha-256
-host all all 127.0.0.1/32 trust
+host all +password_users {network} scram-sha-256
+host all all {network} trust
 """
 
 
@@ -143,7 +143,7 @@ class PostgresServer(Server):
 
     def url(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
         credentials = quote(user, safe="") + ("" if password is None else f":{quote(password, safe='')}")
-        return f"postgresql://{credentials}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{credentials}@{self.address}:{self.port}/{database}"
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         """Run a statement as the superuser, with psql; returns its rows as bare text."""
@@ -178,7 +178,9 @@ class PostgresServer(Server):
         initdb = str(self._installation / "bin" / "initdb")
         options = ["-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
         run([initdb, "-D", str(self.data), *options], self._run_as, self.folder)
-        (self.data / "pg_hba.conf").write_text(_HBA)
+        (self.data / "pg_hba.conf").write_text(
+            _HBA.format(network="127.0.0.1/32" if self.address == Server.address else "samenet")
+        )
         if self._tls:
             self._offer_tls(make_certificate(self.folder))
 
@@ -191,8 +193,8 @@ class PostgresServer(Server):
     def _launched(self, port: int) -> subprocess.Popen[bytes]:
         options = [option for name, value in self._settings.items() for option in ("-c", f"{name}={value}")]
         postgres = str(self._installation / "bin" / "postgres")
-        place = ["-D", str(self.data), "-k", str(self.folder), "-h", "127.0.0.1", "-p", str(port)]
-        return start([postgres, *place, *options], self._run_as, self.log)
+        place = ["-D", str(self.data), "-k", str(self.folder), "-h", self.address, "-p", str(port)]
+        return start([postgres, *place, *options], self._run_as, self.log, within=self.within)
 
     def _is_ready(self, process: subprocess.Popen[bytes], port: int) -> bool:
         """It says so in its pid file."""

@@ -72,12 +72,16 @@ def run(command: Sequence[str], run_as: RunAs, folder: Path) -> None:
 
 
 def start(
-    command: Sequence[str], run_as: RunAs, log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    run_as: RunAs,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    within: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a server in a session of its own, so that a Ctrl-C meant for the tests does not reach it before they do."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            _command(command, run_as),
+            [*within, *_command(command, run_as)],
             cwd=log.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,
