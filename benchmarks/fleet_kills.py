@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import kit  # noqa: F401  (makes the tests' harness importable)
-from e2e.fleet_kills import JOBS, POOLS, Toll, fought
+from e2e.fleet_kills import JOBS, POOLS, Ground, Toll, fought
 from kit.report import Report, parser, say
 
 RUNS, QUICK = 100, 3
@@ -20,7 +20,7 @@ RUNS, QUICK = 100, 3
 
 def one(seed: int) -> Toll:
     with tempfile.TemporaryDirectory(prefix="fleet-kills-") as folder:
-        toll = asyncio.run(fought(seed, Path(folder)))
+        toll = asyncio.run(fought(seed, Ground(Path(folder))))
     say(
         f"seed {seed}: {toll.controllers} controllers and {toll.workers} workers killed, {toll.started} workers started: "
         + ("; ".join(toll.wrong) or "all guarantees held")

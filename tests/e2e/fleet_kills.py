@@ -1,8 +1,10 @@
-"""Three fleets of real processes in one store, with equal worker ids; all are killed with SIGKILL at random, by a seed."""
+"""Three fleets of real processes in one store, with equal worker ids; all are killed with SIGKILL at random, by a seed.
+
+By default workers run on this machine and the store is SQLite; another ``Ground`` has an engine, and links that can be cut.
+"""
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -17,25 +19,20 @@ import psutil
 
 from cli.given import environment, processes_of
 from drumbeat.core.clock import Clock, SystemClock
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.pool.worker.options import WorkPlan
-from drumbeat.settings import Settings
+from drumbeat.settings import load_settings
 from drumbeat.store import Store, open_store
 
 POOLS = (PoolId("p"), PoolId("q"), PoolId("r"))
 JOBS = 5  #: of each pool
 KILLS = 6
 SETTLES_WITHIN = 120.0  #: seconds
-HANDLERS = """
-import time
-
-def nap(payload):
-    time.sleep(payload["seconds"])
-    return payload
-"""
+HANDLER = """command:sh -c 'read payload; seconds=${payload##*:}; sleep ${seconds%?}; echo "$payload"'"""
 
 
 def seconds(number: float) -> timedelta:
@@ -74,18 +71,63 @@ class Toll:
     wrong: list[str] = field(default_factory=list)
     controllers: int = 0  #: killed
     workers: int = 0  #: killed
+    disturbed: int = 0  #: times that a link was cut or an engine stood still
     started: int = 0  #: workers
+
+
+class Ground:
+    """Where a run takes place: its store, and the engine of its workers. This one: SQLite, and this machine."""
+
+    engine = DEFAULT_ENGINE
+    settles_within = SETTLES_WITHIN
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder}/drumbeat.db"
+
+    def processes(self) -> list[psutil.Process]:
+        """The workers that live, and their children."""
+        return processes_of(self.folder)
+
+    async def disturb(self, chance: Random) -> bool:
+        """Disturb the engine or the network for a moment; False if there is nothing to disturb."""
+        return False
+
+
+class EngineGround(Ground):
+    """The workers run on an engine of the folder's engines.toml; their processes are seen on this machine."""
+
+    def __init__(self, folder: Path, engine: str, url: str) -> None:
+        super().__init__(folder)
+        self.engine, self._url = engine, url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def processes(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return _worker_of(process) is not None and process.environ().get("DRUMBEAT_STORE") == self._url
+        except psutil.Error:
+            return False
 
 
 class Battle:
     """One run."""
 
-    def __init__(self, seed: int, store: Store, url: str, folder: Path) -> None:
+    def __init__(self, seed: int, store: Store, ground: Ground) -> None:
         self.chance = Random(seed)
         self.toll = Toll(seed)
         self.store = store
-        self.folder = folder
-        self.variables = {"DRUMBEAT_STORE": url, "DRUMBEAT_STATE_DIR": str(folder / "state"), "PYTHONPATH": str(folder)}
+        self.ground = ground
+        self.folder = ground.folder
+        self.variables = {"DRUMBEAT_STORE": ground.url, "DRUMBEAT_STATE_DIR": str(self.folder / "state")}
         self.controllers: list[tuple[PoolId, subprocess.Popen[bytes]]] = []
         self.killed: set[tuple[PoolId, WorkerId]] = set()
 
@@ -110,13 +152,17 @@ class Battle:
             await clock.sleep(seconds(0.1))
 
     async def kill_one(self) -> None:
-        """A controller, or a worker, without a word."""
-        workers = await self.live()
+        """Kill a controller or a worker without a word, or disturb the engine."""
+        if self.chance.random() < 0.3 and await self.ground.disturb(self.chance):
+            self.toll.disturbed += 1
+            return
+        workers = [process for process in self.ground.processes() if _worker_of(process)]
         if workers and self.chance.random() < 0.6:
             victim = self.chance.choice(workers)
-            self.killed.add((victim.pool_id, victim.worker_id))
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(victim.pid or 0, signal.SIGKILL)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                pool_id, worker_id = _worker_of(victim) or ("", "")
+                self.killed.add((PoolId(pool_id), WorkerId(worker_id)))
+                victim.kill()
                 self.toll.workers += 1
             return
         pool_id, controller = self.controllers.pop(self.chance.randrange(len(self.controllers)))
@@ -127,7 +173,7 @@ class Battle:
 
     def watch(self) -> None:
         """Two processes must never be one worker, and no pool may have more than its maximum."""
-        names = Counter(name for process in processes_of(self.folder) if (name := _worker_of(process)) is not None)
+        names = Counter(name for process in self.ground.processes() if (name := _worker_of(process)) is not None)
         self.toll.wrong += [f"{name} runs {count} times" for name, count in names.items() if count > 1]
         pools = Counter(pool_id for pool_id, _ in names)
         self.toll.wrong += [f"{count} workers of {name} run" for name, count in pools.items() if count > POLICY.max_workers]
@@ -152,7 +198,7 @@ class Battle:
         for _, controller in self.controllers:
             controller.kill()
             controller.wait()
-        for process in processes_of(self.folder):
+        for process in self.ground.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
 
@@ -163,17 +209,17 @@ def _worker_of(process: psutil.Process) -> tuple[str, str] | None:
         words = process.cmdline()
     except psutil.Error:
         return None
+    if not words or "python" not in Path(words[0]).name:  # what holds a worker, as an init does, has its arguments too
+        return None
     named = [words[words.index(option) + 1] for option in ("--run-id", "--worker-id") if option in words]
     return (named[0], named[1]) if len(named) == 2 else None
 
 
-async def fought(seed: int, folder: Path) -> Toll:
-    """Run a seed in a folder of its own, and say what came of it."""
-    url = f"sqlite:///{folder}/drumbeat.db"
-    (folder / "handlers.py").write_text(HANDLERS)
-    async with open_store(url, create=True) as store:
-        battle = Battle(seed, store, url, folder)
-        await _prepare(battle, store, url)
+async def fought(seed: int, ground: Ground) -> Toll:
+    """Run a seed, and say what came of it."""
+    async with open_store(ground.url, create=True) as store:
+        battle = Battle(seed, store, ground)
+        await _prepare(battle, store)
         try:
             await _fight(battle)
         finally:
@@ -181,14 +227,16 @@ async def fought(seed: int, folder: Path) -> Toll:
         return battle.toll
 
 
-async def _prepare(battle: Battle, store: Store, url: str) -> None:
+async def _prepare(battle: Battle, store: Store) -> None:
     from drumbeat.client import Mode, parse_handlers
     from drumbeat.composition.plane import ControlPlane
 
-    plane = ControlPlane(Settings(store=url, state_dir=battle.folder / "state"), store, SystemClock())
-    plan = WorkPlan(handlers=parse_handlers(["handlers:nap"]), mode=Mode.LOOP)
+    settings = load_settings(battle.variables, battle.folder / "drumbeat.toml")
+    plane = ControlPlane(settings, store, SystemClock())
+    plan = WorkPlan(handlers=parse_handlers([HANDLER]), mode=Mode.LOOP)
+    policy = replace(POLICY, provider=battle.ground.engine)
     for pool_id in POOLS:
-        await plane.fleets.scale_pool(pool_id, POLICY, plan, LIMITS)
+        await plane.fleets.scale_pool(pool_id, policy, plan, LIMITS)
         spans = [battle.chance.uniform(0.1, 1.5) for _ in range(JOBS)]
         jobs = [NewJob(payload={"n": n, "seconds": span}, max_crashes=1000) for n, span in enumerate(spans)]
         await store.queue.push(pool_id, jobs)
@@ -203,7 +251,7 @@ async def _fight(battle: Battle) -> None:
         await clock.sleep(seconds(battle.chance.uniform(0, 2)))
         battle.watch()
         await battle.kill_one()
-    deadline = clock.elapsed() + seconds(SETTLES_WITHIN)
+    deadline = clock.elapsed() + seconds(battle.ground.settles_within)
     while not (over := await battle.is_over()) and clock.elapsed() < deadline:
         await clock.sleep(seconds(0.2))
     codes = await asyncio.to_thread(battle.stop)
@@ -216,11 +264,11 @@ async def _judge(battle: Battle, *, over: bool, codes: Sequence[int | None]) -> 
     jobs = [job for pool_id in POOLS for job in await store.jobs.list(pool_id, limit=1000)]
     attempts = {job.job_id: await store.jobs.attempts(job.job_id) for job in jobs}
     done = {name: [each.outcome for each in tried].count(AttemptOutcome.DONE) for name, tried in attempts.items()}
-    left = [f"{_worker_of(process)} ({process.pid})" for process in processes_of(battle.folder)]
+    left = [f"{_worker_of(process)} ({process.pid})" for process in battle.ground.processes()]
     unreaped = [(row.pool_id, row.worker_id, row.status) for row in rows if not row.reaped_at]
     foreign = _foreign(battle, rows, [(job, each) for job in jobs for each in attempts[job.job_id]])
     found = {
-        f"not over after {SETTLES_WITHIN:g} s: {unreaped}": over,
+        f"not over after {battle.ground.settles_within:g} s: {unreaped}": over,
         f"processes left: {left}": not left,
         f"{len(jobs)} of {JOBS * len(POOLS)} jobs are kept": len(jobs) == JOBS * len(POOLS),
         f"undone: {[job.job_id for job in jobs if job.status is not JobStatus.DONE]}": all(
