@@ -120,7 +120,7 @@ class PostgresServer(Server):
 
     def pause(self) -> None:
         """Freeze it: connections are still accepted by the kernel, and nobody answers. Returns once all of it stands still."""
-        while any(psutil.Process(pid).status() != psutil.STATUS_STOPPED for pid in self.server_pids()):
+        while any(_moves(pid) for pid in self.server_pids()):
             self._send_all(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -227,3 +227,11 @@ class PostgresServer(Server):
         lines = self._pid_file()
         if len(lines) >= 7 and len(lines[6].split()) == 2:
             subprocess.run(["ipcrm", "-m", lines[6].split()[1]], capture_output=True, check=False)
+
+
+def _moves(pid: int) -> bool:
+    """Whether a process does anything still. One that ended while the postmaster stood still is a zombie until that goes on."""
+    try:
+        return psutil.Process(pid).status() not in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+    except psutil.NoSuchProcess:
+        return False

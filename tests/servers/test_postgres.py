@@ -13,9 +13,10 @@ import asyncpg
 import psutil
 import pytest
 
+from cli.given import eventually
 from servers import life
 from servers.places import free_port
-from servers.postgres import PostgresServer
+from servers.postgres import PostgresServer, installation
 from servers.reaper import wait_gone
 from servers.unprivileged import RunAs, ServerFailed
 
@@ -24,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 STARTS_AND_WAITS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from servers.postgres import PostgresServer
+from servers.postgres import PostgresServer, installation
 server = PostgresServer()
 server.start()
 if sys.argv[2] == "paused":
@@ -191,3 +192,23 @@ def wait_removed(folder: Path) -> bool:
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return not folder.exists()
+
+
+def test_a_backend_that_ends_while_the_server_is_frozen_holds_up_nothing() -> None:
+    with PostgresServer() as server:
+        psql = str(installation() / "bin" / "psql")
+        command = [psql, "-X", "-q", "-c", "SELECT pg_sleep(60)", server.url()]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+            eventually(lambda: bool(sleepers(server)), "the backend works")
+            [backend] = sleepers(server)
+            psutil.Process(server.server_pids()[0]).suspend()
+            backend.terminate()
+            eventually(lambda: backend.status() == psutil.STATUS_ZOMBIE, "the backend has ended, and nobody asked how")
+
+            with server.paused():
+                assert server.is_running
+
+
+def sleepers(server: PostgresServer) -> list[psutil.Process]:
+    found = [psutil.Process(pid) for pid in server.server_pids()]
+    return [process for process in found if "SELECT" in " ".join(process.cmdline())]
