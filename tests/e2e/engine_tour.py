@@ -14,7 +14,7 @@ JOB = "command:sh -c 'read payload; sleep 0.5; echo \"$payload\"'"
 FIND_MAX = """
 name: tour
 target: {{url: "{url}"}}
-workload: {{standard: read_only, scale: 0.01}}
+workload: {{standard: read-only, scale: 0.01}}
 load_mode: FIND_MAX_CONCURRENCY
 find_max: {{start_connections: 2, step_duration_seconds: 3}}
 scaling: {{mode: BOUNDED, min_workers: 2, max_workers: 2, max_connections: 8}}
@@ -87,6 +87,6 @@ def _live(site: Site, pool: str) -> list[Any]:
 
 def _find_max(site: Site, target: str) -> tuple[int | None, str]:
     (site.folder / "tour.yml").write_text(FIND_MAX.format(url=target))
-    site.run("bench", "prepare", target, "--workload", "read_only", "--scale", "0.01")
+    site.run("bench", "prepare", target, "--workload", "read-only", "--scale", "0.01")
     found = json.loads(site.run("bench", "run", "tour.yml", "--engine", site.engine, "--json").output)
     return (found.get("find_max") or {}).get("best_connections"), str(found.get("verdict"))

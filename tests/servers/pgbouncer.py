@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before a test's PostgreSQL, from Debian's package but without installing it."""
+"""PgBouncer before a test's PostgreSQL, from Debian's package but without installing it."""
 
 import shutil
 import signal
@@ -17,18 +17,18 @@ __all__ = ["PgBouncer", "Unavailable", "installation"]
 
 _CONFIGURATION = """\
 [databases]
-* = host=127.0.0.1 port={upstream}
+* = host={address} port={upstream}
 
 [pgbouncer]
-listen_addr = 127.0.0.1
+listen_addr = {address}
 listen_port = {port}
 unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users.txt
 admin_users = postgres
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = {pool_size}
-max_client_conn = 1000
+max_client_conn = {clients}
 ignore_startup_parameters = extra_float_digits
 """
 
@@ -51,21 +51,30 @@ def installation() -> Path:
 class PgBouncer(Server):
     """A pooler before one server: any database of that server can be reached through it.
 
-    Transaction mode means that two transactions of one client may meet two backends: nothing that lives in a session
-    (prepared statements, LISTEN, advisory session locks, SET) can be relied on.
+    Transaction mode, the usual one here, means that two transactions of one client may meet two backends: nothing that lives in
+    a session (prepared statements, LISTEN, advisory session locks, SET) can be relied on.
     """
 
     PRODUCT, PREFIX, STOP = "PgBouncer", "drumbeat-pgbouncer-", signal.SIGQUIT  #: at once; clients are cut off
 
-    def __init__(self, server: PostgresServer, *, pool_size: int = 10, run_as: RunAs | None = None) -> None:
+    def __init__(
+        self,
+        server: PostgresServer,
+        *,
+        mode: str = "transaction",
+        pool_size: int = 10,
+        clients: int = 1000,
+        run_as: RunAs | None = None,
+    ) -> None:
         super().__init__()
         self._server = server
-        self._pool_size = pool_size
+        self._settings = {"mode": mode, "pool_size": pool_size, "clients": clients}
+        self.address, self.within = server.address, server.within
         self._run_as = run_as or usual()
 
     def url(self, database_url: str) -> str:
         """The same database, reached through the pooler."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}{urlsplit(database_url).path}"
+        return f"postgresql://postgres@{self.address}:{self.port}{urlsplit(database_url).path}"
 
     def _furnish(self) -> None:
         give(self.folder, self._run_as)
@@ -74,12 +83,12 @@ class PgBouncer(Server):
         (self.folder / "users.txt").write_text('"postgres" ""\n')
 
     def _launched(self, port: int) -> subprocess.Popen[bytes]:
-        said = {"upstream": self._server.port, "port": port, "folder": self.folder, "pool_size": self._pool_size}
+        said = {"upstream": self._server.port, "port": port, "folder": self.folder, "address": self.address, **self._settings}
         configuration = self.folder / "pgbouncer.ini"
         configuration.write_text(_CONFIGURATION.format(**said))
         command = [str(self.folder / "pgbouncer"), str(configuration)]
-        return start(command, self._run_as, self.log, {"LD_LIBRARY_PATH": str(self.folder)})
+        return start(command, self._run_as, self.log, {"LD_LIBRARY_PATH": str(self.folder)}, self.within)
 
     def _is_ready(self, process: subprocess.Popen[bytes], port: int) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
+            return probe.connect_ex((self.address, port)) == 0
