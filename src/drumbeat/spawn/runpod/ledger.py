@@ -1,4 +1,4 @@
-"""Stores in small files which requests RunPod refused, for the next process: each beat that cron starts is a new process.
+"""Stores in small files which requests RunPod refused, so that the next process knows: cron may start a new one each time.
 
 Without a usable file, a few more requests are refused, and nothing worse. RunPod's messages are not stored, because they may
 contain secrets.

@@ -183,7 +183,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long until a pod may be requested again at one of the places, which refused recently; None: at once."""
+        """Return how long to wait until a pod may be requested at one of these places; None if one of them is open now."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)

@@ -23,7 +23,7 @@ MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not ve
 
 
 def steer(view: ModeView, state: FindMaxState) -> LoadDecision:
-    """Return how many connections the search uses now, and its new state. Deterministic, so repeated beats do no harm."""
+    """Return how many connections the search uses now, and its new state. Deterministic, so it is safe to call it again."""
     if view.phase == "WARMUP":
         return _hold(view, replace(state, connections=start(view), next_connections=_above(view, start(view))), "warming up")
     if state.status is FindMaxStatus.COMPLETED:

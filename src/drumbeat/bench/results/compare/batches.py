@@ -39,7 +39,8 @@ def batch_length(seconds: int) -> int:
 
 
 def common_length(first: int, second: int, fewest: int) -> int:
-    """Return one batch length for two runs: that of the longer run, unless it leaves the shorter run too few batches."""
+    """Return one batch length for two runs: that of the longer run or, if the shorter run would get fewer than ``fewest``
+    batches of that length, a shorter one."""
     inner = min(first, second) - 2
     return min(batch_length(max(first, second)), max(SHORTEST, inner // fewest))
 
