@@ -173,7 +173,7 @@ class EngineGroup:
         await self._stack.aclose()
 
     async def _ask(self, pool_id: PoolId) -> tuple[Sequence[_Listed], Sequence[_Silent]]:
-        """Ask all engines at once for their lists. Returns the lists, and the errors of the engines that gave none."""
+        """Ask all engines concurrently for their lists. Returns the lists, and the errors of the engines that gave none."""
         answers = await asyncio.gather(*(_listed(member, pool_id) for member in self._members))
         found = [(member, answer) for member, answer in answers if not isinstance(answer, SpawnError)]
         return found, [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]

@@ -255,7 +255,7 @@ class Feed(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Feeds:
-    """A server's feeds (live updates of a run or pool) by name. Recent ones stay in memory, so that a page reloads fast."""
+    """A server's feeds (live updates of a run or pool) by name. Recent feeds stay in memory, so that a page reloads fast."""
 
     clock: Clock
     group: asyncio.TaskGroup

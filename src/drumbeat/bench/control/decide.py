@@ -122,7 +122,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _snapshot_is_due(view: RunView) -> bool:
-    """Whether to store a snapshot of the server statistics: the warm-up ended 1 s ago, and none is stored since then."""
+    """Whether to store the server statistics of the end of the warm-up now: it ended 1 s ago, and none are stored yet."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT
@@ -212,7 +212,7 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """Return the number of the first reading of the server statistics after the last worker had left. Readings are numbered."""
+    """Return which reading of the server statistics, by number, was the first after the last worker had left."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 

@@ -42,7 +42,7 @@ class Observer:
         self._waits: list[_Waits] = []
 
     async def observe(self, gap: timedelta) -> RunView:
-        """Read the run, its workers and their current figures from the store. ``gap``: the time since the last read."""
+        """Read the run, its workers and figures from the store. ``gap``: time since this controller last reached the store."""
         run = await self._store.runs.get(self._run_id)
         snapshot = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
         plan = self._plan = self._plan or stored_plan(run)

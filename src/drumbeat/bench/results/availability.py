@@ -195,7 +195,8 @@ def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
 
 
 def _unsent(measured: Sequence[Second], usual: float) -> _Weighted:
-    """Return the latencies of operations that could not be sent while connections failed: each lasts until the outage ends."""
+    """Return the latencies of operations that could not be sent while connections failed, ``usual`` per second: each lasts
+    until the outage ends."""
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):

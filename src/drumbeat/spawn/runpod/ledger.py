@@ -48,7 +48,7 @@ class RefusalFile(Generic[R]):
             return []
 
     def write(self, records: Sequence[R]) -> None:
-        """Replace all recorded refusals in the file at once, so that a reader never sees a mix of old and new ones."""
+        """Replace all recorded refusals in the file in one step, so that a reader never sees a mix of old and new ones."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_private(draft, msgspec.json.encode(records[-MOST:]))

@@ -150,7 +150,7 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Remembers at which places (GPU type and data centre) RunPod recently refused a pod, so as not to ask again at once."""
+    """Remembers at which places (GPU type and data centre) RunPod recently refused a pod, so as not to ask there too soon."""
 
     def __init__(
         self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None

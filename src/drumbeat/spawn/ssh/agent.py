@@ -267,7 +267,7 @@ class Agent:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _sweep_locks(self) -> None:
-        """Delete old lock files of workers that are no more."""
+        """Delete old lock files of workers that no longer exist."""
         for key in names_in(self._path("locks")):
             path = self._path("locks", key)
             with suppress(FileNotFoundError, Trouble):

@@ -1,4 +1,4 @@
-"""What the agent on an SSH host needs of its host: processes, locks and files. Sent there together with ``agent``."""
+"""What the agent on an SSH host needs: processes, locks and files of the host. It is sent there together with ``agent``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def here(process: Answer) -> bool:
 
 
 def stat_of(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the state on; None if there is no such process."""
+    """Return the fields of /proc/PID/stat from the third one (the process state) on; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()
@@ -168,7 +168,7 @@ class Lock:
         return self._fd
 
     def _acquired(self) -> bool:
-        """Try once to lock the file. A file that was deleted meanwhile does not count."""
+        """Try once to lock the file. Returns False if another process holds the lock, or if the file was deleted meanwhile."""
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

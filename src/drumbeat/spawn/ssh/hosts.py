@@ -1,4 +1,4 @@
-"""The hosts of an SSH spawner: one connection each, backoff for those that are down, and what is known to run where."""
+"""The hosts of an SSH spawner: a connection to each, backoff if a host is down, and which workers it is known to run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A login on an SSH host with an agent program there, and its errors as one clear line each."""
+"""A login on an SSH host and the agent program that it starts there. Each error becomes one clear line."""
 
 import asyncio
 import contextlib

@@ -213,7 +213,7 @@ class SshSpawner:
     # Asking
 
     async def _tell(self, name: Name, verb: str) -> None:
-        """Send a request about one worker to all hosts. Raises Unanswered if one that may hold the worker does not answer."""
+        """Send a request about one worker to all hosts. Raises Unanswered if a host that may run it does not answer."""
         self._check_open()
         request = {"do": verb, "key": self._key(name)}
         answers = await asyncio.gather(*(host.ask(request) for host in self._hosts), return_exceptions=True)

@@ -26,7 +26,7 @@ class Batch:
 
 
 def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
-    """Return the measurement in batches, without its first and last second, which are rarely complete."""
+    """Return the measurement in batches of ``seconds``, without its first and last second, which are rarely complete."""
     measured = [second for second in record.timeline if second.phase == Phase.MEASUREMENT][1:-1]
     length = seconds or batch_length(len(measured))
     whole = range(0, len(measured) - length + 1, length)
