@@ -83,8 +83,9 @@ class BenchService:
         connections: ConnectionService | None = None,
         check_engine: Callable[[str], object] | None = None,
     ) -> None:
-        """``open_spawner`` opens a spawner for the name of an engine, or of several. ``check_engine`` raises InvalidSettings
-        for an engine that is not known, or whose workers cannot reach the store."""
+        """``open_spawner`` gets the name of an engine (a place that runs workers), or several, and opens the spawner that
+        starts workers there. ``check_engine`` raises InvalidSettings for an unknown engine or one whose workers cannot reach
+        the store."""
         self._check_engine = check_engine or (lambda engines: None)
         self._store = store
         self._clock = clock
@@ -142,7 +143,7 @@ class BenchService:
         return (await preview_operations(document, self._connections)).used
 
     async def document(self, source: str | bytes, settings: Sequence[str] = (), *, is_text: bool = False) -> TemplateDocument:
-        """Return a template's document, stored under this name or id or parsed from this text, with ``settings`` applied."""
+        """Return a template's document, with ``settings`` applied. ``source``: its name or id, or the text (``is_text``)."""
         if is_text:
             return with_settings(parse(source), settings)
         stored = await self._store.templates.get(str(source))
@@ -250,7 +251,7 @@ class BenchService:
             mine.discard(run.run_id)
 
     def _spawner_of(self, run: Run) -> AbstractAsyncContextManager[Spawner]:
-        """Open a spawner for the engine that the run's template names. Raises InvalidSettings, MissingExtra."""
+        """Open the spawner for the run's engine (the place that runs workers). Raises InvalidSettings, MissingExtra."""
         return self._open_spawner((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
 
     async def regress(self, run_id: RunId, against: str = LAST_GOOD) -> Comparison | None:

@@ -46,7 +46,7 @@ def prepare(
     scale: ScaleOption = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Drop the tables first.")] = False,
 ) -> None:
-    """Create the tables of a workload and fill them with rows. Continues where an interrupted load stopped."""
+    """Create the tables of a workload and fill them with rows. If it is interrupted, run it again: it continues."""
     with _progress_bar() as bar:
         run(offline.prepare(url, workload, scale, fresh=fresh, on_progress=_advance(bar)))
     console.print(f"{workload} at scale {scale:g} is ready", highlight=False)

@@ -74,10 +74,10 @@ def check(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check an engine with one worker: reach the engine, start it, see it join the store, drain it, see it leave.
+    """Check an engine with one worker: reach the engine, start the worker, see it join the store, drain it, see it leave.
 
-    Each step is printed with its time, and a failed one with its cause. The worker and its pool are always removed. Exit code
-    1 when a step failed.
+    Each step is printed with its time, and a failed one with its cause. The worker and its pool are always removed. Exit code 1
+    when a step failed.
     """
     within = parse_age(timeout) if timeout else None
     steps: list[CheckStep] = []

@@ -1,4 +1,5 @@
-"""Runs one beat after a job was pushed: python -m drumbeat.cli.fire FIRING, where FIRING describes the beat as JSON.
+"""Runs one beat (pass of a pool's control loop) after a job was pushed: python -m drumbeat.cli.fire FIRING, where FIRING
+describes the beat as JSON.
 
 It does not import the command line, because import time dominates the delay between a push and the start of a worker. Workers
 are forked from a separate fork server, which imports their modules while the beat reads the store and decides.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the beat that the first command-line argument describes as JSON; its workers are forked from a fork server."""
+    """Run the beat (pass of a control loop) in the first argument, which is JSON; its workers are forked from a fork server."""
     try:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:
@@ -32,7 +33,7 @@ def main() -> int:
 
 
 def fire(firing: str, door: "ForkConnector | None" = None) -> int:
-    """Run the beat that ``firing`` (JSON) describes and print its result. Returns 0, or 1 if the beat could not be run."""
+    """Run the beat (pass of a control loop) that ``firing`` describes as JSON. Returns 0, or 1 if it could not be run."""
     try:
         with logging_to_stderr(logging.WARNING):
             run(_fire(Firing.from_json(json.loads(firing)), door))

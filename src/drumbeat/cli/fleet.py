@@ -100,7 +100,7 @@ def _print_configured(configured: "FleetConfigured") -> None:
 
 @app.command()
 def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show the status of a fleet: its workers, and the last beat."""
+    """Show the status of a fleet: its workers, and the last beat (pass of the autoscaler)."""
     found = with_control_plane(store, lambda plane: plane.fleet(pool).status())
     if as_json:
         show_json(_status_json(found))

@@ -114,7 +114,7 @@ def beat_settings(provider: str | None, every: str | None = None) -> dict[str, A
 
 
 def beat_summary(report: "BeatReport") -> dict[str, Any]:
-    """Return a beat's summary with its actions and errors, to be printed as JSON."""
+    """Return the summary of a beat (pass of the autoscaler) with its actions and errors, to be printed as JSON."""
     summary = {name: value for name, value in report.summary.items() if name not in INTERNAL_FIELDS}
     return {**summary, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
 
@@ -129,8 +129,8 @@ class _PolicyWatch:
     changed: "FleetPolicy | None" = None
 
     def check(self, policy: "FleetPolicy") -> None:
-        """End the running loop if the policy's provider or interval has changed. Raises InvalidSettings if the provider has,
-        so that this beat starts no workers at the old provider."""
+        """End the running autoscaler loop if the policy's provider or interval has changed. If the provider has changed, also
+        raises InvalidSettings, so that the loop starts no more workers at the old provider."""
         if (policy.provider, policy.every) == (self.provider, self.every):
             return
         self.changed = policy
@@ -141,7 +141,7 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints a summary of each beat. While another process leads (acts), prints only if the reason for waiting changes."""
+    """Prints a summary of each beat (autoscaler pass). While another process leads, prints only a new reason to wait."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None
@@ -153,7 +153,7 @@ class _BeatPrinter:
         self.last = reason
 
     def _write(self, summary: Mapping[str, Any]) -> None:
-        """Print a beat's summary as a line without blocking. If the output is full and not read, the line is dropped."""
+        """Print the summary of a beat (autoscaler pass) as a line, without blocking; dropped if the output is full."""
         missed = self.out.missed
         written = self.out.write(to_json({**summary, "missed": missed} if missed else summary))
         if not written and not missed:

@@ -1,4 +1,4 @@
-"""drumbeat fleet explain, plan and replay: explain past decisions, show the next one, and replay beats with another policy."""
+"""drumbeat fleet explain, plan and replay: explain past decisions, show the next one, replay past ones with another policy."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime

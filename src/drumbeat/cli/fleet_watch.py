@@ -112,7 +112,7 @@ class FleetScreen:
         return f"jobs: {ready} ready{waits}, {delayed} delayed, {claimed} running"
 
     def _last_beat(self) -> list[str]:
-        """Return lines about the last beat: workers wanted, limits that applied, why it did nothing, and spending."""
+        """Return lines about the last pass of the autoscaler: workers wanted, limits applied, why it did nothing, spending."""
         last = next((beat for beat in reversed(self.beats) if beat.view is not None), None)
         if last is None:
             return [f"no beat yet; run one with: drumbeat fleet beat {self.pool_id}"]

@@ -1,7 +1,7 @@
 """Runs a fork server: python -m drumbeat.cli.fork_server [IDLE_SECONDS], or drumbeat pool forkserver.
 
-It has imported the modules of workers and checkers, and forks a process on request, which is faster than starting Python. It
-exits after IDLE_SECONDS without a request.
+It has imported the modules that workers and checks of pools need, and forks a process on request, which is faster than starting
+Python. It exits after IDLE_SECONDS without a request.
 """
 
 import os
@@ -19,7 +19,7 @@ _CHECKER = ("drumbeat.cli.fire", "drumbeat.pool.checker", "drumbeat.spawn.local"
 
 
 def run_request(words: Sequence[str]) -> int:
-    """Run the beat or command that a client requested, in this forked process."""
+    """Run what a client requested, a beat (pass of a control loop) or a command, in this forked process."""
     if list(words[:1]) != [FIRE]:
         return run_command(words)
     from drumbeat.cli.fire import fire

@@ -188,7 +188,7 @@ def _print_beat(beat: Beat) -> None:
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    """Return the numbers in a beat's summary as text. Rules and limits are printed on other lines."""
+    """Return the numbers in the summary of a beat (pass of a control loop) as text; rules and limits are not included."""
     return ", ".join(f"{name} {value}" for name, value in summary.items() if isinstance(value, int | float))
 
 

@@ -70,7 +70,7 @@ class RunScreen:
             self.rates = [*self.rates, self.run.qps][-60:]
 
     def decisions(self) -> list[tuple[str, int]]:
-        """Return the decisions of the run's beats as lines of text, each with how many times it was made in a row."""
+        """Return the decisions made for the run as lines of text, each with how many times it was made in a row."""
         made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _HIDDEN]
         grouped = collapsed(made, lambda each: each[1], lambda each: each[0])
         return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in grouped]
@@ -149,7 +149,7 @@ class RunScreen:
             say(f"  {line}")
 
     def new_decisions(self) -> Iterator[str]:
-        """Yield the decisions made since the last call; a decision that is repeated at every beat is yielded once."""
+        """Yield the decisions made since the last call; a decision that is repeated again and again is yielded once."""
         for beat in self.beats:
             if beat.n <= self.last_printed:
                 continue

@@ -36,7 +36,7 @@ def main() -> None:
 
 @contextmanager
 def _quiet_logger() -> Iterator[None]:
-    """Suppress log output during the block: beats record their errors in the store, and workers set up logging themselves."""
+    """Suppress log output during the block: control loops record errors in the store, and workers set up logging themselves."""
     logger, handler = logging.getLogger("drumbeat"), logging.NullHandler()
     logger.addHandler(handler)
     try:

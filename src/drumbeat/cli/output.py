@@ -1,4 +1,4 @@
-"""Non-blocking output: lines that cannot be written at once are dropped and counted."""
+"""Non-blocking output: lines that cannot be written without waiting are dropped and counted."""
 
 import logging
 import os

@@ -69,7 +69,7 @@ def reap(
 
 
 def finish(beats: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the reports of beats, by pool. Raises Exit with code 1 if an action failed."""
+    """Print what the check or reap of each pool did. Raises Exit with code 1 if an action failed."""
     if as_json:
         show_json(beats)
     else:

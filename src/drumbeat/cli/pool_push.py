@@ -214,7 +214,7 @@ class _BatchPusher:
     async def push_all(
         self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, single: bool
     ) -> InvalidInput | None:
-        """Push every line up to the first invalid one. Returns the error of that line."""
+        """Push every line up to the first invalid one. Returns that line's error, which names the line unless ``single``."""
         for number, line in lines:
             if line is None:
                 await self._flush()

@@ -108,7 +108,7 @@ def text(value: object) -> str:
 
 
 def sentence(action: Mapping[str, Any]) -> str:
-    """Return one line about an action of a beat: its type, subject and reason, and its error if it failed."""
+    """Return one line about an action of a control loop: its type, subject and reason, and its error if it failed."""
     subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or action.get("phase")
     what = f"{action['type']} {subject}" if subject else action["type"]
     failed = f"  [not done: {action['error']}]" if action.get("error") else ""

@@ -1,4 +1,5 @@
-"""Starts workers when delayed jobs of a pool become ready: python -m drumbeat.cli.watch_due POOL [description of a beat]"""
+"""Starts workers when delayed jobs of a pool become ready: python -m drumbeat.cli.watch_due POOL [FIRING], where FIRING
+describes, as JSON, the beat (pass of the pool's control loop) that starts them."""
 
 import asyncio
 import json

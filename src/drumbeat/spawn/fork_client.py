@@ -90,7 +90,8 @@ class Forked:
 
 
 def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
-    """Request a process. Raises NoForkServer if certainly no process was started, SpawnAmbiguous if no answer came in time."""
+    """Ask the fork server behind ``door`` to start a process. Raises NoForkServer if certainly none was started, SpawnAmbiguous
+    if no answer came in time."""
     try:
         connection = door.connect()
     except OSError as exc:

@@ -49,7 +49,8 @@ class ForkServer:
     """Forks processes on request, until its client ends, no request comes for ``idle``, or the code on disk changes."""
 
     def __init__(self, incoming: socket.socket, become: Become, idle: timedelta | None = None) -> None:
-        """``incoming`` listens for connections, or receives them as file descriptors; ``become`` runs a command in a fork."""
+        """``incoming`` accepts connections, or receives them as file descriptors. ``become(words)`` runs a command in a forked
+        process and returns its exit code."""
         self._incoming = incoming
         self._become = become
         self._idle = idle
@@ -69,7 +70,7 @@ class ForkServer:
                     return
 
     def _serve_next(self) -> bool:
-        """Serve one request. Returns whether the server goes on."""
+        """Serve one request. Returns whether the server continues."""
         connection = self._connection()
         if connection is None:
             return False
@@ -177,7 +178,7 @@ def announce(connection: socket.socket, request: Request) -> bool:
 
 
 def exit_code(become: Become, words: Sequence[str]) -> int:
-    """Run a command by calling ``become``, and return its exit code; a SystemExit becomes a code as Python itself does it."""
+    """Run a command by calling ``become(words)``, and return its exit code. SystemExit becomes a code as in Python itself."""
     try:
         return become(words)
     except SystemExit as exc:
@@ -221,7 +222,8 @@ def warm_up(modules: Sequence[str]) -> None:
 
 @contextmanager
 def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.socket]:
-    """Fork a fork server for this process alone, and yield the socket to it. The server ends with this process."""
+    """Fork a fork server for this process alone, and yield the socket to it. The server ends with this process. It calls
+    ``become`` to run a requested command in a forked process."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         code = 1

@@ -1,4 +1,4 @@
-"""A spawner over several engines, in order of preference: if one refuses to start a worker, the next one is asked."""
+"""A spawner that uses several engines (places to run workers) in order: if one refuses to start a worker, it asks the next."""
 
 import asyncio
 import hashlib
@@ -43,8 +43,9 @@ _Silent = tuple[Spawner, SpawnError]
 class EngineGroup:
     """Starts each worker at the first engine that does not refuse it.
 
-    A worker runs at one engine only: before a start all engines are asked for it, and a start without an answer is not tried
-    at another engine. Lists are whole or raise: a worker that is missing in a list counts as ended.
+    A worker runs at one engine only: before a start, all engines are asked whether they run it, and a start that got no answer
+    is not tried at another engine. A list is complete or an error is raised, since a worker that is missing in it counts as
+    ended.
     """
 
     def __init__(self, members: Sequence[Spawner]) -> None:
@@ -56,7 +57,7 @@ class EngineGroup:
 
     @property
     def traits(self) -> SpawnerTraits:
-        """What can be relied on whichever engine runs a worker: the weakest promise, the highest price, the longest wait."""
+        """What is true of every engine in the group: the weakest promise, the highest price, the longest wait."""
         each = [member.traits for member in self._members]
         notices = [one.preemption_notice for one in each if one.preemption_notice is not None]
         asked_with = " ".join(one.asked_with for one in each)
@@ -77,9 +78,10 @@ class EngineGroup:
         )
 
     async def spawn(self, order: Order) -> Instance:
-        """Start a worker at the first engine that does not refuse it, or return its instance if one of them runs it.
+        """Start a worker at the first engine that does not refuse it, or return its instance if an engine already runs it.
 
-        Raises SpawnFailed if all refuse. If an engine gives no answer to a start, no other engine is asked."""
+        Raises SpawnFailed if all engines refuse. If an engine gives no answer to a start, no other engine is asked.
+        """
         lock = self._locks.setdefault((order.pool_id, order.worker_id), asyncio.Lock())
         async with lock:
             return await self._find(order) or await self._start(order)
@@ -122,7 +124,8 @@ class EngineGroup:
             await member.drain(pool_id, worker_id)
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """End the worker at the engine that runs it; if none lists it, at all. Raises Unanswered if one cannot be asked."""
+        """End the worker at the engine that runs it, or at every engine if none lists it. Raises Unanswered if it may run at an
+        engine that cannot be asked."""
         for member in await self._owners(pool_id, worker_id):
             await member.terminate(pool_id, worker_id)
 
@@ -139,7 +142,7 @@ class EngineGroup:
         )
 
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
-        """Expand a volume at the engine that has it. Raises SpawnError if none has."""
+        """Expand a volume at the engine that has it. Raises SpawnError if no engine has it."""
         refused = SpawnError(f"volume {volume}: no engine of {self.traits.name} has it", cause=SpawnCause.BAD_REQUEST)
         for member in self._members:
             if isinstance(member, ExpandsVolumes) and member.traits.expands_volumes:
@@ -170,13 +173,14 @@ class EngineGroup:
         await self._stack.aclose()
 
     async def _ask(self, pool_id: PoolId) -> tuple[Sequence[_Listed], Sequence[_Silent]]:
-        """Ask all engines at once for their lists. Returns the lists, and the errors of the engines that gave none."""
+        """Ask all engines concurrently for their lists. Returns the lists, and the errors of the engines that gave none."""
         answers = await asyncio.gather(*(_listed(member, pool_id) for member in self._members))
         found = [(member, answer) for member, answer in answers if not isinstance(answer, SpawnError)]
         return found, [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]
 
     async def _owners(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[Spawner]:
-        """Return the engines that list the worker; all engines if none does. Raises Unanswered if one cannot be asked then."""
+        """Return the engines that list the worker, or all engines if none does. Raises Unanswered if none lists the worker and
+        an engine cannot be asked."""
         found, silent = await self._ask(pool_id)
         owners = [member for member, instances in found if any(one.worker_id == worker_id for one in instances)]
         if owners:
@@ -205,7 +209,7 @@ def _unanswered(effect: str, silent: Sequence[_Silent]) -> Unanswered:
 
 
 def _refused(worker_id: WorkerId, refusals: Sequence[tuple[Spawner, SpawnFailed]]) -> SpawnFailed:
-    """Return one refusal for those of all engines: the most curable cause, and the shortest wait."""
+    """Combine the refusals of all engines into one error, with the cause that is easiest to cure and the shortest wait."""
     reasons = "; ".join(f"{member.traits.name}: {exc}" for member, exc in refusals)
     causes = {exc.cause for _, exc in refusals}
     waits = [exc.retry_after for _, exc in refusals if exc.retry_after is not None]

@@ -80,7 +80,7 @@ class LocalSpawner:
         name: str = "local",
         settings: LocalSettings | None = None,
     ) -> None:
-        """``environment`` overrides inherited variables; ``command`` precedes the worker's arguments; ``name``: see traits."""
+        """``environment`` overrides inherited variables; ``command`` precedes worker arguments; ``name`` names the engine."""
         self._name = name
         self._settings = settings or LocalSettings()
         self._state_dir = StateDir(state_dir)
@@ -289,7 +289,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether the process is the worker itself, not its child: it leads a session, and no other is recorded as worker."""
+        """Whether the process is the worker and not its child: it leads a session, and no other is recorded as the worker."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:

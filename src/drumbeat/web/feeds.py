@@ -99,7 +99,8 @@ class Listener(Generic[T]):
             await self.changed.wait()
 
     def take(self) -> Frame[T] | None:
-        """Return the newest update; None if taken. If it ends the feed, a missed ``must_be_seen`` update is returned first."""
+        """Return the newest update, or None if it was taken already. If it ends the feed and this listener has not yet taken
+        the ``must_be_seen`` update, that update is returned first."""
         frame = self._feed.newest
         if frame is None or frame is self._last:
             return None
@@ -254,7 +255,7 @@ class Feed(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Feeds:
-    """A server's feeds (live updates of a run or pool) by name. Recent ones stay in memory, so that a page reloads fast."""
+    """A server's feeds (live updates of a run or pool) by name. Recent feeds stay in memory, so that a page reloads fast."""
 
     clock: Clock
     group: asyncio.TaskGroup

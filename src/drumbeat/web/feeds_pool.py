@@ -1,4 +1,4 @@
-"""Live updates of a pool: queue depth, rates, workers and the last beats."""
+"""Live updates of a pool: queue depth, rates, workers and the last beats (passes of its control loops)."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -49,7 +49,7 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Raises Refused instead of storing the run's state if SetTargets or SaveStep failed earlier."""
+        """Carry out one action. Raises Refused instead of storing the state if a SetTargets or SaveStep just failed."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -60,7 +60,8 @@ class RunActor:
             self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
-        """Raise Refused if an action of this beat failed: the state is then not stored, so the next beat repeats the action."""
+        """Raise Refused if an action of this beat (pass of the control loop) failed: the state is then not stored, so the next
+        beat repeats the action."""
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
@@ -112,7 +113,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Take the events that this beat collected to store with the run's state; those of an earlier beat are dropped."""
+        """Return, and forget, the events to store with the run's state. Events collected under another fence are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

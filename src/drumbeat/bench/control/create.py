@@ -25,14 +25,14 @@ class PreparedRun:
 
 
 def capacity(cores: float, memory: int) -> HostCapacity:
-    """Return the CPU and memory (given in bytes) of a worker's host. All workers are assumed to have equal hosts."""
+    """Make a HostCapacity for the hosts of workers, which are assumed to be equal. ``memory`` is given in bytes."""
     return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
 
 
 async def preview_run(
     document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
 ) -> Preflight:
-    """Return what a run of the template would start, with errors and warnings. Nothing is started."""
+    """Return what a run of the template would start, with errors and warnings. ``usual`` holds the default prices."""
     resolved = await with_connection(document, connections)
     plan = with_default_prices(plan_of(resolved, host), usual)
     inspection = await _inspect(resolved, connections) if resolved.target.url else inspect_offline(resolved)

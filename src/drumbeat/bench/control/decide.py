@@ -1,7 +1,8 @@
 """Decides a run's next actions: workers to start, targets to set, phases to enter, when to end. Pure: no clock, no I/O, no log.
 
-The state records the wanted connections and the targets already sent to workers; each beat sends the difference. So if an
-orchestrator stops between two actions, its next beat, or another orchestrator, decides the missing actions again.
+The state records the wanted connections and the targets already sent to workers; each beat (pass of the control loop) sends the
+difference. So if an orchestrator stops between two actions, the next beat, of this or another orchestrator, decides the missing
+actions again.
 """
 
 from dataclasses import replace
@@ -50,7 +51,7 @@ _READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 
 
 def decide(view: RunView) -> Decision[Action]:
-    """Return the actions of one beat: first recover from lost workers, then continue the run according to its status."""
+    """Return the actions of one pass of the control loop: recover from lost workers, then continue by the run's status."""
     recovered = recover(view.sight)
     match view.status:
         case RunStatus.STARTING:
@@ -121,7 +122,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _snapshot_is_due(view: RunView) -> bool:
-    """Return whether the server statistics now include the whole warm-up (1 s after its end) and no such snapshot is stored."""
+    """Whether to store the server statistics of the end of the warm-up now: it ended 1 s ago, and none are stored yet."""
     since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
     return (
         view.phase == Phase.MEASUREMENT
@@ -211,7 +212,7 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _left_at(view: RunView) -> int:
-    """Return the number of the first reading of the server statistics after the last worker had left."""
+    """Return which reading of the server statistics, by number, was the first after the last worker had left."""
     now = view.probe.look if view.probe else 0
     return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
 

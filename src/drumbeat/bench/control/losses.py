@@ -7,7 +7,7 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 
 
 def lost(view: RunView, recovered: Recovered) -> list[Worker]:
-    """Return workers that ended without being asked to stop, including those that this beat marks as lost or failed."""
+    """Return workers that ended without being asked to stop, including those just marked as lost or failed (``recovered``)."""
     closing = {action.worker.worker_id for action in recovered.actions if isinstance(action, MarkLost | MarkFailed)}
     return [
         worker

@@ -42,7 +42,7 @@ class Observer:
         self._waits: list[_Waits] = []
 
     async def observe(self, gap: timedelta) -> RunView:
-        """Read the run, its workers and their current figures from the store. ``gap`` is the time since the last beat."""
+        """Read the run, its workers and figures from the store. ``gap``: time since this controller last reached the store."""
         run = await self._store.runs.get(self._run_id)
         snapshot = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
         plan = self._plan = self._plan or stored_plan(run)
@@ -94,7 +94,7 @@ class Observer:
             self._waits = [*recent, _Waits(at=now, waiting=probe.waiting, lock_waits=probe.lock_waits)]
 
     async def _waits_in(self, window: Window) -> list["_Waits"]:
-        """Return the readings of waiting sessions in a time window; those from before this observer began, from the store."""
+        """Return the readings of waiting sessions in a window. Readings from before this observer come from the store."""
         waits = [each for each in self._waits if window.since <= each.at <= window.until]
         if self._observing_since is None or self._observing_since > window.since:
             waits += await self._waits_before(window)

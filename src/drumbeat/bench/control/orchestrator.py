@@ -75,7 +75,7 @@ class Orchestrator:
         return run_id
 
     async def start_run(self, run_id: RunId) -> None:
-        """Start a run: its orchestrator's next beat begins it. Raises NotFound, and Refused unless the run is PREPARED."""
+        """Start a run: its orchestrator begins it at its next beat. Raises NotFound, and Refused unless the run is PREPARED."""
         run = await self._store.runs.get(run_id)
         if run.status is not RunStatus.PREPARED:
             raise Refused(f"run {run_id}: expected status PREPARED to start it, got {run.status}; rerun it instead")

@@ -60,7 +60,7 @@ class Core(Protocol):
         ...
 
     def run(self, budget_ns: int) -> None:
-        """Send and receive for this long; returns earlier if there are no messages left to send."""
+        """Send and receive for up to ``budget_ns`` nanoseconds; returns earlier if there are no messages left to send."""
         ...
 
     def give_up(self) -> None:

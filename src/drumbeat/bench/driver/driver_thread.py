@@ -24,7 +24,7 @@ class CallThread:
         return await asyncio.wrap_future(future)
 
     def post(self, work: Callable[[], object]) -> None:
-        """Queue a call of ``work()`` and return at once; the call's result is ignored."""
+        """Queue a call of ``work()`` without waiting for it; the call's result is ignored."""
         self._queue.put((work, Future()))
 
     def end(self) -> None:

@@ -113,12 +113,12 @@ class PostgresEngine:
         self._enqueue(lambda core: core.forgive())
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch (phase number) at once, not in the driving thread: it marks where measuring begins and ends."""
+        """Set the epoch (phase number), which marks where measuring begins and ends, without waiting for the driving thread."""
         if self._core is not None:
             self._core.set_epoch(epoch)
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations. Stopping takes effect at once; allowing, only after the commands queued earlier."""
+        """Allow or stop new operations. Stopping takes effect immediately; allowing, only after earlier queued commands."""
         if self._core is not None and not accepting:
             self._core.accept(False)
         self._enqueue(lambda core: self._set_accepting(core, accepting))

@@ -78,7 +78,7 @@ class ExecutionWriter:
         self._thread.start()
 
     def keep(self, records: Records, *, warmup: bool) -> None:
-        """Queue records for writing; returns at once."""
+        """Queue records for writing, without waiting for the disk."""
         if self._sampling < 1.0:
             records = records[self._chance.random(len(records)) < self._sampling]
         if not len(records):
@@ -116,7 +116,7 @@ class ExecutionWriter:
             self._give_up(len(records), exc)
 
     def _give_up(self, rows: int, exc: OSError) -> None:
-        """After a write error: count these rows and all rows of the file as lost, and delete it. A new file is begun later."""
+        """After a write error: count these rows and all rows of the open file as lost, and delete the file."""
         lost, self._open = self._open, None
         self.loss.add(rows + (lost.rows if lost else 0), exc.strerror or str(exc))
         if lost is not None:

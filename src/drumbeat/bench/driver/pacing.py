@@ -1,4 +1,4 @@
-"""Decides when operations may begin: at once (closed loop), at a rate (open loop), or not at all."""
+"""Decides when operations may begin: whenever a connection is free (closed loop), at a rate (open loop), or not at all."""
 
 import threading
 import time

@@ -86,7 +86,7 @@ class GuardAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardState:
-    """The state of guardrails between two control beats, stored in the run's row, so that any orchestrator can resume."""
+    """The state of guardrails between two passes of the control loop, stored in the run's row for any orchestrator."""
 
     state: GuardrailState = GuardrailState.NORMAL
     workers_over_cpu: tuple[WorkerId, ...] = ()

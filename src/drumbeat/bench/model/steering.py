@@ -15,7 +15,7 @@ SAMPLES_ARRIVE_WITHIN = timedelta(milliseconds=1500)  #: how long after a window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A time window that a load mode wants measured. Its figures are available in the first control beat after its end."""
+    """A time window that a load mode wants measured. Its figures are available at the first control pass after its end."""
 
     since: datetime
     until: datetime
@@ -45,7 +45,7 @@ class FindMaxStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindMaxState:
-    """The state of a find-max search between two control beats. A level is a number of connections that is measured."""
+    """The state of a find-max search between two passes of the control loop. A level is a number of connections."""
 
     status: FindMaxStatus = FindMaxStatus.STEPPING
     step: int = 0  #: the current step's number, from 1
@@ -69,7 +69,7 @@ class FindMaxState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QpsState:
-    """The state of load mode QPS (adjusts connections to reach a throughput) between two control beats."""
+    """The state of load mode QPS (adjusts connections to reach a throughput) between two passes of the control loop."""
 
     connections: int = 0  #: total connections
     workers: int = 1

@@ -50,7 +50,8 @@ class RunEnding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """The orchestrator's state between two beats, stored in the run's row, so that another orchestrator can resume."""
+    """The orchestrator's state between two beats (passes of the control loop), stored in the run's row, so that another
+    orchestrator can resume."""
 
     connections: int = 0  #: total connections wanted
     workers: int = 0  #: number of workers wanted
@@ -177,7 +178,8 @@ class NoteFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remember:
-    """Action: store the orchestrator's state in the run's row. Always a beat's last action: an interrupted beat is repeated."""
+    """Action: store the orchestrator's state in the run's row. It is always the last action of a beat (pass of the control
+    loop), so that an interrupted beat is repeated."""
 
     state: ControllerState
     operations: int

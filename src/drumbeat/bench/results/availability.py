@@ -110,7 +110,8 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """Return the offsets of seconds without service. A gap as short as an operation counts only with errors in or beside it."""
+    """Return the offsets of seconds without service. A gap no longer than a typical operation counts only if errors occurred in
+    the gap or in the second before or after it."""
     usual, operation_seconds = _usual(measured), _usual_seconds(measured)
     empty = [second.offset for second in measured if _is_empty(second, usual)]
     return [
@@ -194,7 +195,8 @@ def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
 
 
 def _unsent(measured: Sequence[Second], usual: float) -> _Weighted:
-    """Return the latencies of operations that could not be sent while connections failed: each lasts until the outage ends."""
+    """Return the latencies of operations that could not be sent while connections failed, ``usual`` per second: each lasts
+    until the outage ends."""
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):
@@ -219,6 +221,6 @@ def _latency(found: _Weighted) -> Latency:
 
 
 def with_failed_connects(totals: Mapping[str, Measured], failed: int) -> Mapping[str, Measured]:
-    """Return the totals with failed connection attempts added to the errors of all kinds together."""
+    """Return the totals with failed connection attempts added to the entry for all kinds of operation together."""
     whole = totals.get(ALL_KINDS)
     return {**totals, ALL_KINDS: replace(whole, failed_connects=failed)} if whole and failed else totals

@@ -1,4 +1,4 @@
-"""Builds the time series of a run while it runs, from samples and beats that arrive in any order."""
+"""Builds a run's time series while it runs, from samples and beats (passes of the control loop), which arrive in any order."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class LiveSeries:
                 self._seconds[offset] = self._timeline.second(offset)
 
     def add_beats(self, beats: Iterable[Beat]) -> None:
-        """Add new beats. Each beat must be added only once."""
+        """Add what was recorded at new beats (passes of the control loop). Each beat must be added only once."""
         for beat in beats:
             self._decisions += decisions_of(beat, self.origin)
             for second in signals_of(beat, self.origin):
@@ -72,7 +72,7 @@ class LiveSeries:
         self._server.sort(key=lambda each: each.offset)
 
     def course(self, *, complete: bool, ended: bool = False) -> RunSeries:
-        """Return all curves, server statistics, decisions and failures read so far, for charts."""
+        """Return the curves, statistics, decisions and failures read so far. ``complete``: there is no more to read."""
         failures = self._failures if self._stored_curves else self._timeline.failures
         return RunSeries(
             curves=self._curves(ended=ended),

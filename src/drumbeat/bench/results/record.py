@@ -150,7 +150,8 @@ async def samples_between(
     *,
     failed: bool = False,
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
-    """Yield the samples of a run or of one worker, oldest first, in slices of time: the end of each slice and its samples."""
+    """Yield the samples of a run or of one worker, oldest first, in slices of time: the end of each slice and its samples.
+    ``failed``: only samples with failed operations."""
     filters: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
     length = _SLICE
     while since < until:
@@ -176,7 +177,7 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
 
 
 def decisions_of(beat: Beat, origin: datetime | None) -> list[DecisionRecord]:
-    """Return a beat's actions as entries for the list of decisions, without routine actions that occur in every beat."""
+    """Return the actions of a beat (pass of the control loop) as entries for the list of decisions, without routine actions."""
     return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _HIDDEN_ACTIONS]
 
 
@@ -195,7 +196,7 @@ def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | N
 
 
 def signals_of(beat: Beat, origin: datetime | None) -> Iterable[ServerSecond]:
-    """Return the statistics of the database under test that were stored with a beat; empty if there are none."""
+    """Return the statistics of the database under test that were stored with a beat (pass of the control loop), if any."""
     probe = (beat.view or {}).get("probe")
     if isinstance(probe, Mapping) and origin is not None:
         yield ServerSecond(

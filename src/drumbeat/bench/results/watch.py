@@ -126,7 +126,8 @@ class RunWatch:
         return True
 
     async def _older_beats(self, series: LiveSeries) -> bool:
-        """Read the oldest unread beats, up to those that the first ``look`` call read. Returns False if none were left."""
+        """Read the oldest unread beats (passes of the control loop), up to those that the first ``look`` call read. Returns
+        False if none were left."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
             return False

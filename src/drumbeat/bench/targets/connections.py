@@ -109,7 +109,8 @@ class ConnectionService:
 
     @asynccontextmanager
     async def open(self, target: Mapping[str, Any]) -> AsyncIterator[Target]:
-        """Open the database in a template's or run's ``target``. Raises InvalidInput if its connection now has another URL."""
+        """Open the database in a template's or run's ``target``. Raises InvalidInput if the stored connection that it names has
+        another URL by now."""
         async with open_target(await self._url(target)) as opened:
             yield opened
 
@@ -133,7 +134,7 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """Return name and URL as one text that binds an encrypted password to both: it cannot be decrypted for any others."""
+    """Return name and URL as one text to encrypt a password with: it can then be decrypted only for the same name and URL."""
     return f"{name}\n{url}"
 
 

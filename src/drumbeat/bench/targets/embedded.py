@@ -18,7 +18,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 class SetupConnection(Generic[C]):
-    """A connection for setup and checks; the load has others. Opened on first use; creates the file only with ``create``."""
+    """A connection for setup and checks; a load opens its own. Opened on first use; creates the file only if asked to."""
 
     def __init__(self, path: Path, connect: Callable[[], C]) -> None:
         self._path = path

@@ -17,7 +17,7 @@ CLASSES = {
 
 
 def timestamp(microseconds: int) -> datetime:
-    """Return the time so many microseconds after 1970-01-01, in UTC and without a time zone."""
+    """Return the time that is ``microseconds`` after 1970-01-01, in UTC and without a time zone."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 

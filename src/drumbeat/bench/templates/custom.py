@@ -87,7 +87,8 @@ def _lookup(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _scan(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return value sources for a range scan: a sampled time if ``count`` is 1 and times were sampled, else one key for all."""
+    """Return value sources for a range scan: one sampled time if ``count`` is 1 and times were sampled; otherwise every
+    placeholder gets the same key."""
     if count == 1 and subject.pools.ranges:
         return [PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP)]
     return _lookup(field, sql, min(count, 2), subject)

@@ -55,7 +55,7 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return this worker's next ``count`` positions in a list of ``size`` items. No two workers get the same one."""
+        """Return this worker's next ``count`` positions in a list of ``size`` items. No two workers get the same position."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots

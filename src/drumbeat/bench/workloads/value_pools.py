@@ -87,7 +87,7 @@ class _Sampler:
         return list(found.values())
 
     def _runs(self, low: int, high: int, count: int) -> list[tuple[int, int]]:
-        """Return pairs (start key, rows to read) for about ``count`` rows: 100 over the key range, or one if that is small."""
+        """Return pairs (start key, rows to read): 100 pairs spread over the key range, or one pair if the range is small."""
         if high - low < count:
             return [(low, count)]
         parts = np.linspace(low, high, _POSITIONS, endpoint=False)

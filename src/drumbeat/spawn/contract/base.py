@@ -23,15 +23,15 @@ UNKNOWN = WorkerId("nobody-by-that-name")
 
 
 class OrderFactory(Protocol):
-    """Creates an order for a worker that runs until it is drained, and then exits with code 0."""
+    """Creates an order (a request to start a worker). The worker runs until it is drained, and then exits with code 0."""
 
     def __call__(self, worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
-        """Create an order. ``exits``: the worker exits by itself with this code. Not ``startable``: its start must fail."""
+        """Create an order. ``exits``: the worker exits by itself with this code. ``startable=False``: it cannot be started."""
         ...
 
 
 class Watching:
-    """Ways to wait for instances, for all contracts."""
+    """A base class of all contracts, with methods that wait until the instances of a spawner reach a state."""
 
     patience: ClassVar[timedelta] = timedelta(seconds=60)  #: how long an instance may take to start, to exit or to be listed
     interval: ClassVar[timedelta] = timedelta(milliseconds=20)  #: time between two looks
@@ -45,7 +45,7 @@ class Watching:
     async def until(
         self, spawner: Spawner, condition: Callable[[Sequence[Instance]], bool], pool_id: PoolId = POOL
     ) -> Sequence[Instance]:
-        """List the pool until the condition holds; fails after ``patience``."""
+        """List the pool's instances again and again until the condition holds. Fails after the time limit ``patience``."""
         clock = SystemClock()
         deadline = clock.elapsed() + self.patience
         while not condition(instances := await spawner.list(pool_id)):
@@ -179,7 +179,7 @@ class SpawnerContract(Watching):
 
 
 class ExitCodeContract(Watching):
-    """For spawners that declare ``reports_exit_codes``."""
+    """Tests for spawners that declare ``reports_exit_codes``."""
 
     async def test_the_exit_code_of_one_that_left_is_told(self, spawner: Spawner, order: OrderFactory) -> None:
         await spawner.spawn(order(ANN, POOL, exits=3))
@@ -190,7 +190,7 @@ class ExitCodeContract(Watching):
 
 
 class PoolListContract(Watching):
-    """For spawners that implement ``ListsPools``."""
+    """Tests for spawners that implement ``ListsPools``."""
 
     async def test_the_pools_of_which_something_runs_are_named(self, spawner: Spawner, order: OrderFactory) -> None:
         assert isinstance(spawner, ListsPools)
@@ -204,7 +204,7 @@ class PoolListContract(Watching):
 
 
 class VolumeContract(Watching):
-    """For spawners that declare ``expands_volumes``."""
+    """Tests for spawners that declare ``expands_volumes``."""
 
     async def test_a_volume_grows_to_the_size_asked_for_and_never_shrinks(self, spawner: Spawner, volume: str) -> None:
         assert isinstance(spawner, ExpandsVolumes)

@@ -1,4 +1,4 @@
-"""What tests of spawners need that run real commands: fixtures, orders for shell programs, and ways to wait."""
+"""Base class for tests of spawners that run real commands: fixtures, orders for shell programs, and ways to wait."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ THIRD_POOL = PoolId("Contract-Pool")  # differs from POOL in case only
 
 
 class Controllers(Protocol):
-    """Opens spawners that share one provider and store, as two controllers do that know nothing of each other."""
+    """Opens spawners that share one provider and one store, like two controllers that do not know of each other."""
 
     def __call__(self) -> AbstractAsyncContextManager[Spawner]: ...
 
@@ -60,7 +60,7 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
 
     @pytest.fixture(autouse=True)
     async def _terminated_afterwards(self, spawner: Spawner) -> AsyncIterator[None]:
-        """Terminate what a test leaves in the usual pools."""
+        """After each test, terminate the workers that it left behind."""
         yield
         for pool_id in (POOL, OTHER_POOL, THIRD_POOL):
             for worker_id in {one.worker_id for one in await spawner.list(pool_id)}:
@@ -112,7 +112,7 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
         return output
 
     async def until_processes(self, mark: str, count: int) -> None:
-        """Wait until so many processes have this mark."""
+        """Wait until exactly ``count`` processes have the argument ``mark``."""
         clock = SystemClock()
         deadline = clock.elapsed() + self.patience
         while len(found := await asyncio.to_thread(programs.processes_named, mark)) != count:
@@ -125,5 +125,5 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
 
 
 def new_mark() -> str:
-    """Return an argument by which the processes of one test can be found."""
+    """Return a unique command-line argument by which the processes of one test can be found."""
     return f"contract-{uuid4().hex}"

@@ -47,7 +47,7 @@ VALUES: Mapping[str, str] = {
 
 
 class StartContract(ProcessSetup):
-    """Tests of starts; part of ``ProcessContract``."""
+    """Tests of how workers are started; part of ``ProcessContract``."""
 
     # Several controllers
 
@@ -257,6 +257,6 @@ def decoded(digits: str) -> str:
 
 
 def found_secrets(folders: Iterable[Path]) -> Sequence[object]:
-    """Return the command lines and the files readable by all that contain the secret."""
+    """Return the command lines, and the files readable by all users, that contain the secret of the tests."""
     files = [path for folder in folders for path in programs.readable_by_all(folder, SECRET)]
     return [*programs.command_lines_with(SECRET), *files]

@@ -1,4 +1,4 @@
-"""Stores in small files which requests RunPod refused, for the next process: each beat that cron starts is a new process.
+"""Stores in small files which requests RunPod refused, so that the next process knows: cron may start a new one each time.
 
 Without a usable file, a few more requests are refused, and nothing worse. RunPod's messages are not stored, because they may
 contain secrets.
@@ -48,7 +48,7 @@ class RefusalFile(Generic[R]):
             return []
 
     def write(self, records: Sequence[R]) -> None:
-        """Replace all recorded refusals in the file at once, so that a reader never sees a mix of old and new ones."""
+        """Replace all recorded refusals in the file in one step, so that a reader never sees a mix of old and new ones."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_private(draft, msgspec.json.encode(records[-MOST:]))

@@ -150,7 +150,7 @@ class RefusalRecord(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Remembers at which places (GPU type and data centre) RunPod recently refused a pod, so as not to ask again at once."""
+    """Remembers at which places (GPU type and data centre) RunPod recently refused a pod, so as not to ask there too soon."""
 
     def __init__(
         self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None
@@ -183,7 +183,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long until a pod may be requested again at one of the places, which refused recently; None: at once."""
+        """Return how long to wait until a pod may be requested at one of these places; None if one of them is open now."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)

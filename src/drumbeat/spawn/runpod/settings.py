@@ -102,7 +102,7 @@ _SWITCHES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def _url(text: str) -> str:
-    """Check the API's address: https, because the API key is sent there, unless it is on this machine."""
+    """Check that the API's address begins with https, since the API key is sent there; http is allowed on this machine only."""
     parts = urlsplit(text)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost", "::1"}:
         raise ValueError(text)

@@ -52,8 +52,8 @@ class RunPodSpawner:
         state_dir: Path | None = None,
         name: str = "runpod",
     ) -> None:
-        """``variables`` holds the API key (default: the environment); ``state_dir`` stores when RunPod refused a pod;
-        ``name``: see traits."""
+        """``variables`` holds the API key (default: the environment); ``state_dir`` stores when RunPod refused a pod; ``name``
+        is the engine's name."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)

@@ -54,7 +54,7 @@ class PodFinder:
         self._known: dict[Name, _Known] = {}
 
     async def find_pods(self, matches: Callable[[Name], bool]) -> Mapping[Name, WorkerPods]:
-        """Return the pods of the workers for which ``matches`` is true: those in RunPod's list, and known ones it lacks."""
+        """Return the pods of the workers for which ``matches`` is true: pods in RunPod's list, and known pods missing there."""
         listed = await self._listed(matches)
         if self._missing(listed, matches):
             log.info("known pods are missing in RunPod's list of pods; listing again")

@@ -89,7 +89,7 @@ def main(requests: BinaryIO) -> None:
 
 
 def serve(agent: Agent, requests: BinaryIO) -> None:
-    """Answer requests until stdin is closed; those that were read are finished even if nobody hears the answer."""
+    """Answer requests until stdin is closed. Requests that were already read are still finished then."""
     output = Output()
     try:
         output.write(agent.hello())
@@ -128,7 +128,7 @@ def failure(exc: Exception) -> Answer:
 
 
 class Output:
-    """Writes answers as lines. The connection may be gone: then nobody waits for them."""
+    """Writes answers as lines to stdout. Does nothing if the connection is gone, because then nobody waits for answers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -152,7 +152,7 @@ class Agent:
     # Requests
 
     def hello(self) -> Answer:
-        """Create the folders, and tell about this host. Raises Trouble."""
+        """Create the folders, and return this host's Python version and time. Raises Trouble."""
         if not os.path.exists("/proc/self/stat"):
             raise Trouble("host", "expected Linux, but there is no /proc")
         try:
@@ -170,7 +170,7 @@ class Agent:
         return {"hello": version(), "time": time.time()}
 
     def do_list(self, request: Answer) -> Answer:
-        """Return all workers of this store on this host, and how many slots are taken here by any store."""
+        """Return all workers of this store on this host, and how many workers of any store occupy its slots."""
         found = []
         for key in names_in(self._path("workers")):
             state = self._state(key)
@@ -203,7 +203,8 @@ class Agent:
         return {}
 
     def do_terminate(self, request: Answer) -> Answer:
-        """End the worker and its children, and delete its run directory; only this ``run``, if one is named. Raises Trouble."""
+        """End the worker and its children, and delete its run directory. If the request names a ``run``, does nothing unless it
+        is the current run. Raises Trouble."""
         key = request["key"]
         with self._locked(key):
             record = read_json(os.path.join(self._run(key), "record"))
@@ -251,7 +252,7 @@ class Agent:
         return self._path("workers", key)
 
     def _remove(self, key: str) -> None:
-        """Delete a run directory, at once for all who look."""
+        """Delete a worker's run directory. It is renamed first, so that no other process sees it half deleted."""
         gone = self._path("workers", f".{uuid.uuid4().hex}")
         with suppress(FileNotFoundError):
             os.rename(self._run(key), gone)
@@ -266,7 +267,7 @@ class Agent:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _sweep_locks(self) -> None:
-        """Delete old lock files of workers that are no more."""
+        """Delete old lock files of workers that no longer exist."""
         for key in names_in(self._path("locks")):
             path = self._path("locks", key)
             with suppress(FileNotFoundError, Trouble):
@@ -278,7 +279,8 @@ class Agent:
         return Lock(self._path("locks", key), _LOCK_SECONDS)
 
     def _state(self, key: str, lock_is_ours: bool = False, run: str | None = None) -> Answer | None:
-        """Return what is known about a worker; None if it was never executed."""
+        """Return what is known about a worker; None if its command was never executed. ``lock_is_ours``: the caller has locked
+        it, so no other process is starting it. ``run``: its run directory, if not the usual one."""
         folder = run or self._run(key)
         record, process = read_json(os.path.join(folder, "record")), read_json(os.path.join(folder, "process"))
         if record is None:

@@ -1,4 +1,4 @@
-"""What the agent on an SSH host needs of its host: processes, locks and files. Sent there together with ``agent``."""
+"""What the agent on an SSH host needs: processes, locks and files of the host. It is sent there together with ``agent``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def here(process: Answer) -> bool:
 
 
 def stat_of(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the state on; None if there is no such process."""
+    """Return the fields of /proc/PID/stat from the third one (the process state) on; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()
@@ -80,7 +80,7 @@ def send(number: int, pid: int, start: str) -> None:
 
 
 def open_handle(pid: int) -> int | None:
-    """Open a handle of a process; None if it has ended, or where Python or the kernel has no such handles."""
+    """Open a pidfd (a handle of a process); None if the process has ended, or if Python or the kernel does not support it."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:
@@ -119,7 +119,7 @@ def all_processes() -> Iterator[tuple[int, list[str]]]:
 
 
 def has_tag(pid: int, tag: bytes) -> bool:
-    """Whether the process has the environment variable; ``tag`` is its beginning."""
+    """Whether the process has an environment variable that begins with ``tag``."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return (b"\0" + tag) in b"\0" + file.read()
@@ -168,7 +168,7 @@ class Lock:
         return self._fd
 
     def _acquired(self) -> bool:
-        """Try once to lock the file. A file that was deleted meanwhile does not count."""
+        """Try once to lock the file. Returns False if another process holds the lock, or if the file was deleted meanwhile."""
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,7 +214,7 @@ def open_private(path: str) -> BinaryIO:
 
 
 def write_json(path: str, value: Answer, folder: int | None = None) -> None:
-    """Write a file for this user only, at once: readers see it whole or not at all."""
+    """Write a JSON file for this user only, atomically: readers see the whole file or none."""
     fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=folder)
     with os.fdopen(fd, "wb") as file:
         file.write(json.dumps(value).encode())

@@ -49,7 +49,8 @@ def supervise(task: Answer) -> None:
 
 
 def become(task: Answer, folder: int, gate: int, complaint: int) -> None:
-    """Wait until this process is recorded, and execute the worker's command. Never returns."""
+    """Wait until ``gate`` says that this process is recorded, then execute the worker's command. An error is written to
+    ``complaint``. Never returns."""
     try:
         os.setsid()
         if os.read(gate, 1) != b"!":

@@ -1,4 +1,4 @@
-"""The hosts of an SSH spawner: one connection each, backoff for those that are down, and what is known to run where."""
+"""The hosts of an SSH spawner: a connection to each, backoff if a host is down, and which workers it is known to run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class HostView:
         return max(self.host.settings.slots - self.taken, 0)
 
     def find(self, name: Name) -> Instance | None:
-        """Return the worker's pending or running instance."""
+        """Return the worker's pending or running instance on this host; None if it has none."""
         found = (one for one in self.instances if (one.pool_id, one.worker_id) == name)
         return next((one for one in found if one.state is not InstanceState.EXITED), None)
 
@@ -63,11 +63,11 @@ class ConnectedHost:
         return self._seen is None or any(known == pool_id for known, _ in (*self._seen, *self._sent))
 
     def note_start(self, name: Name) -> None:
-        """Note that a start of this worker is sent to the host."""
+        """Note that a request to start this worker is being sent to the host."""
         self._sent[name] = self._clock.elapsed() + self._common.settle
 
     def note_unsent(self, name: Name) -> None:
-        """Note that a start of this worker could not be sent to the host."""
+        """Note that the request to start this worker could not be sent to the host."""
         self._sent.pop(name, None)
 
     async def look(self) -> HostView:
@@ -101,7 +101,7 @@ class ConnectedHost:
             await session.close()
 
     def instance(self, told: Mapping[str, Any]) -> Instance:
-        """Return an instance from the agent's words. Its start time is corrected if the host's clock is wrong."""
+        """Convert the agent's description of a worker to an Instance. Corrects its start time if the host's clock is wrong."""
         started_at = datetime.fromtimestamp(told["time"], UTC) - self._clock_offset
         return Instance(
             pool_id=told["pool"],
@@ -141,14 +141,14 @@ class ConnectedHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostViews:
-    """The answers of all hosts that answered, and the reasons of those that did not."""
+    """The answers of the hosts that answered, and why the other hosts did not answer."""
 
     seen: Sequence[HostView]
     unanswered: Sequence[tuple[ConnectedHost, Unanswered]]
 
     @classmethod
     async def of(cls, hosts: Sequence[ConnectedHost]) -> "HostViews":
-        """Ask all hosts at once."""
+        """Ask all hosts concurrently for their workers and free slots."""
         answers = await asyncio.gather(*(host.look() for host in hosts), return_exceptions=True)
         seen, unanswered = [], []
         for host, answer in zip(hosts, answers, strict=True):
@@ -161,7 +161,7 @@ class HostViews:
         return cls(seen=seen, unanswered=unanswered)
 
     def candidates(self, name: Name, chosen: Sequence[SshHost]) -> Sequence[HostView]:
-        """Return the hosts with a free slot, best first.
+        """Return the hosts among ``chosen`` with a free slot, best first.
 
         A host where the worker may be starting comes first, then the cheapest, then the one with the most free slots.
         """

@@ -1,4 +1,4 @@
-"""A login on an SSH host with an agent program there, and its errors as one clear line each."""
+"""A login on an SSH host and the agent program that it starts there. Each error becomes one clear line."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ class _Channel(asyncssh.SSHClientSession[str]):
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the agent ended, not the connection; if it was killed, its status is missing."""
+        """Whether the agent exited by itself. False if it was killed or the connection broke: then there is no exit status."""
         return self._status is not None
 
     def _deliver(self, line: str) -> None:
@@ -161,7 +161,7 @@ class AgentSession:
 
 
 def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
-    """Raises InvalidSettings if the key file cannot be read."""
+    """Return the options for a login on the host. Raises InvalidSettings if the key file cannot be read."""
     known_hosts = (settings.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
     keys: dict[str, Any] = {} if settings.key_file is None else {"client_keys": [str(settings.key_file.expanduser())]}
     try:

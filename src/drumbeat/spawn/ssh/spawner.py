@@ -55,7 +55,7 @@ class SshSpawner:
         clock: Clock | None = None,
         name: str = "ssh",
     ) -> None:
-        """``environment`` is added to that of the hosts' logins; ``scope`` identifies the store; ``name``: see traits."""
+        """``environment`` is added to that of the hosts' logins; ``scope`` identifies the store; ``name`` names the engine."""
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
@@ -111,7 +111,7 @@ class SshSpawner:
         await self._tell((pool_id, worker_id), "terminate")
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log, until it is terminated. Raises NotFound, SpawnError."""
+        """Return the last lines of the worker's log; the log is deleted when it is terminated. Raises NotFound, SpawnError."""
         self._check_open()
         name, silent = (pool_id, worker_id), []
         for host in self._hosts:
@@ -144,7 +144,7 @@ class SshSpawner:
     # Starting
 
     async def _place(self, order: Order, name: Name, views: HostViews) -> Instance:
-        """Start a worker that runs on no host that answered. Raises SpawnFailed, SpawnAmbiguous."""
+        """Start a worker that does not run on any host that answered. Raises SpawnFailed, SpawnAmbiguous."""
         if hidden := [error for host, error in views.unanswered if host.may_hold(name)]:
             raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} may run on a host that does not answer: {_together(hidden)}")
         for view in views.candidates(name, self._settings.chosen_hosts):
@@ -183,7 +183,8 @@ class SshSpawner:
         return host.instance(answer["instance"])
 
     async def _only(self, name: Name, instance: Instance, mine: HostView) -> Instance:
-        """Make sure that no other controller started the worker on another host at the same time; the first host wins."""
+        """End all but one of the worker's instances, in case another controller started it on another host at the same time.
+        The instance on the host that comes first in the settings stays and is returned."""
         others = [host for host in self._hosts if host is not mine.host]
         views = await HostViews.of(others)
         twins = [(view, one) for view in views.seen if (one := view.find(name)) is not None]
@@ -212,7 +213,7 @@ class SshSpawner:
     # Asking
 
     async def _tell(self, name: Name, verb: str) -> None:
-        """Send a request about one worker to all hosts. Raises Unanswered if one that may hold the worker does not answer."""
+        """Send a request about one worker to all hosts. Raises Unanswered if a host that may run it does not answer."""
         self._check_open()
         request = {"do": verb, "key": self._key(name)}
         answers = await asyncio.gather(*(host.ask(request) for host in self._hosts), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of queues, workers, runs, beats and costs, for a limited number of pools and runs."""
+"""Prometheus metrics of queues, workers, runs, control loops and costs, for a limited number of pools and runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -92,7 +92,7 @@ async def _workers(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Li
 
 
 async def _beats(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """Return metrics of a pool's last beat. For a fleet only the autoscaler's beats count, not those of other controllers."""
+    """Return metrics of a pool's last beat (pass of a control loop). For a fleet, only the autoscaler's beats count."""
     name = {"pool": str(pool.pool_id)}
     last = await (plane.fleet(pool.pool_id).last_beat() if pool.is_scaled else plane.store.beats.last(pool.pool_id))
     if last is None:

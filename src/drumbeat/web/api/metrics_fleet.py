@@ -1,4 +1,4 @@
-"""Prometheus metrics of fleets, from their last beats. The provider is not asked, so no API key is needed."""
+"""Prometheus metrics of fleets, from the last pass of each autoscaler. The provider is not asked, so no API key is needed."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,7 +26,7 @@ FLEET_HELP = {
 
 
 async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """Return a fleet's metrics, from its last beat that made a decision. Before the first decision only costs are returned."""
+    """Return a fleet's metrics, from the last pass of its autoscaler that made a decision; before the first, only its costs."""
     last = await plane.fleet(pool.pool_id).last_decision()
     decided = [] if last is None else _decided(str(pool.pool_id), last, now)
     return [*decided, *await _money(plane, pool, last)]

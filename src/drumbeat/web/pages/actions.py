@@ -82,7 +82,8 @@ def notify(text: str, *, error: bool = False) -> None:
 
 
 def button(text: str, action: Action, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
-    """Add a button that changes something; hidden from readers. ``name``: accessible name, if the text is not enough."""
+    """Add a button that changes something; hidden from users with read-only access. ``name``: accessible name, if the text is
+    not enough."""
     made = ui.button(text, on_click=operators_only(action), icon=icon).props(
         "no-caps unelevated" + (" color=negative" if danger else "")
     )

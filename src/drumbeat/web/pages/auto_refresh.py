@@ -65,7 +65,7 @@ def add_notice() -> None:
 
 
 def refresh_every(seconds: float, show: Refresh, *, at_once: bool = False) -> ui.timer:
-    """Call ``show`` every few seconds to refresh a part of the current page."""
+    """Call ``show`` every few seconds to refresh a part of the current page; ``at_once``: the first time immediately."""
     notice = _notices[ui.context.client]
 
     async def tick() -> None:

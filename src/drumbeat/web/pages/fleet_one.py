@@ -129,7 +129,8 @@ def _workers(app: AppState, status: "FleetStatus") -> TableOrPlaceholder:
 
 
 class FleetDecisions:
-    """A chart of recent decisions, and a table with one page of them: the newest, or those before the beat given in the URL."""
+    """A chart of recent decisions, and a table with one page of them: the newest, or those before the beat (pass of the
+    autoscaler) given in the URL."""
 
     def __init__(self, app: AppState, pool_id: str, before: int) -> None:
         self._app, self._pool_id, self._before = app, pool_id, before
@@ -167,7 +168,7 @@ def _url(pool_id: str, before: int = 0) -> str:
 
 
 async def page_before(app: AppState, pool_id: str, before: int) -> Sequence[Beat]:
-    """Return one page of beats before beat number ``before``, oldest first; 0 means the newest page."""
+    """Return one page of beats (passes of the autoscaler) before beat number ``before``, oldest first; 0: the newest page."""
     beats = app.plane.store.beats
     last = await beats.last(PoolId(pool_id))
     end = last.n + 1 if last else 1
@@ -188,7 +189,7 @@ class ExplanationPanel:
         button("Preview next decision", self._preview, "help_outline").props("outline")
 
     async def follow(self, beats: Sequence[Beat]) -> None:
-        """Show the explanation of the selected or else the latest beat, unless the preview of the next decision is shown."""
+        """Explain the selected or else the latest beat (autoscaler pass), unless the next decision is being previewed."""
         fleet = self._app.plane.fleet(self._pool_id)
         beat = await self._find(beats) or (await fleet.status()).last
         if beat is None or beat.n == self._explained or not self._follows:
@@ -202,7 +203,7 @@ class ExplanationPanel:
                 ui.label(str(exc))
 
     async def _find(self, beats: Sequence[Beat]) -> Beat | None:
-        """Return the selected beat; read it from the store if it is not among ``beats``. None if there is none."""
+        """Return the selected beat (autoscaler pass), from ``beats`` or else from the store; None if there is none."""
         known = next((each for each in beats if each.n == self._selected), None)
         if known is not None or not 0 < self._selected < _MAX_BEAT:
             return known

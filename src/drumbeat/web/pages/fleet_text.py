@@ -46,7 +46,7 @@ def budget_share(found: SpentFigures, period: str) -> float | None:
 
 
 def outcome_text(beat: Beat) -> str:
-    """Return the outcome of a beat in one line: its actions, its error, or why it did nothing."""
+    """Return the outcome of a beat (pass of the autoscaler) in one line: its actions, its error, or why it did nothing."""
     if beat.error:
         return f"failed: {beat.error}"
     done = "; ".join(_action_text(action) for action in beat.actions)
@@ -60,7 +60,7 @@ def _action_text(action: Mapping[str, Any]) -> str:
 
 
 def _beat_url(beat: Beat) -> str:
-    """Return the URL of the page that explains a beat."""
+    """Return the URL of the page that explains a beat (pass of the autoscaler)."""
     return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}&before={beat.n + 1}"
 
 
@@ -74,7 +74,7 @@ BEATS = (
 
 
 def live_workers(beat: Beat) -> int | None:
-    """Return the number of live workers at a beat; None if the beat did not record its workers."""
+    """Return the number of live workers at a beat (pass of the autoscaler); None if the beat did not record its workers."""
     if beat.view is None:
         return None
     return sum(1 for each in beat.view.get("workers", ()) if each.get("status") not in _ENDED)
@@ -91,7 +91,7 @@ def worker_series(beats: Sequence[Beat]) -> Series:
 
 
 def show_explanation(found: "BeatExplanation") -> None:
-    """Show why a beat decided what it did, or why the next one would: its inputs, rules, limits and actions."""
+    """Show why a pass of the autoscaler decided what it did, or would decide now: inputs, rules, limits and actions."""
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: target {found.wanted} workers").classes(
         "text-weight-medium"
     )

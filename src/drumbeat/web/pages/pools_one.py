@@ -80,7 +80,7 @@ class Point:
 
 
 def point_of(beat: Beat) -> Point | None:
-    """Return the chart point of a beat: the numbers of jobs and live workers that it recorded; None if it recorded none."""
+    """Return the numbers of jobs and live workers that a beat (pass of a control loop) recorded; None if it recorded none."""
     view: Any = beat.view
     if view is None:
         return None

@@ -41,7 +41,7 @@ def _cap(slot: int, scaling: Scaling, ceilings: Mapping[int, int]) -> int:
 
 
 def _how_many(total: int, slots: int, least: int) -> int:
-    """Return how many workers can get ``least`` connections or more of the total; at least one if the total is above 0."""
+    """Return how many workers can share the total so that each gets ``least`` or more; one if the total is below that."""
     if total <= 0:
         return 0
     return min(slots, max(1, total // max(1, least)))

@@ -23,7 +23,7 @@ MOST_ROUNDS = 3  #: after this many failed verifications a lower level is not ve
 
 
 def steer(view: ModeView, state: FindMaxState) -> LoadDecision:
-    """Return how many connections the search uses now, and its new state. Deterministic, so repeated beats do no harm."""
+    """Return how many connections the search uses now, and its new state. Deterministic, so it is safe to call it again."""
     if view.phase == "WARMUP":
         return _hold(view, replace(state, connections=start(view), next_connections=_above(view, start(view))), "warming up")
     if state.status is FindMaxStatus.COMPLETED:
@@ -125,7 +125,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether a wrong verdict "stable" would stand: true if no later step with more connections can correct it."""
+    """Whether a wrong verdict "stable" would never be corrected, because no step with more connections follows."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 
@@ -189,7 +189,7 @@ def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindM
 
 
 def _fall_back(view: ModeView, state: FindMaxState) -> FindMaxState:
-    """Make the search verify the highest stable number of connections below the failed one, or bisect after three failures."""
+    """Go back to the highest stable number of connections below the current one and verify it, or bisect after three rounds."""
     levels = level_samples.stable_levels(state.history, below=state.trial)
     if not levels:
         return replace(state, best=None, status=FindMaxStatus.COMPLETED)

@@ -36,7 +36,8 @@ def values(samples: Iterable[StepFigures], measure: Measure) -> list[float]:
 
 
 def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
-    """Merge all measurements with ``level`` connections: mean throughput, geometric mean latencies, last figures by kind."""
+    """Merge all measurements with ``level`` connections: mean throughput and geometric mean latencies. The figures by kind of
+    operation are those of the last measurement."""
     samples = at(history, level)
     if not samples:
         return None

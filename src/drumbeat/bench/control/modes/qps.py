@@ -64,7 +64,7 @@ def settles_first(plan: RunPlan) -> bool:
 
 
 def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
-    """Whether the number of connections has been found, so that the measurement may begin. Always true if it is FIXED."""
+    """Whether the measurement may begin: the number of connections has been found, or need not be found."""
     return not settles_first(plan) or (state is not None and state.settled)
 
 
@@ -78,7 +78,7 @@ def starting_connections(view: ModeView) -> int:
 
 
 def needed(figures: Figures, view: ModeView) -> int:
-    """Return the connections needed for the target by Little's law, plus a quarter and at least one for each worker."""
+    """Return the connections that the target needs by Little's law, plus a quarter, or plus one per worker if that is more."""
     workers = max(1, view.ready)
     share = view.plan.qps.target_qps * (figures.service_ms or 0.0) / 1000 / workers
     return workers * max(ceil(share * HEADROOM), ceil(share) + 1)
@@ -242,7 +242,8 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return how far one check may lower the connections: to half, to what Little's law gives, or to the minimum, if higher."""
+    """Return the fewest connections that a check may set, the highest of three numbers: half of the current one, the one by
+    Little's law, and the configured minimum."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
 
@@ -315,7 +316,7 @@ def _window(view: ModeView) -> Window:
 
 
 def _next(view: ModeView, last: Window) -> Window:
-    """Return the time window after ``last``, without a gap. A late beat does not delay later checks."""
+    """Return the time window that follows ``last`` without a gap, even if this function is called late."""
     until = last.until + view.plan.qps.interval
     if until + SAMPLES_ARRIVE_WITHIN <= view.now:
         return _window(view)

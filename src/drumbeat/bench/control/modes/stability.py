@@ -126,7 +126,7 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
 
 
 def first_broken_rule(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
-    """Return the first broken rule among queueing, errors and missing data, which need no other measurement; else None."""
+    """Return the first broken rule among queueing, errors and missing data, judged by one measurement alone; else None."""
     return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 
 

@@ -26,7 +26,7 @@ class Batch:
 
 
 def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
-    """Return the measurement in batches, without its first and last second, which are rarely complete."""
+    """Return the measurement in batches of ``seconds``, without its first and last second, which are rarely complete."""
     measured = [second for second in record.timeline if second.phase == Phase.MEASUREMENT][1:-1]
     length = seconds or batch_length(len(measured))
     whole = range(0, len(measured) - length + 1, length)
@@ -39,7 +39,8 @@ def batch_length(seconds: int) -> int:
 
 
 def common_length(first: int, second: int, fewest: int) -> int:
-    """Return one batch length for two runs: that of the longer run, unless it leaves the shorter run too few batches."""
+    """Return one batch length for two runs: that of the longer run or, if the shorter run would get fewer than ``fewest``
+    batches of that length, a shorter one."""
     inner = min(first, second) - 2
     return min(batch_length(max(first, second)), max(SHORTEST, inner // fewest))
 

@@ -39,7 +39,8 @@ def table(
     indexes: tuple[tuple[str, ...], ...] = (),
     changes: bool = False,
 ) -> StandardTable:
-    """Describe a table by its columns and their SQL types; ``key`` becomes the primary key if it is unique."""
+    """Describe a table by its columns and their SQL types; ``key`` becomes the primary key if it is ``unique``. ``changes``:
+    the benchmark adds or deletes rows."""
     primary = [f"PRIMARY KEY ({', '.join(key)})"] if unique else []
     body = ", ".join([*(f"{column} {kind}" for column, kind in columns.items()), *primary])
     ddl = [f"CREATE TABLE {name} ({body})", *(_index(name, index) for index in indexes)]

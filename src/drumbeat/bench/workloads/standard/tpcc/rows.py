@@ -119,7 +119,7 @@ class RowsOf:
         return [*_split(rows, self._size.items), numbers(chance, 10, 100), *districts, *counts, _original(chance)]
 
     def _old(self, orders: Numbers) -> list[bool]:
-        """Return for each order whether it was delivered before the load started."""
+        """Return for each order whether it counts as delivered before the benchmark starts."""
         return [bool(each) for each in orders % self._size.customers < self._size.delivered]
 
 

@@ -35,7 +35,7 @@ class Size:
 
     @property
     def delivered(self) -> int:
-        """Return how many orders of a district are delivered before the load starts: the first 70 %; the others are new."""
+        """Return how many orders of a district count as delivered before the benchmark: the first 70 %; others are new."""
         return self.customers * 7 // 10
 
     @property

@@ -80,7 +80,8 @@ def _where(size: Size) -> Named:
 
 
 def _payer(size: Size) -> Named:
-    """Return value sources for a payment. In 85 of 100, the customer is from the paid warehouse, else from a random one."""
+    """Return value sources for a payment. In 85 of 100 payments, the customer belongs to the warehouse that is paid, in the
+    others to a random warehouse."""
     return {
         "cw": _mostly("w", RandomNumber(low=1, high=size.warehouses), 0.85),
         "cd": lambda places: SameAs(index=places["d"], type=ValueType.INT),
