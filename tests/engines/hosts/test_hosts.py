@@ -21,7 +21,7 @@ workload: {{standard: tpcb, scale: 0.01}}
 timing: {{warmup_seconds: 1, duration_seconds: 4}}
 concurrent_connections: 8
 scaling: {{mode: FIXED, min_workers: {workers}, min_connections: 1}}
-objectives: {{p95_ms: {p95}}}
+slo: {{overall: {{p95_ms: {p95}}}}}
 """
 
 
@@ -90,14 +90,20 @@ def test_a_clock_that_is_wrong_by_half_a_minute_changes_nothing(build: SiteFacto
         assert site.places("f") == {"node1", "node2"}
 
 
-def test_a_benchmark_over_a_slow_host_and_a_wrong_clock_has_the_right_verdict(build: SiteFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("p95", "verdict"), [(100, "MISSED"), (60_000, "PASSED")])
+def test_a_benchmark_over_a_slow_host_and_a_wrong_clock_has_the_right_verdict(
+    build: SiteFactory, tmp_path: Path, p95: int, verdict: str
+) -> None:
+    """Five round trips of 50 ms make every operation of the slow host slower than 100 ms."""
     site = build(SLOW, PERFECT, settings=["", wrong_clock("+30s")], patience="30s")
-    (tmp_path / "run.yml").write_text(TEMPLATE.format(url=site.store, workers=2, p95=1))
+    (tmp_path / "run.yml").write_text(TEMPLATE.format(url=site.store, workers=2, p95=p95))
     site.run("bench", "prepare", site.store, "--workload", "tpcb", "--scale", "0.01")
 
     done = drumbeat("bench", "run", "run.yml", "--engine", "cluster", "--json", cwd=tmp_path, DRUMBEAT_STORE=site.store)
 
+    assert done.output, done.errors
     shown = json.loads(done.output)
-    assert shown["run"]["status"] == "COMPLETED", done.errors
-    assert shown["verdict"] != "PASSED"
+    assert (shown["run"]["status"], shown["verdict"]) == ("COMPLETED", verdict)
+    measured = next(phase for phase in shown["phases"] if phase["name"] == "MEASUREMENT")
+    assert 3 < measured["seconds"] < 12
     assert site.running == []
