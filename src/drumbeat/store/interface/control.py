@@ -119,7 +119,7 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set how much load each worker should make, and append the events about it. Raises NotFound unless all are live."""
+        """Set how much load each worker should make, and append an event for each. Raises NotFound if a worker is not live."""
         ...
 
     async def ask_to_drain(
@@ -207,7 +207,7 @@ class HeartbeatReply:
 
 
 class Membership(Protocol):
-    """The worker registry as workers use it. Only the process that joined as a worker may write its row, if it is live."""
+    """The worker registry as workers use it. Only the process that joined as a worker may write its row, until it ends."""
 
     async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create one. The same process may safely join again.
@@ -261,5 +261,5 @@ class Leases(Protocol):
         ...
 
     async def find(self, name: str) -> Lease | None:
-        """Return the lease with its last owner, even if it has expired."""
+        """Return the lease with this name and its last owner, even if the lease has expired; None if it never existed."""
         ...

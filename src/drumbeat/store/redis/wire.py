@@ -38,7 +38,8 @@ class PipelinedConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
-        """Send a command; return a future of its reply. Without one in ``within`` seconds: TimeoutError, connection closed."""
+        """Send a command and return a future of its reply. If none comes within ``within`` seconds, the connection is closed
+        and the future raises TimeoutError."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._transport.write(_packed(words))
         self._replies.append(reply)

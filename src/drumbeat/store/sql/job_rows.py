@@ -73,7 +73,7 @@ def row_id(row: Row) -> JobId:
 
 
 def job_of(record: Row) -> Job:
-    """Build the Job of a full row, by position: access by column and field name would take most of the time of a claim."""
+    """Build a Job from a full row. Reads columns by position, since reading them by name would take most of a claim's time."""
     row = record[:COLUMNS]
     values = (
         row[2] or job_id_of(row[0]),
