@@ -122,7 +122,8 @@ class Checker:
             await self._beat(pool, max_wait, before=lambda: leases.release(turn))
 
     def _spawner(self, pool: PoolRow) -> Spawner:
-        """Return a spawner for the pool's engine. In a fleet's pool no worker is started here, so this machine's is enough."""
+        """Return a spawner for the pool's engine; for a fleet's pool, where this class starts no workers, that of this
+        machine."""
         return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
 
     async def _beat(

@@ -171,7 +171,10 @@ class StoreCopy:
         yield from self._note(-rows)
 
     async def _fill(self, snapshot: Snapshot, table: _Table, kept: Checksum) -> Checksum:
-        """Write the rows after those that the target has. Raises _SourceChanged if these are not the first of the source."""
+        """Write the source's rows that the target lacks, and return the checksum of all rows of the table in the source.
+
+        ``kept``: the checksum of the target's rows. Raises _SourceChanged unless they are the first rows of the source.
+        """
         checksum, chunk, size, places = Checksum(), list[tuple[Any, ...]](), 0, table.json_places
         async with aclosing(snapshot.stream(f"copy_rows_{table.name}")) as batches:
             async for batch in batches:
@@ -303,8 +306,8 @@ def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
 
 
 def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
-    """Return a function that marks the leases of controllers as released in rows of ``leases``. Other leases stay: they mark
-    that something was done once, such as a webhook's delivery. ``name`` and ``released`` are positions of columns."""
+    """Return a function that marks leases of controllers and workers as released, in rows of ``leases``. It keeps other
+    leases, which mark that something was done once, such as a webhook's delivery. Both numbers are positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row[name].removesuffix("/alone") not in pool_ids:
