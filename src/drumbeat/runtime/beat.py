@@ -44,7 +44,7 @@ A = TypeVar("A", bound=ActionWithReason)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatReport:
-    """The result of one beat."""
+    """The result of one beat (one pass of a controller's loop): what it saw and did, or why it did nothing."""
 
     led: bool  #: False if another controller leads, or the store did not answer
     n: int | None = None  #: the number of the beat's row in the store; None if no row was written

@@ -120,7 +120,7 @@ class RecoveryActor:
 
 
 def check_provider(row: Worker, spawner: Spawner) -> None:
-    """Raise SpawnError if another provider started the worker: this one does not know its instance and cannot end it."""
+    """Raise SpawnError if another provider started the worker: this spawner's provider cannot end the worker's instance."""
     if not covers(spawner.traits.name, row.provider):
         raise SpawnError(
             f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "

@@ -63,7 +63,8 @@ def simulate(
     sleeps: bool = True,
     skip: int = 0,
 ) -> SimulationResult:
-    """Simulate a load with a controller that beats every ``every`` seconds. The first ``skip`` jobs run but are not counted.
+    """Simulate the jobs of ``load`` with a controller that decides every ``every`` seconds. The results leave out the first
+    ``skip`` jobs.
 
     With ``sleeps``, a pool without workers and jobs skips its beats until the next arrival, since they would do nothing.
     Raises InvalidInput if some jobs are never served, or if the simulation would take too many beats.
