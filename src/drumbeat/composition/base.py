@@ -92,7 +92,7 @@ class ControlPlaneBase:
 
     @property
     def _default_engine(self) -> "NamedEngine | None":
-        """The engine ``local``, if a settings file changes its settings."""
+        """The engine ``local`` if a settings file changes its settings; otherwise None."""
         return self.engines.get(DEFAULT_ENGINE) if DEFAULT_ENGINE in self.settings.engines else None
 
     @cached_property

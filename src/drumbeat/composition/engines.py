@@ -162,7 +162,7 @@ _WITHOUT_NAMING = ("local", "runpod")  #: kinds that are also engines of the sam
 
 
 class Engines:
-    """The engines that the settings of this process name, with those that exist without being named."""
+    """The engines in the settings of this process, and ``local`` and ``runpod``, which exist even without settings."""
 
     def __init__(self, base: EngineBase) -> None:
         self._base = base
@@ -193,7 +193,7 @@ class Engines:
         return [self.get(name) for name in engine_names(engines)]
 
     def knows(self, engines: str) -> bool:
-        """Whether this process knows all these engines and their variables are set; a worker elsewhere may not."""
+        """Whether this process has the settings and environment variables of all these engines. A worker elsewhere may not."""
         found = [self._named.get(name) for name in engine_names(engines)]
         return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
 

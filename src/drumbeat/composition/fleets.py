@@ -148,7 +148,11 @@ class Fleets:
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """Open a spawner, which starts workers at an engine. Raises NotFound, InvalidSettings, MissingExtra."""
+        """Open a spawner, which starts workers, for the fleet ``name``: at the engine ``provider``, or else at the fleet's
+        engine.
+
+        Raises NotFound, InvalidSettings, MissingExtra.
+"""
         chosen = provider or (await self.service(name).policy()).provider
         async with self._base.spawner(chosen) as spawner:
             yield spawner

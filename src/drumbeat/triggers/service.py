@@ -97,7 +97,9 @@ class TriggerService:
         return await self._run(self.get(name).firing(pool_id))
 
     async def work_added(self, pool_id: str, beside: InLoop | None = None) -> Sequence[str]:
-        """Fire every trigger that reacts to a push to this pool. Returns the names of those fired. Errors are only logged."""
+        """Fire every trigger that reacts to a push to this pool, and return their names; in-loop triggers only if ``beside``,
+        which
+        runs them, is given. Errors are only logged."""
         fired = []
         for trigger in self.triggers:
             if trigger.fires_on_push_to(pool_id) and await self._fire_for(trigger, pool_id, beside):

@@ -40,7 +40,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedWorkers:
-    """A request to start workers of a pool."""
+    """A request to start workers of a pool: which state machine they run, with which input, and how many at most."""
 
     pool_id: str
     cap: int  #: most workers that the pool may have in total
