@@ -86,7 +86,7 @@ class Checker:
         return True
 
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
-        """Called when a worker exits: start new workers if this one ran jobs and more are ready. Store errors are logged.
+        """Start new workers if an exiting worker ran jobs and more jobs are ready. Store errors are only logged.
 
         A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end.
         If delayed jobs remain, a process is started that watches for them.

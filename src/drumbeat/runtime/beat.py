@@ -207,7 +207,7 @@ class ControlLoop(Generic[V, A]):
         return view
 
     def _clock_jump(self, view: V) -> timedelta:
-        """Return how far the store's clock has jumped ahead of ours since the last beat; zero if it is only clock drift."""
+        """Return how far the store's clock has jumped ahead of this machine's since the last beat; zero if it only drifted."""
         if self._store_time is None:
             return timedelta()
         jump = view.now - self._store_time - self.gap()

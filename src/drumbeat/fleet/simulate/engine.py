@@ -84,7 +84,7 @@ def simulate(
 
 
 def _check_length(load: SimulatedLoad, provider: SimulatedProvider, every: float, *, sleeps: bool) -> None:
-    """Raise InvalidInput for a load that takes more than ``MAX_BEATS`` beats, whatever is decided."""
+    """Raise InvalidInput for jobs that take more than ``MAX_BEATS`` beats, whatever the controller decides."""
     longest = max(load.durations) + provider.spawn_lag.total_seconds() * (1 - provider.jitter)
     span = longest if sleeps else max(longest, load.arrivals[-1] - load.arrivals[0])
     if span > MAX_BEATS * every:

@@ -91,8 +91,7 @@ class JobWorkload:
         """Do nothing: only benchmarks have phases."""
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
-        """Set how many jobs to run at once, at most the plan's concurrency (0: the concurrency). Ignores ``ramp`` and
-        ``qps``."""
+        """Set how many jobs run at once, up to the plan's concurrency; 0 means the concurrency. The rest is ignored."""
         self.in_flight.slots = min(connections, self._plan.concurrency) if connections > 0 else self._plan.concurrency
         self._wake.set()
 

@@ -283,7 +283,7 @@ class LossContract(Given):
 
 
 async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
-    """Push ``count`` jobs. Then repeat ``losses`` times: a worker claims all of them at once and is lost."""
+    """Push ``count`` jobs. Then repeat ``losses`` times: one worker claims all of these jobs and is lost."""
     ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
     for _ in range(losses):

@@ -113,7 +113,7 @@ ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
 class Executions(Protocol):
-    """Executions: records of the single operations of benchmark runs. Those of a run may be inserted later, or never."""
+    """Executions: records of the single operations of benchmark runs. A run's executions may be inserted later, or never."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
         """Insert executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).

@@ -18,7 +18,7 @@ UNREAPED = 1000  #: one read returns at most this many ended workers with an ins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """Changes to a pool. Other fields stay as they are, even if another caller changes them at the same time."""
+    """The fields of a pool to change. Other fields are not written, so that concurrent changes of them are kept."""
 
     policy: Mapping[str, Any] = field(default_factory=dict)  #: merged into the pool's policy
     dropped: Collection[str] = ()  #: keys to remove from the policy, unless ``policy`` sets them

@@ -55,5 +55,5 @@ class CopyObserver(Protocol):
         ...
 
     def progress(self, verb: str, rows: int) -> None:
-        """Show how many rows have been copied or verified so far."""
+        """Show how many rows have been processed so far; ``verb`` says how, such as ``copied`` or ``verified``."""
         ...

@@ -1,4 +1,4 @@
-"""One Redis connection shared by many tasks: commands are sent at once, replies come back in the same order.
+"""One Redis connection shared by many tasks: commands are sent without delay, replies come back in the same order.
 
 Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its
 place in the order stays, and its reply is dropped when it arrives.

@@ -186,7 +186,7 @@ def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | Non
 
 
 def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
-    """List a job's attempts: ended ones from rows of ``job_attempts``, the running or successful one from the job itself."""
+    """List a job's attempts: the running or successful one from the job itself, all others from rows of ``job_attempts``."""
     ended = [
         Attempt(
             job_id=job.job_id,
