@@ -177,7 +177,10 @@ class ControlPlane(ControlPlaneBase):
         return await run_and_record(self.store.notes, self.run_trigger, firing)
 
     def triggers(self, file: Path | None = None) -> "TriggerService":
-        """Return the service for the triggers of a file (default: triggers.yml here). Raises InvalidSettings, MissingExtra."""
+        """Return the service for the triggers of a file; by default triggers.yml in the current folder.
+
+        Raises InvalidSettings, MissingExtra.
+        """
         from drumbeat.composition.due_jobs import keep_due
 
         module = import_part("triggers.service", "triggers", "triggers.yml")
@@ -240,9 +243,8 @@ class ControlPlane(ControlPlaneBase):
         return service
 
     def _bench_spawner(self, engines: str) -> Spawner:
-        """Return a spawner for the workers of a benchmark. Unless the engine is ``local``, it gives its workers the secrets of
-        the
-        database under test."""
+        """Return a spawner for the workers of a benchmark. Unless the engine is ``local``, it gives its workers the
+        secrets of the database under test."""
         if engines == DEFAULT_ENGINE:
             return self.local_spawner(survive=True)
         from drumbeat.bench.driver.session import PASSWORD_VARIABLE

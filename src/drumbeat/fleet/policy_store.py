@@ -152,8 +152,8 @@ async def set_policy(
 def check_new(store: Store, policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
     """Raise InvalidSettings for a money ceiling if workers cost nothing, or for workers that cannot reach this store.
 
-    ``engine``: facts about the policy's engines. If None, only workers of the engine ``local`` count as free and as running
-    on this machine."""
+    ``engine``: facts about the policy's engines. If None, only workers of the engine ``local`` count as free
+    and as running on this machine."""
     check_price(policy, engine)
     check_reach(store, policy, engine)
 

@@ -75,8 +75,8 @@ def _recorded(view: PoolView) -> Mapping[str, Any] | None:
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait: timedelta = MAX_WAIT) -> BeatReport:
-    """Run one beat, then release the pool's lease. If another process holds the lease for ``max_wait``, no beat is run and the
-    report has ``led=False``.
+    """Run one beat, then release the pool's lease. If another process holds the lease for ``max_wait``, no beat is run and
+    the report has ``led=False``.
 
     If the pool is at max_workers and the beat ends silent workers, further beats follow at once and start their replacements,
     because the next trigger may be a long time away.

@@ -88,8 +88,8 @@ class Checker:
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
         """Start new workers if an exiting worker ran jobs and more jobs are ready. Store errors are only logged.
 
-        A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end.
-        If delayed jobs remain, a process is started that watches for them.
+        A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end. If
+        delayed jobs remain, a process is started that watches for them.
         """
         try:
             if jobs_done:
@@ -111,7 +111,7 @@ class Checker:
             log.warning("failed to start a process that waits for delayed jobs of pool %s: %s", pool_id, exc)
 
     async def _check_after_exit(self, pool_id: PoolId) -> None:
-        """Check the pool if jobs are ready, unless another exiting worker (it holds the lease ``after-exit``) is about to."""
+        """Check the pool if jobs are ready, unless another exiting worker, which holds the lease ``after-exit``, checks it."""
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return
@@ -122,8 +122,7 @@ class Checker:
             await self._beat(pool, max_wait, before=lambda: leases.release(turn))
 
     def _spawner(self, pool: PoolRow) -> Spawner:
-        """Return a spawner for the pool's engine; for a fleet's pool, where this class starts no workers, that of this
-        machine."""
+        """Return a spawner for the pool's engine; for a fleet's pool, where no workers are started, that of this machine."""
         return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
 
     async def _beat(

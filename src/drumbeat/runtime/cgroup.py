@@ -130,8 +130,7 @@ class CgroupV1:
 
 def _upwards(tree: Path, group: str) -> Iterator[Path]:
     """Yield the folder of the control group, then of each group above it; only ``tree`` itself if the group has no folder
-    there,
-    which happens in containers."""
+    there, which happens in containers."""
     path = tree / group.lstrip("/")
     if not path.is_dir():
         path = tree
@@ -147,8 +146,8 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Return memory use, without the ``droppable`` file cache, in percent of a limit; None without a limit or with one above
-    the host's memory."""
+    """Return memory use, without the ``droppable`` file cache, in percent of a limit; None without a limit or with
+    one above the host's memory."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100

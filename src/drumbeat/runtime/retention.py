@@ -94,8 +94,7 @@ class Housekeeping:
 
     async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
         """Pause, so that other users of the store can write; the longer the last step took, the longer. Returns False, without
-        a
-        pause, when the time of this round is over."""
+        a pause, when the time of this round is over."""
         now = self._clock.elapsed()
         if now >= deadline:
             return False

@@ -85,8 +85,8 @@ def classify(view: FleetView) -> Classified:
 
 
 def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
-    """Count the instances that may run although their worker is leaving, has ended or has no row. Workers that are exempt
-    from capacity (see ``is_exempt``) are not counted."""
+    """Count the instances that may run although their worker is leaving, has ended or has no row. Workers that are exempt from
+    capacity (see ``is_exempt``) are not counted."""
     strays = sum(isinstance(action, EndStray) for action in recovered.actions)
     if len(here) == len(view.workers):
         return strays

@@ -94,7 +94,8 @@ class _KeepTimes:
     def keep(self, level: int, idle: float) -> float:
         """Return how many seconds to keep a worker that is not needed: at least as long as a restart takes.
 
-        Until enough gaps between uses are known, keep it until that has cost as much as losing it would (ski rental rule)."""
+        Until enough gaps between uses are known, keep it until keeping it has cost as much as losing it
+        would (the ski rental rule)."""
         loss_cost, gaps = self.loss_cost(level), self._gaps[BANDS[level]][-RECENT_GAPS:]
         aged = idle if idle > self._times.lag else 0.0
         if len(gaps) + (aged > 0) < MIN_GAPS:

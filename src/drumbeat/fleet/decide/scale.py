@@ -86,8 +86,8 @@ def drain(view: FleetView, classified: Classified, bounded: BoundedDecision) -> 
 
 
 def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
-    """Drain exempt workers (which do not count as wanted) if the money ceilings do not allow all of them, even if every other
-    worker is drained."""
+    """Drain exempt workers (which do not count as wanted) if the money ceilings do not allow all of them, even if
+    every other worker is drained."""
     if not classified.exempt:
         return []
     allowed, name = affordable(view, classified.exempt, classified.staying)

@@ -63,11 +63,11 @@ def simulate(
     sleeps: bool = True,
     skip: int = 0,
 ) -> SimulationResult:
-    """Simulate the jobs of ``load`` with a controller that decides every ``every`` seconds. The results leave out the first
-    ``skip`` jobs.
+    """Simulate the jobs of ``load`` with a controller that decides every ``every`` seconds. The results leave
+    out the first ``skip`` jobs.
 
-    With ``sleeps``, a pool without workers and jobs skips its beats until the next arrival, since they would do nothing.
-    Raises InvalidInput if some jobs are never served, or if the simulation would take too many beats.
+    With ``sleeps``, a pool without workers and jobs skips its beats until the next arrival, since they would do nothing. Raises
+    InvalidInput if some jobs are never served, or if the simulation would take too many beats.
     """
     _check_length(load, provider, every, sleeps=sleeps)
     world, record, due = World(load, provider, every, concurrency), _Record(), load.arrivals[0]

@@ -33,7 +33,8 @@ class Claims:
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
-        """Write job outcomes and claim up to ``limit`` jobs in one transaction. Jobs that must run alone need ``alone``."""
+        """Write job outcomes and claim up to ``limit`` jobs, in one transaction. Only with ``alone``, the claim may
+        return a job that must run alone."""
         claiming = self._claiming(limit, alone=alone) if limit > 0 else None
         if claiming is not None and not verdicts:
             return SettleResult(stale=(), claimed=tuple(await self.queue.claim(claiming)))

@@ -262,8 +262,7 @@ class InFlight:
         return held if held is not None and held.token == token else None
 
     def forget(self, token: Token) -> bool:
-        """Stop a job that was taken from this worker, and drop its result. Returns False if the job is gone or has an
-        outcome."""
+        """Stop a job that was taken from this worker, and drop its result. False: the job is gone or has an outcome already."""
         held = self._find(token)
         if held is None or held.state not in _OPEN:
             return False

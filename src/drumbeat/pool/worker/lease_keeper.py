@@ -19,8 +19,7 @@ _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
 class LeaseKeeper:
-    """A worker's loops: renew leases, stop cancelled jobs, notice an order to exit, send progress. They survive store
-    errors."""
+    """A worker's loops, which survive store errors: renew leases, stop cancelled jobs, notice orders to exit, send progress."""
 
     def __init__(self, in_flight: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
         """``changed`` is called after jobs in flight may have been stopped or lost."""

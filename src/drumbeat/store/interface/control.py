@@ -207,7 +207,7 @@ class HeartbeatReply:
 
 
 class Membership(Protocol):
-    """The worker registry as workers use it. Only the process that joined as a worker may write its row, until it ends."""
+    """The worker registry as workers use it. Only the process that joined as a worker may write that live worker's row."""
 
     async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create one. The same process may safely join again.

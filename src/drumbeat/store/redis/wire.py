@@ -1,7 +1,7 @@
 """One Redis connection shared by many tasks: commands are sent without delay, replies come back in the same order.
 
-Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its
-place in the order stays, and its reply is dropped when it arrives.
+Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its place
+in the order stays, and its reply is dropped when it arrives.
 """
 
 import asyncio

@@ -295,8 +295,8 @@ def _tables(source: Sequence[SqlTable], target: Sequence[SqlTable], pool_ids: fr
 
 
 def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
-    """Return the function that changes a table's rows before they are written, so that nothing is leased in the target; None if
-    the rows stay as they are."""
+    """Return the function that changes a table's rows before they are written, so that nothing is leased in the target; None
+    if the rows stay as they are."""
     match table.name:
         case "leases":
             return _release(table.columns.index("name"), table.columns.index("released"), pool_ids)
@@ -306,8 +306,8 @@ def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
 
 
 def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
-    """Return a function that marks leases of controllers and workers as released, in rows of ``leases``. It keeps other
-    leases, which mark that something was done once, such as a webhook's delivery. Both numbers are positions of columns."""
+    """Return a function that marks leases of controllers and workers as released, in rows of ``leases``. It keeps other leases,
+    which mark that something was done once, such as a webhook's delivery. Both numbers are positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row[name].removesuffix("/alone") not in pool_ids:
