@@ -71,7 +71,8 @@ class ControlPlaneBase:
     def local_spawner(self, *, survive: bool = False, engine: "NamedEngine | None" = None) -> "LocalSpawner":
         """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings.
 
-        An ``engine`` other than ``local`` keeps its workers in a folder of its own, apart from those of other engines."""
+        With ``survive``, the workers outlive this process. An ``engine`` other than ``local`` keeps the files of its
+        workers in a separate folder."""
         from drumbeat.spawn.fork_client import SocketConnector
         from drumbeat.spawn.local import LocalSpawner
         from drumbeat.spawn.state_dir import folder_of
@@ -92,7 +93,7 @@ class ControlPlaneBase:
 
     @property
     def _default_engine(self) -> "NamedEngine | None":
-        """The engine ``local``, if a settings file changes its settings."""
+        """The engine ``local`` if a settings file changes its settings; otherwise None."""
         return self.engines.get(DEFAULT_ENGINE) if DEFAULT_ENGINE in self.settings.engines else None
 
     @cached_property

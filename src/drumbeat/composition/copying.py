@@ -1,4 +1,4 @@
-"""Copies a store: finds the stores that the words of a command mean, and copies from one to the other."""
+"""Copies a store to another. Each is given as a URL or as the name of an environment variable that holds a URL."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ async def copy_named_stores(
 
 
 def store_url(given: str, environment: Mapping[str, str]) -> str:
-    """Return the URL that is given, or that an environment variable of this name holds. DRUMBEAT_STORE is also a setting."""
+    """Return the URL of a store. ``given`` is a URL, or the name of an environment variable that holds one; DRUMBEAT_STORE
+    means the store of the settings, which may also come from a file. Raises InvalidInput."""
     if not _VARIABLE.fullmatch(given):
         return absolute(given)
     if given == STORE_VARIABLE:

@@ -68,6 +68,7 @@ async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> 
 
 
 async def keep_due(base: ControlPlaneBase, pools: Pools, wake: Wake, file: Path) -> None:
-    """Watch pools for delayed jobs that become ready, until cancelled. Only one process per triggers file and machine does."""
+    """Watch pools for delayed jobs that become ready, until cancelled. Of all processes with this triggers file on this
+    machine, only one does this."""
     watch = DueJobWatcher(base.store, base.clock, process_name(), wake)
     await watch.keep(pools, f"{socket.gethostname()}{file}")

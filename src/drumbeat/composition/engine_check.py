@@ -73,7 +73,7 @@ class EngineCheck:
     def __init__(
         self, base: ControlPlaneBase, engine: NamedEngine, on_step: Callable[[CheckStep], None], within: timedelta | None = None
     ) -> None:
-        """``on_step`` is called after each step; ``within`` limits the start of the worker, and its end."""
+        """``on_step`` is called after each step; ``within`` is the time limit for the worker's start, and for its end."""
         self._base = base
         self._store = base.store
         self._clock = base.clock
@@ -279,7 +279,8 @@ class EngineCheck:
 
 
 def _thresholds(limit: timedelta) -> Thresholds:
-    """Return limits for a worker that is watched closely: a heartbeat each second, and gone soon after its controller."""
+    """Return thresholds for the worker of a check: it sends a heartbeat each second, and exits after
+    ``limit`` without a controller."""
     return replace(with_heartbeat(PRESETS[PoolKind.FLEET], timedelta(seconds=1)), controller_gone_after=limit)
 
 

@@ -26,7 +26,7 @@ class EngineWorker:
 
 
 async def list_workers(base: ControlPlaneBase, name: str | None) -> tuple[list[EngineWorker], Mapping[str, str]]:
-    """Return the instances of all pools at one engine, or at all; and by engine, why an engine could not be asked.
+    """Return the instances of workers at one engine (None: at all engines), and the error of each engine that did not answer.
 
     Raises InvalidSettings for an unknown engine."""
     engines = [base.engines.get(name)] if name else base.engines.list()

@@ -162,7 +162,7 @@ _WITHOUT_NAMING = ("local", "runpod")  #: kinds that are also engines of the sam
 
 
 class Engines:
-    """The engines that the settings of this process name, with those that exist without being named."""
+    """The engines in the settings of this process, and ``local`` and ``runpod``, which exist even without settings."""
 
     def __init__(self, base: EngineBase) -> None:
         self._base = base
@@ -193,7 +193,7 @@ class Engines:
         return [self.get(name) for name in engine_names(engines)]
 
     def knows(self, engines: str) -> bool:
-        """Whether this process knows all these engines and their variables are set; a worker elsewhere may not."""
+        """Whether this process has the settings and environment variables of all these engines; other machines may not."""
         found = [self._named.get(name) for name in engine_names(engines)]
         return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
 
@@ -211,13 +211,13 @@ class Engines:
         return any(each.kind.elsewhere for each in self.find(engines))
 
     def check_reach(self, engines: str) -> None:
-        """Raise InvalidSettings if workers of these engines run elsewhere, and the store is a file or in memory here."""
+        """Raise InvalidSettings if workers of these engines run on other machines, which cannot reach this process's store."""
         store = self._base.store.traits
         if self.run_elsewhere(engines) and not store.networked:
             raise InvalidSettings(unreachable_store(store.name, engines, public_url(self._base.settings.store)))
 
     def reach_warning(self, engines: str) -> str | None:
-        """Return a warning if workers run elsewhere and the store's URL names this machine as localhost; None if not."""
+        """Return a warning if workers run on other machines and the store's URL has the host localhost; None if not."""
         parts = urlsplit(self._base.settings.store)
         if not self._base.store.traits.networked or not self.run_elsewhere(engines) or parts.hostname not in _LOOPBACK:
             return None

@@ -67,7 +67,7 @@ class Fleets:
         return self._facts(policy.provider)
 
     def _facts(self, engines: str) -> EngineFacts:
-        """Return facts about engines. Raises InvalidSettings if one is not known here, or cannot reach this store's file."""
+        """Return facts about engines. Raises InvalidSettings if one is unknown here, or its workers cannot reach the store."""
         if self._store.traits.shared:
             self._base.engines.check_reach(engines)
         return self._base.engines.facts(engines)
@@ -148,7 +148,11 @@ class Fleets:
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """Open a spawner, which starts workers at an engine. Raises NotFound, InvalidSettings, MissingExtra."""
+        """Open a spawner, which starts workers, for the fleet ``name``: at the engine ``provider``,
+        or else at the fleet's engine.
+
+        Raises NotFound, InvalidSettings, MissingExtra.
+        """
         chosen = provider or (await self.service(name).policy()).provider
         async with self._base.spawner(chosen) as spawner:
             yield spawner

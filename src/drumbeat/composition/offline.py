@@ -30,7 +30,7 @@ async def drive(
 
 
 async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]) -> None:
-    """Create and load a workload's tables in a database under test."""
+    """Create a benchmark workload's tables in the database at ``url`` and fill them with data; ``fresh`` drops old tables."""
     await bench_part("worker.drive").prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
 
 
@@ -80,7 +80,8 @@ def simulate_jobs(
 ) -> "Simulated":
     """Simulate how a policy handles jobs, on virtual time. A job is its arrival and its duration in seconds.
 
-    Raises InvalidInput, InvalidSettings.
+    ``around``: fields of SimulatedProvider. Raises InvalidSettings, and InvalidInput if the simulation would need more than
+    ``most_beats`` beats or ``most_workers`` workers.
     """
     from drumbeat.fleet.simulate import SimulatedLoad, SimulatedProvider
     from drumbeat.fleet.simulate_files import policy_for, simulate_load

@@ -177,7 +177,10 @@ class ControlPlane(ControlPlaneBase):
         return await run_and_record(self.store.notes, self.run_trigger, firing)
 
     def triggers(self, file: Path | None = None) -> "TriggerService":
-        """Return the service for the triggers of a file (default: triggers.yml here). Raises InvalidSettings, MissingExtra."""
+        """Return the service for the triggers of a file; by default triggers.yml in the current folder.
+
+        Raises InvalidSettings, MissingExtra.
+        """
         from drumbeat.composition.due_jobs import keep_due
 
         module = import_part("triggers.service", "triggers", "triggers.yml")
@@ -240,7 +243,8 @@ class ControlPlane(ControlPlaneBase):
         return service
 
     def _bench_spawner(self, engines: str) -> Spawner:
-        """Return a spawner for the workers of a benchmark. Elsewhere they get the secrets of the database under test."""
+        """Return a spawner for the workers of a benchmark. Unless the engine is ``local``, it gives its workers the
+        secrets of the database under test."""
         if engines == DEFAULT_ENGINE:
             return self.local_spawner(survive=True)
         from drumbeat.bench.driver.session import PASSWORD_VARIABLE
@@ -314,7 +318,8 @@ def push_on(store: str) -> "PushOn | None":
 
 @contextmanager
 def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[ForkConnector]":
-    """For this block, run a fork server: a process with these modules loaded that forks workers. Call it before any thread."""
+    """Inside the block, run a fork server: a process that has already imported ``modules`` and forks workers. Each worker calls
+    ``become`` with its arguments and exits with the result. Enter the block before any thread is started."""
     from drumbeat.spawn.fork_client import OwnForkConnector
     from drumbeat.spawn.fork_server import own_fork_server
 

@@ -69,7 +69,7 @@ class WorkerRunner:
         signals: bool,
         grace: timedelta | None = None,
     ) -> WorkerSummary:
-        """Run a worker of a job pool that no controller has started. Raises NotFound, InvalidInput."""
+        """Run a worker that no controller has started, in a job pool. Raises NotFound, InvalidInput."""
         from drumbeat.pool.service import Pool
 
         pool = await Pool(self._store, self._clock, name, process_name()).get()

@@ -12,7 +12,7 @@ CHECK = "check"  #: ``kind`` of a beat in a fleet's pool that the fleet did not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBeat:
-    """A beat before it is stored: what one pass saw, decided and did."""
+    """A beat before it is stored: what one pass of a control loop saw, decided and did."""
 
     owner: str
     epoch: int
@@ -36,7 +36,7 @@ class NewBeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(NewBeat):
-    """A stored beat: one row of ``beats``, with its number ``n`` in the pool."""
+    """A stored beat (one pass of a control loop): one row of ``beats``, with its number ``n`` in the pool."""
 
     pool_id: PoolId
     n: int

@@ -13,7 +13,7 @@ _MOST_NAMES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts:
-    """What a policy's checks need to know of the engines that it names."""
+    """Where the engines that a policy names run their workers, and whether these cost money; used to check the policy."""
 
     elsewhere: bool  #: whether workers may run on another machine, which cannot reach a store in a local file
     is_free: bool  #: whether no worker has a price
@@ -42,12 +42,13 @@ def check_engine_name(name: str) -> None:
 
 
 def covers(engines: str, provider: str | None) -> bool:
-    """Whether these engines include all engines of a worker's row (``provider``); true if the row names none."""
+    """Whether ``engines`` include every engine in ``provider``, the engines of a worker. Both are lists such as
+    ``gpu-cluster,k8s``; True if one of them is empty."""
     return not provider or not engines or provider == engines or set(provider.split(",")) <= set(engines.split(","))
 
 
 def unreachable_store(store: str, engines: str, url: str | None = None) -> str:
-    """Return the error message for a store that workers of these engines cannot reach, with what to do."""
+    """Return the error message for a store (by kind, such as ``sqlite``) that workers of these engines cannot reach."""
     source = url if url is not None and url.startswith("sqlite:") else "sqlite:///FILE"
     move = (
         f"copy it with: drumbeat store copy {source} postgresql://USER@HOST/DATABASE; "

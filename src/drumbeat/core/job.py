@@ -157,7 +157,7 @@ class Job:
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether one more crash of its worker would poison the job; it then runs alone, so that no other job is the cause."""
+        """Whether one more crash would poison the job; it then runs alone, so that no other job can be the cause of a crash."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A stored note: one row of ``notes``."""
+    """A stored note (one row of ``notes``): a small JSON document ``value`` under a unique name."""
 
     name: str
     value: Mapping[str, Any]

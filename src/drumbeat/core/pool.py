@@ -76,7 +76,7 @@ PRESETS: Mapping[PoolKind, Thresholds] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """A stored pool: one row of ``pools``."""
+    """A stored pool, which is a named set of workers with their time limits: one row of ``pools``."""
 
     pool_id: PoolId
     kind: PoolKind

@@ -245,7 +245,8 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker that is not listed as running is surely gone. Always False for a worker of another provider."""
+    """Whether a worker that is not listed as running is surely gone; ``over`` are the workers whose instances are listed as
+    ended. Always False for a worker of another provider."""
     if not covers(snapshot.provider, row.provider):
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))

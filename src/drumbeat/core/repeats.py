@@ -20,7 +20,8 @@ class Repeated(Generic[T]):
 
 
 def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
-    """Collapse equal items (given in order of time): one that comes within SOON after the previous one is only counted."""
+    """Collapse items with equal keys, given in order of time: an item that comes within SOON of
+    an equal one is only counted."""
     found: list[Repeated[T]] = []
     latest: dict[Hashable, Repeated[T]] = {}
     for item in items:

@@ -69,7 +69,8 @@ FOR_EVER = Retention(jobs=None, poisoned=None, workers=None, samples=None, beats
 
 
 def read_retention(text: str, base: Retention | None = None) -> Retention:
-    """Parse text such as ``jobs=30d,logs=12h,poisoned=never``; other ages are as in ``base``. ``off``: nothing is ever deleted.
+    """Parse text such as ``jobs=30d,logs=12h,poisoned=never``; ages that it does not name come from ``base``. The text ``off``
+    means that nothing is ever deleted.
 
     Raises InvalidSettings.
     """

@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSample(Sample):
-    """A stored sample: one row of ``samples``."""
+    """A stored sample (what a worker measured in one interval): one row of ``samples``."""
 
     pool_id: PoolId
     worker_id: WorkerId

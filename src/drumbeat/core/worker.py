@@ -130,7 +130,7 @@ class Worker:
 
     @property
     def engine(self) -> str | None:
-        """The engine that runs the worker; of several, the one that started it, if known."""
+        """The engine that runs the worker. If its row names several, the engine that started it, if that is known."""
         return self.meta.get("engine") or self.provider
 
     @property

@@ -38,7 +38,8 @@ def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]
 
 
 def next_breaker(view: FleetView) -> BreakerState:
-    """Return the circuit breaker's new state. If its old state is lost, count failures in ``failure_window + breaker_rest``."""
+    """Return the circuit breaker's new state. If its old state is lost, count the failures of the last
+    ``failure_window + breaker_rest``."""
     if view.state is None:
         return _judge(view, BreakerState(), view.policy.failure_window + view.policy.breaker_rest)
     before = view.state.breaker

@@ -33,7 +33,7 @@ class BeatExplanation:
 
 
 def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> BeatExplanation:
-    """Explain the decision that follows from what a beat observed, with the actions ``done``, or else those it would take."""
+    """Explain the decision that follows from what a beat observed. ``done`` are its actions; None: show those it would take."""
     found, decision = verdict(view), decide(view)
     return BeatExplanation(
         at=view.now,

@@ -105,7 +105,8 @@ def _longest_life(view: FleetView) -> timedelta:
 def _within(
     view: FleetView, staying: Sequence[Worker], leaving: Sequence[Worker], rates: Tariff, ceiling: Ceiling
 ) -> tuple[float, str]:
-    """Return how many workers (``staying``, then new) a money ceiling allows besides ``leaving``, and the ceiling's name."""
+    """Return how many workers, first those in ``staying`` and then new ones, a money ceiling allows in addition to the workers
+    in ``leaving``; and the ceiling's name."""
     span, strays = _until_gone(view), _strays(view)
     costs = sorted((_future_cost(view.now, rates, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_future_cost(view.now, rates, worker, ceiling, span) for worker in leaving)

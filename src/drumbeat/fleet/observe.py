@@ -150,7 +150,8 @@ def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datet
 
 
 def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:
-    """Return the highest N in the names ``worker-N`` so far: of these workers, or of earlier ones as the last beat recorded."""
+    """Return the highest N in the names ``worker-N`` so far: of these workers, and of earlier workers,
+    which the last beat recorded."""
     numbers = (each.worker_id.removeprefix("worker-") for each in workers)
     known = int((last.view or {}).get("last_number", -1)) if last else -1
     return max(known, *(int(number) for number in numbers if number.isdecimal()), -1)

@@ -52,7 +52,7 @@ def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
 def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
-    """Return the policy to store: a new one if the fleet is new or a file is given, else the stored one with ``settings``.
+    """Return the policy to store: the stored policy changed by ``settings``; for a new fleet or with a file, a new policy.
 
     Raises InvalidSettings.
     """
@@ -103,7 +103,7 @@ def check_reach(store: Store, policy: FleetPolicy, engine: EngineFacts | None = 
 
 
 def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
-    """Raise InvalidSettings if the provider changes while workers of the old one may run: the new one cannot end them."""
+    """Raise InvalidSettings if a worker may run at a provider that the policy no longer names: it could not be ended."""
     here = [each for each in workers if each.reaped_at is None and not covers(policy.provider, each.provider)]
     if not here:
         return
@@ -152,7 +152,8 @@ async def set_policy(
 def check_new(store: Store, policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
     """Raise InvalidSettings for a money ceiling if workers cost nothing, or for workers that cannot reach this store.
 
-    ``engine``: facts about the policy's engines; None: only workers of the engine ``local`` run here and are free."""
+    ``engine``: facts about the policy's engines. If None, only workers of the engine ``local`` count as free
+    and as running on this machine."""
     check_price(policy, engine)
     check_reach(store, policy, engine)
 

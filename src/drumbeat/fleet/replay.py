@@ -68,7 +68,7 @@ class Replay:
 
 
 def replay(beats: Sequence[RecordedBeat], encode: EncodeAction, change: Change | None = None) -> Replay:
-    """Decide each recorded beat again and compare; ``change`` replaces the recorded policy."""
+    """Decide each recorded beat again and compare. ``change`` makes the policy to use from the recorded policy."""
     replayed = [_replayed(beat, encode, change) for beat in beats]
     differences = tuple(found for _, found in replayed if found is not None)
     before = [action["type"] for beat in beats for action in beat.actions]

@@ -144,7 +144,7 @@ class FleetService:
         return found
 
     async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
-        """Ask workers to drain; all of them if none is named. Returns the newly asked ones. Raises NotFound."""
+        """Ask workers to drain; all workers if none is named. Returns those that were not asked before. Raises NotFound."""
         pool = await self._store.pools.get(self._pool_id)
         here = [each.worker_id for each in await self._store.workers.list(self._pool_id, live=True)]
         named = [WorkerId(name) for name in workers] or here

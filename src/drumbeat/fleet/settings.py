@@ -118,7 +118,7 @@ def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **g
 
 
 def changed_policy(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
-    """Return a stored policy with some fields changed. A policy that becomes ``queue_ratio`` also gets its defaults.
+    """Return a stored policy with some fields changed. If its type becomes ``queue_ratio``, it also gets that type's defaults.
 
     Raises InvalidSettings.
     """

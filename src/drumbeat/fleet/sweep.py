@@ -73,7 +73,7 @@ class Sweep:
         return reports
 
     async def _sweep_safely(self, pool_id: PoolId) -> BeatReport | None:
-        """Terminate a pool's forgotten instances; errors except StoreUnavailable are logged, so that other pools follow."""
+        """Terminate a pool's forgotten instances. Errors, except StoreUnavailable, are only logged: other pools must follow."""
         try:
             return await self._sweep_pool(pool_id)
         except StoreUnavailable:

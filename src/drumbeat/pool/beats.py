@@ -45,8 +45,9 @@ def pool_loop(
     before: Callable[[], Awaitable[object]] | None = None,
     after: Callable[[], Awaitable[object]] | None = None,
 ) -> ControlLoop[PoolView, Action]:
-    """Return the control loop of a pool. Any number may run; only the one that holds the pool's lease acts. Each beat calls
-    ``before`` before it observes the pool; ``after`` is called after each beat of ``run``."""
+    """Return a control loop of a pool; several processes may run one, but only the process that holds the pool's lease acts.
+    ``every`` and ``lease`` are the times between beats and until the lease expires. With ``only_recover`` it starts no workers.
+    Each beat calls ``before`` before it observes the pool; ``after`` is called after each beat of ``run``."""
     store, spawner = beating.store, beating.spawner
 
     async def observed(gap: timedelta) -> PoolView:
@@ -74,7 +75,8 @@ def _recorded(view: PoolView) -> Mapping[str, Any] | None:
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait: timedelta = MAX_WAIT) -> BeatReport:
-    """Run one beat, then release the pool's lease. The report has ``led=False`` if another process held it for ``max_wait``.
+    """Run one beat, then release the pool's lease. If another process holds the lease for ``max_wait``, no beat is run and
+    the report has ``led=False``.
 
     If the pool is at max_workers and the beat ends silent workers, further beats follow at once and start their replacements,
     because the next trigger may be a long time away.

@@ -86,10 +86,10 @@ class Checker:
         return True
 
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
-        """Called when a worker exits: start new workers if this one ran jobs and more are ready. Store errors are logged.
+        """Start new workers if an exiting worker ran jobs and more jobs are ready. Store errors are only logged.
 
-        A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end.
-        If delayed jobs remain, a process is started that watches for them.
+        A worker that ran no job starts none: jobs that are ready but cannot be claimed yet would start workers without end. If
+        delayed jobs remain, a process is started that watches for them.
         """
         try:
             if jobs_done:
@@ -111,7 +111,7 @@ class Checker:
             log.warning("failed to start a process that waits for delayed jobs of pool %s: %s", pool_id, exc)
 
     async def _check_after_exit(self, pool_id: PoolId) -> None:
-        """Check the pool if jobs are ready, unless another exiting worker (it holds the lease ``after-exit``) is about to."""
+        """Check the pool if jobs are ready, unless another exiting worker, which holds the lease ``after-exit``, checks it."""
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return
@@ -122,7 +122,7 @@ class Checker:
             await self._beat(pool, max_wait, before=lambda: leases.release(turn))
 
     def _spawner(self, pool: PoolRow) -> Spawner:
-        """Return a spawner for the pool's engine. In a fleet's pool no worker is started here, so this machine's is enough."""
+        """Return a spawner for the pool's engine; for a fleet's pool, where no workers are started, that of this machine."""
         return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
 
     async def _beat(

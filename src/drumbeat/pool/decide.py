@@ -70,7 +70,7 @@ def decide(view: PoolView) -> Decision[Action]:
 
 
 def _makes_room(need: Need, actions: Sequence[Action]) -> bool:
-    """Whether the pool needs workers but is at max_workers, and this beat ends one, so that the next beat can start another."""
+    """Whether the pool needs workers but is at max_workers, and this beat ends a worker, so that the next can start one."""
     return need.wants and need.room <= 0 and any(isinstance(each, Closing | Reap | EndStray) for each in actions)
 
 
@@ -250,7 +250,7 @@ def _summary(view: PoolView, recovery: RecoveryPlan, need: Need) -> dict[str, in
 
 
 def _held(claims: Iterable[Claim]) -> Counter[WorkerId]:
-    """Count claimed jobs per worker. A job with an expired lease counts too: its worker is probably not free for others."""
+    """Count claimed jobs per worker. A job with an expired lease counts too: its worker probably still runs it."""
     return Counter(claim.worker_id for claim in claims)
 
 

@@ -28,8 +28,8 @@ _MOST_FAILURES = 20  #: store errors in a row after which the process stops watc
 
 
 async def when_due(store: Store, pool_id: PoolId) -> Due:
-    """Return when a worker of the pool can next claim a job: never if no job is pending for it, if the pool does not exist, or
-    if it is a fleet's pool, because a fleet checks its queue itself."""
+    """Return when a worker of the pool can next claim a job: never if the pool has no pending job for its workers, does not
+    exist, or belongs to a fleet, because a fleet checks its queue itself."""
     pool = await store.pools.find(pool_id)
     if pool is None or pool.is_scaled:
         return _NEVER

@@ -7,7 +7,7 @@ from drumbeat.store.interface import Store
 
 
 async def check_engine_change(store: Store, row: PoolRow, engine: str | None) -> None:
-    """Raise Refused if workers of the pool may run at an engine that is no longer used: the new one cannot end them."""
+    """Raise Refused if workers of the pool may still run at an engine that ``engine`` leaves out: they could not be ended."""
     if engine is None or engine == row.engine:
         return
     if row.is_scaled:

@@ -55,7 +55,7 @@ class ExplainInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason for the state of a job: its code, a sentence, and when it ends, if known."""
+    """One reason for the state of a job: the reason's code, a sentence, and when the reason ends, if known."""
 
     why: ReasonCode
     says: str

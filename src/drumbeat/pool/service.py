@@ -369,7 +369,7 @@ class Pool:
 
         Raises NotFound; Refused while workers are live or may still cost money, or while jobs wait or run and ``unfinished`` is
         False. Finished jobs and old rows are deleted in short steps, so that other processes can write in between, and their
-        number is passed to ``on_progress``; then unfinished jobs and the pool itself at once. If interrupted, call it again.
+        number is passed to ``on_progress``. Then one step deletes unfinished jobs and the pool. If interrupted, call it again.
         """
         row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
         if (left := counts.pending + counts.claimed) and not unfinished:

@@ -44,7 +44,7 @@ A = TypeVar("A", bound=ActionWithReason)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatReport:
-    """The result of one beat."""
+    """The result of one beat (one pass of a controller's loop): what it saw and did, or why it did nothing."""
 
     led: bool  #: False if another controller leads, or the store did not answer
     n: int | None = None  #: the number of the beat's row in the store; None if no row was written
@@ -207,7 +207,7 @@ class ControlLoop(Generic[V, A]):
         return view
 
     def _clock_jump(self, view: V) -> timedelta:
-        """Return how far the store's clock has jumped ahead of ours since the last beat; zero if it is only clock drift."""
+        """Return how far the store's clock has jumped ahead of this machine's since the last beat; zero if it only drifted."""
         if self._store_time is None:
             return timedelta()
         jump = view.now - self._store_time - self.gap()

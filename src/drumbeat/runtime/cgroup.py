@@ -129,7 +129,8 @@ class CgroupV1:
 
 
 def _upwards(tree: Path, group: str) -> Iterator[Path]:
-    """Yield the folders of our group and all above it. In a container our path may not exist; then only the root."""
+    """Yield the folder of the control group, then of each group above it; only ``tree`` itself if the group has no folder
+    there, which happens in containers."""
     path = tree / group.lstrip("/")
     if not path.is_dir():
         path = tree
@@ -145,7 +146,8 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Return memory use in percent of a limit; None without a limit, or if the limit is above the host's memory."""
+    """Return memory use, without the ``droppable`` file cache, in percent of a limit; None without a limit or with
+    one above the host's memory."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100

@@ -138,7 +138,7 @@ class HeartbeatLoop:
             self._samples.mark_sent(waiting)
 
     async def leave(self, to: WorkerStatus, reason: str, change: WorkerChange) -> None:
-        """Send the last heartbeat, the samples not yet sent, and the final status. It is not retried."""
+        """Send the last heartbeat, the samples not yet sent, and the final status. Failed calls are not retried."""
         sample = self._samples.newest
         await self._store.membership.beat(self._source.heartbeat(sample))
         self._samples.mark_sent([sample] if sample else [])

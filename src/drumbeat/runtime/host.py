@@ -18,7 +18,7 @@ class Host:
 
 
 def this_host(cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP) -> Host:
-    """Return the host's cores and memory, or the limits of our control groups if these are lower."""
+    """Return the host's cores and memory, or the limits of this process's control groups if these limits are lower."""
     cores, memory = float(len(os.sched_getaffinity(0))), psutil.virtual_memory().total
     hierarchy = find_hierarchy(memory, cgroup_root, cgroup_membership)
     for level in hierarchy.levels() if hierarchy else ():

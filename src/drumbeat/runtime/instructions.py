@@ -35,7 +35,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInstructions:
-    """What all events read so far tell the worker to do. They take effect only while the workload runs."""
+    """What all events read so far tell the worker to do. Instructions take effect only while the workload runs."""
 
     read_to: int = 0
     started: bool = False

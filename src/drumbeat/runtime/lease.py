@@ -125,7 +125,7 @@ class Leadership:
         self._lease = None
 
     async def resign(self) -> None:
-        """Release the lease so that another can lead at once. In a store outage it stays until it expires."""
+        """Release the lease, so that another owner can acquire it at once. In a store outage, it stays until it expires."""
         if self._lease is None and self._asked is None:
             return
         try:

@@ -24,7 +24,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One measurement of resource use: CPU since the last reading, memory now. None: could not be measured."""
+    """One measurement of resource use: CPU since the last reading, memory now. A field is None if it could not be measured."""
 
     process_cpu_percent: float | None = None  #: 100 is one busy core; two busy threads may give 200
     process_memory_percent: float | None = None  #: in percent of the host's memory
@@ -37,7 +37,7 @@ class Reading:
 
     @property
     def cpu_percent(self) -> float | None:
-        """Return the container's CPU use if it has a limit, otherwise the host's."""
+        """Return the container's CPU use if the container has a CPU limit, otherwise the host's CPU use."""
         return self.host_cpu_percent if self.cgroup_cpu_percent is None else self.cgroup_cpu_percent
 
     @property
@@ -146,7 +146,7 @@ class GpuProbe:
         return name.decode() if isinstance(name, bytes) else str(name)
 
     def _use(self, device: Any) -> float | None:
-        """Return the GPU's utilisation in percent; None if it does not report it."""
+        """Return the GPU's utilisation in percent; None if the GPU does not report its utilisation."""
         try:
             return float(self._nvml.nvmlDeviceGetUtilizationRates(device).gpu)
         except self._nvml.NVMLError:

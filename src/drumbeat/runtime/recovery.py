@@ -62,7 +62,8 @@ class RecoveryActor:
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool) -> None:
-        """Add the worker's row if ``is_new``, then start its instance. If that fails, ends the row and raises SpawnFailed."""
+        """Add the worker's row if ``is_new``, then start its instance. If the start fails, end the row and raise SpawnFailed.
+        ``group_count`` is the number of workers in the group, which the worker is told."""
         if is_new:
             await self._store.workers.add([row], fence=fence)
         else:
@@ -120,7 +121,7 @@ class RecoveryActor:
 
 
 def check_provider(row: Worker, spawner: Spawner) -> None:
-    """Raise SpawnError if another provider started the worker: this one does not know its instance and cannot end it."""
+    """Raise SpawnError if another provider started the worker: this spawner's provider cannot end the worker's instance."""
     if not covers(spawner.traits.name, row.provider):
         raise SpawnError(
             f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "

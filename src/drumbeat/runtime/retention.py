@@ -93,7 +93,8 @@ class Housekeeping:
                 return False
 
     async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
-        """Pause longer than the last step took, for other users of the store. Returns False when the round's time is over."""
+        """Pause, so that other users of the store can write; the longer the last step took, the longer. Returns False, without
+        a pause, when the time of this round is over."""
         now = self._clock.elapsed()
         if now >= deadline:
             return False

@@ -70,7 +70,8 @@ async def take_snapshot(
 async def _listed(
     spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool
 ) -> tuple[Sequence[Instance], str | None]:
-    """List the pool's instances. If that fails, raises SpawnError; with ``unlisted_too``, returns none and the error text."""
+    """List the pool's instances. If that fails, raises SpawnError or, with ``unlisted_too``, returns no
+    instances and the error text."""
     try:
         return await _list_in_time(spawner, pool, clock), None
     except SpawnError as exc:

@@ -196,7 +196,7 @@ class WorkerLifecycle:
             log.exception("the workload failed to close; this worker ends anyway")
 
     async def _close_timeout(self) -> None:
-        """Sleep as long as closing the workload may take; once ``hurry`` is set (leave at once), for ``call_timeout`` more."""
+        """Sleep as long as closing the workload may take; if the worker is told to hurry, only ``call_timeout`` from then."""
         if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
             await self._clock.sleep(self._connection.call_timeout)
 

@@ -16,7 +16,7 @@ def job_id_of(number: int) -> JobId:
 
 
 def job_ids_of(numbers: Iterable[int]) -> list[JobId]:
-    """Return the ids that the store assigns to many numbers, twice as fast as one by one."""
+    """Return the ids that the store assigns to the jobs with these numbers; twice as fast as ``job_id_of`` for each."""
     return [*map(JobId, map(_format, numbers))]
 
 

@@ -97,7 +97,8 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
 
 
 def _options(parts: SplitResult, known: Mapping[str, Callable[[str], object]], *, strict: bool = True) -> dict[str, object]:
-    """Return the options in a URL's query string, each parsed by its function in ``known``."""
+    """Return the options in a URL's query string, each parsed by its function in ``known``. Other options are ignored, or raise
+    InvalidSettings if ``strict``."""
     found: dict[str, object] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in known:

@@ -78,7 +78,7 @@ class Deliveries:
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """Release the leases that mark a webhook request as seen: it may be sent again, as its beat failed or did not run."""
+        """Release the leases that mark a webhook request as seen: its beat failed or did not run, so it may be sent again."""
         for lease in noted:
             await self._leases.release(lease)
 

@@ -20,7 +20,7 @@ class InLoop:
         self._again: set[tuple[str, str]] = set()
 
     def fire(self, trigger: Trigger, pool_id: str) -> None:
-        """Start a beat in the background and return at once; if one runs already, run another after it."""
+        """Start a beat in the background and return at once; if a beat runs already, run one more after it."""
         key = (trigger.name, pool_id)
         if key in self._running:
             self._again.add(key)

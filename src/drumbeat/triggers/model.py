@@ -21,7 +21,7 @@ class TriggerType(StrEnum):
 
 
 class BeatKind(StrEnum):
-    """Which beat a trigger runs: start missing workers, close lost ones, or scale a fleet."""
+    """Which beat a trigger runs: start missing workers, clean up after lost workers, or scale a fleet."""
 
     CHECKER = "parallelization_checker"
     REAPER = "stale_worker_reaper"

@@ -50,7 +50,7 @@ class TriggerEnvironment:
 
 
 class TriggerService:
-    """Lists, checks, schedules and fires the triggers of one triggers.yml. To fire a trigger is to run a beat, by ``run``."""
+    """Lists, checks, schedules and fires the triggers of one triggers.yml. Firing a trigger runs a beat, with ``run``."""
 
     def __init__(self, file: Path, run: RunBeats, environment: TriggerEnvironment) -> None:
         """Read the triggers from a file. Raises InvalidSettings if the file cannot be read or is not valid."""
@@ -97,7 +97,8 @@ class TriggerService:
         return await self._run(self.get(name).firing(pool_id))
 
     async def work_added(self, pool_id: str, beside: InLoop | None = None) -> Sequence[str]:
-        """Fire every trigger that reacts to a push to this pool. Returns the names of those fired. Errors are only logged."""
+        """Fire every trigger that reacts to a push to this pool, and return the names of these triggers. Errors are only
+        logged. In-loop triggers are fired only if ``beside``, which runs them, is given."""
         fired = []
         for trigger in self.triggers:
             if trigger.fires_on_push_to(pool_id) and await self._fire_for(trigger, pool_id, beside):

@@ -53,7 +53,8 @@ def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> st
 async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: RecordDelivery) -> Delivery:
     """Check a request and return it as a delivery. Raises RequestRefused if it is not signed, not recent or not valid.
 
-    The JSON body and the idempotency key are parsed only after the signature is checked.
+    The JSON body and the idempotency key are parsed only after the signature is checked. ``seen`` records the delivery, and
+    returns True if it was recorded before.
     """
     if len(body) > LARGEST_BODY:
         raise RequestRefused(

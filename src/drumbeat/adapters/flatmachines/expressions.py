@@ -26,7 +26,7 @@ def whole_expression(template: Any) -> str | None:
 
 
 def bare(template: Any) -> Any:
-    """Turn ``{{ context.x }}`` into ``context.x``, which keeps its type in FlatMachines; return others unchanged."""
+    """Turn ``{{ context.x }}`` into ``context.x``, which keeps its type in FlatMachines; return other templates unchanged."""
     inner = whole_expression(template)
     return inner if inner is not None and _PATH.fullmatch(inner) else template
 

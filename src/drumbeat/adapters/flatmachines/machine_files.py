@@ -31,7 +31,8 @@ def load_machine(file: Path) -> dict[str, Any]:
 
 
 def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Mapping[str, str]) -> Path | dict[str, Any]:
-    """Find the machine ``name`` that ``config`` uses: in ``--machines``, its ``machines:``, or as a file. Raises NotFound."""
+    """Find the machine ``name`` that ``config`` uses: in ``machines`` (the option ``--machines``), in the config's own
+    ``machines:``, or as a file in ``folder``. Raises NotFound."""
     if name in machines:
         return Path(machines[name])
     ref = (config.get("data", {}).get("machines") or {}).get(name)

@@ -80,7 +80,7 @@ class DrumbeatRegistrationBackend:
         return _record(row)
 
     async def heartbeat(self, worker_id: str, metadata: dict[str, Any] | None = None) -> None:
-        """Write a worker's heartbeat. Raises KeyError if it was not registered here, has ended, or was marked lost."""
+        """Write a worker's heartbeat. Raises KeyError if the worker was not registered here, has ended, or was marked lost."""
         row = self._own.get(WorkerId(worker_id))
         if row is None:
             raise KeyError(
@@ -101,7 +101,7 @@ class DrumbeatRegistrationBackend:
             raise KeyError(f"the store refused a heartbeat of worker {worker_id}: {exc}") from exc
 
     async def update_status(self, worker_id: str, status: str, error: str | None = None) -> None:
-        """Change a worker's status. Raises KeyError if it does not exist, Refused if it has ended or changed meanwhile."""
+        """Change a worker's status. Raises KeyError if the worker does not exist, Refused if it has ended or just changed."""
         to = _status_of(status)
         store = await self.place.store()
         row = await self._find(store, worker_id)

@@ -118,7 +118,7 @@ async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None
 
 
 def _firing(origin: Origin, workers: RequestedWorkers) -> Firing:
-    """Return the request to start workers, running the state machine of ``origin``, for use when delayed jobs become ready."""
+    """Return the request to start workers, which run the state machine of ``origin``, when delayed jobs become ready."""
     worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
     return Firing(trigger="successor", pool_id=workers.pool_id, max_workers=workers.cap, worker=worker)
 

@@ -112,7 +112,8 @@ class PoolClaims:
 
 
 class MachineSession:
-    """The connections to stores that this process's machines use. Hooks share them: one can complete a job another claimed."""
+    """The connections to stores that this process's machines use. All hooks share them, so that one hook can complete a job
+    that another hook has claimed."""
 
     def __init__(self, where: str | Store, settings: Settings, tasks: asyncio.TaskGroup, clock: Clock, origin: Origin) -> None:
         self.origin = origin

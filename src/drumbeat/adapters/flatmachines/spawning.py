@@ -40,7 +40,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedWorkers:
-    """A request to start workers of a pool."""
+    """A request to start workers of a pool: which state machine they run, with which input, and how many at most."""
 
     pool_id: str
     cap: int  #: most workers that the pool may have in total
@@ -86,7 +86,7 @@ async def spawn_workers(backends: PoolClaims, origin: Origin, workers: Requested
 async def launch(
     backends: PoolClaims, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str
 ) -> None:
-    """Start a machine in a separate process without waiting for it. It is no worker, so it has no row in the store."""
+    """Start a machine in a separate process without waiting for it. The process is not a worker and has no row in the store."""
     plane = await backends.registration.place.plane()
     command = origin.command(machine, given, execution_id, parent)
     name = PoolId(f"{LAUNCHED}{machine}")

@@ -138,7 +138,8 @@ class _Writer:
         return {"conditions": conditions} if conditions else {}
 
     def _hook(self, owner: Config, role: str, plan: Config) -> None:
-        """Add the hook ``pool`` with the argument ``plan`` after the existing hooks; if it exists, set its argument."""
+        """Add the hook ``pool`` with the argument ``plan`` to the list of hooks ``owner[role]``; if it is in the list
+        already, only set this argument."""
         existing = owner.get(role) or []
         refs = [copy.deepcopy(ref) for ref in (existing if isinstance(existing, list) else [existing])]
         ours = next((n for n, ref in enumerate(refs) if _name(ref) == NAME), None)

@@ -133,7 +133,7 @@ class DrumbeatWorkPool:
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
 
-        Each item counts a crash, which may poison it. Items that the worker claimed without registration are included.
+        Each item is charged a crash, which may poison it. Items that the worker claimed without registration are included.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
@@ -176,7 +176,7 @@ class DrumbeatWorkPool:
 
 
 class DrumbeatWorkBackend:
-    """The pools of one store. ``close`` closes a store that was given as a URL; one that was given open stays open."""
+    """The pools of one store. ``close`` closes a store that was given as a URL; a store that was given open stays open."""
 
     def __init__(self, where: str | Store | LazyStore, *, lease: timedelta = LEASE) -> None:
         self.place = where if isinstance(where, LazyStore) else LazyStore(where)

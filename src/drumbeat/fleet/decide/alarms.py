@@ -31,7 +31,8 @@ def _unlisted(view: FleetView) -> Iterator[str]:
 
 
 def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Iterator[str]:
-    """Report an open circuit breaker for ``breaker_rest``; later only if a trial worker is starting or workers are missing."""
+    """Report the circuit breaker for the time ``breaker_rest`` after it opened. If it is open longer, report it only while its
+    trial worker is starting or the fleet has too few workers (``is_short``)."""
     if breaker.opened_at is None:
         return
     rests = view.now < breaker.opened_at + view.policy.breaker_rest

@@ -85,7 +85,8 @@ def classify(view: FleetView) -> Classified:
 
 
 def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
-    """Count possibly running instances of leaving, ended or unknown workers, but not of ones exempt from the wanted number."""
+    """Count the instances that may run although their worker is leaving, has ended or has no row. Workers that are exempt from
+    capacity (see ``is_exempt``) are not counted."""
     strays = sum(isinstance(action, EndStray) for action in recovered.actions)
     if len(here) == len(view.workers):
         return strays
@@ -169,7 +170,8 @@ def _missing(recovered: Recovered, living: Sequence[Worker]) -> frozenset[Worker
 
 
 def _may_drain(view: FleetView, missing: frozenset[WorkerId]) -> bool:
-    """Whether workers may be drained: everything was read, and no worker is newly missing from the provider's list."""
+    """Whether workers may be drained: the queue, jobs and instances were read completely, and no worker is missing from the
+    provider's list for the first time."""
     if not has_queue(view):
         return True
     before = view.state.missing if view.state else {}

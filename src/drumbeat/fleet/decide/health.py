@@ -163,7 +163,8 @@ def _failing(view: FleetView, living: Sequence[Worker], found: set[WorkerId]) ->
 
 
 def streak_of(before: Iterable[datetime], view: FleetView, worker_id: WorkerId) -> tuple[datetime, ...]:
-    """Return the times of a worker's latest failures in a row, including jobs that ended since the last beat."""
+    """Return the times of a worker's latest failures in a row: those in ``before``, continued by the jobs
+    that ended since the last beat."""
     streak = [at for at in before if view.now - at <= view.policy.task_failure_window]
     for each in view.finished:
         if each.worker_id == worker_id:

@@ -71,7 +71,8 @@ def _moving_mean(mean: float | None, one: float) -> float:
 
 
 def worker_levels(state: FleetState, at: float, needed: int, here: int, times: UsualTimes) -> tuple[WorkerLevel, ...]:
-    """For n from ``needed`` + 1 to ``here`` (workers now), return how long n workers were not needed and how long to keep n."""
+    """Return, for each worker from number ``needed`` + 1 to number ``here``, how long the pool has not needed that many workers
+    and how long to keep that worker. ``here`` workers exist now."""
     keep_times = _KeepTimes(times, state)
     return tuple(
         WorkerLevel(idle=0.0 if is_needed else at - since, keep=keep_times.keep(n, 0.0 if is_needed else at - since))
@@ -93,7 +94,8 @@ class _KeepTimes:
     def keep(self, level: int, idle: float) -> float:
         """Return how many seconds to keep a worker that is not needed: at least as long as a restart takes.
 
-        Until enough gaps between uses are known, keep it until that has cost as much as losing it would (ski rental rule)."""
+        Until enough gaps between uses are known, keep it until keeping it has cost as much as losing it
+        would (the ski rental rule)."""
         loss_cost, gaps = self.loss_cost(level), self._gaps[BANDS[level]][-RECENT_GAPS:]
         aged = idle if idle > self._times.lag else 0.0
         if len(gaps) + (aged > 0) < MIN_GAPS:
@@ -119,8 +121,9 @@ class _KeepTimes:
 def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> float:
     """Return how many seconds to keep a worker that is not needed: the time that would have cost least in these past gaps.
 
-    In a gap the worker is not needed. The time must cost at most twice what is possible if all gaps are known in advance, also
-    after the worst next gap. ``loss_cost`` seconds, which cost as much as losing the worker, always meet this condition."""
+    In a gap the worker is not needed; ``loss_cost`` is the cost, in seconds, if it is gone when the gap ends. The result is one
+    of some multiples of ``restart``, or ``loss_cost``. It costs at most twice as much as the best choices for gaps that are
+    known in advance, even if the worst gap comes next; ``loss_cost`` itself always meets this condition."""
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))
     costs = {keep: cost_of_keeping(keep, gaps, loss_cost) for keep in choices}

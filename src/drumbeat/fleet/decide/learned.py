@@ -66,7 +66,8 @@ def spawn_lag(view: FleetView) -> timedelta:
 
 
 def needed_now(view: FleetView, classified: Classified) -> int:
-    """Count the workers needed now: busy ones, enough for the ready jobs, and those that finished jobs since the last beat."""
+    """Count the workers needed now: the busy workers and enough for the ready jobs, or as many as were busy since
+    the last beat if that is more."""
     ready = view.queue.ready if view.queue else 0
     here, busy = len(classified.staying), len(classified.busy)
     service = mean_service(view.state.services if view.state else (), {})
@@ -90,7 +91,8 @@ def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> f
 
 
 def service_time(view: FleetView, services: Sequence[ServiceTime]) -> float | None:
-    """Seconds a job takes: the measured mean, else the longer of ``expected_service`` and a held job's age. None: unknown."""
+    """Return the seconds a job takes: the measured mean. Without one, return ``expected_service``, or the time that a job has
+    been held if that is longer; None if neither is known."""
     measured = mean_service(services, view.queue.types if view.queue else {})
     if measured is not None:
         return measured

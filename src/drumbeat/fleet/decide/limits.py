@@ -71,7 +71,7 @@ def _failed_spawns(view: FleetView, state: FleetState) -> int:
 
 
 def _slo(view: FleetView, classified: Classified) -> Iterator[RuleWish]:
-    """Ask for enough workers to run all ready jobs at once, if the oldest has waited longer than ``wait_slo``."""
+    """Ask for enough workers to run all ready jobs at the same time, if the oldest has waited longer than ``wait_slo``."""
     queue, slo = view.queue, view.policy.wait_slo
     if slo is None or queue is None or queue.oldest_ready is None or view.now - queue.oldest_ready <= slo:
         return

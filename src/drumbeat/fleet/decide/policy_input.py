@@ -59,7 +59,7 @@ def _free_in(view: FleetView, classified: Classified, state: FleetState, lag: ti
 
 
 def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
-    """Estimate the seconds until a starting worker is ready: at least a quarter of the spawn lag if it has not joined yet."""
+    """Estimate the seconds until a starting worker is ready, if a start takes ``lag``; at least ``lag`` / 4 before it joins."""
     left = lag - (now - (worker.created_at or now))
     return max(left, lag / 4).total_seconds() if worker.status == "spawning" else max(left.total_seconds(), 1.0)
 

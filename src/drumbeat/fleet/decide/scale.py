@@ -81,12 +81,13 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
 
 
 def drain(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[AskToDrain]:
-    """Drain surplus workers; also workers exempt from the wanted number, if the money ceilings do not allow them."""
+    """Drain surplus workers, and exempt workers (which do not count as wanted) if the money ceilings do not allow them."""
     return [*_drain_surplus(view, classified, bounded), *_drain_exempt(view, classified)]
 
 
 def _drain_exempt(view: FleetView, classified: Classified) -> list[AskToDrain]:
-    """Drain workers that are exempt from the wanted number, if the money ceilings forbid them even if no other worker stays."""
+    """Drain exempt workers (which do not count as wanted) if the money ceilings do not allow all of them, even if
+    every other worker is drained."""
     if not classified.exempt:
         return []
     allowed, name = affordable(view, classified.exempt, classified.staying)
@@ -145,7 +146,8 @@ def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
 
 
 def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
-    """Return drainable idle workers: all if the fleet is ``above`` its limits; else ``lag_aware`` omits newly ready ones."""
+    """Return the idle workers that may be drained: all of them, but under the policy ``lag_aware`` not those that became ready
+    recently, unless the fleet is ``above`` its limits."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return idle
     since = view.now - restart(view)
@@ -166,14 +168,16 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """Count drainable idle workers: all if the fleet is ``above`` its limits; else ``lag_aware`` keeps the wanted number."""
+    """Return how many idle workers may be drained: all, but under the policy ``lag_aware`` not more than are unwanted, unless
+    the fleet is ``above`` its limits."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
 
 
 def idle_limit(view: FleetView, *, above: bool) -> timedelta:
-    """How long a worker must be idle to be drained, in a fleet ``above`` its limits or not; 0 by default with ``lag_aware``."""
+    """Return how long a worker must be idle before it is drained. The policy has one time for a fleet ``above`` its limits and
+    one for other fleets; under ``lag_aware`` both are 0 by default."""
     limit = view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
     usual = DEFAULTS.overcapacity_idle_timeout if above else DEFAULTS.idle_timeout
     return timedelta() if view.policy.policy is PolicyName.LAG_AWARE and limit == usual else limit

@@ -27,7 +27,7 @@ def lag_aware(inputs: PolicyInput) -> PolicyResult:
 
 
 def acceptable_wait(inputs: PolicyInput) -> float:
-    """Return how many seconds a job may wait: one beat and half a spawn lag, but at most twice the time the job takes."""
+    """Return how many seconds a job may wait: one beat and half the start of a worker, but at most twice the job's duration."""
     most = inputs.policy.every.total_seconds() + inputs.lag / 2
     return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
 
@@ -59,7 +59,7 @@ def probe(inputs: PolicyInput) -> RuleWish:
 
 
 def starts(inputs: PolicyInput, span: float) -> int:
-    """Return how many jobs a job slot begins in ``span`` seconds. If ``service`` is unknown: ``tasks_per_worker`` per slot."""
+    """Return how many jobs one job slot can begin in ``span`` seconds; ``tasks_per_worker`` if a job's duration is unknown."""
     return 1 + floor(span / inputs.service) if inputs.service else inputs.policy.tasks_per_worker
 
 

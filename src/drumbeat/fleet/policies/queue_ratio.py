@@ -7,7 +7,7 @@ from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 
 
 def queue_ratio(inputs: PolicyInput) -> PolicyResult:
-    """Ask for one worker per ``tasks_per_worker`` ready jobs, or for busy ones and ``keep_idle`` idle ones if that is more."""
+    """Ask for one worker per ``tasks_per_worker`` ready jobs, or for the busy workers plus ``keep_idle`` if that is more."""
     policy, ready = inputs.policy, inputs.queue.ready
     worth = max(ceil(ready * policy.headroom / policy.tasks_per_worker), 1 if ready else 0)
     return highest(
@@ -17,7 +17,7 @@ def queue_ratio(inputs: PolicyInput) -> PolicyResult:
 
 
 def warm_buffer(inputs: PolicyInput) -> RuleWish:
-    """Ask for the busy workers and ``keep_idle`` idle ones; for none if ``keep_idle`` is 0."""
+    """Ask for the busy workers plus ``keep_idle`` idle workers; for no workers if ``keep_idle`` is 0."""
     keep = inputs.policy.keep_idle
     reason = f"{inputs.busy} workers are busy, keep_idle is {keep}"
     return RuleWish(rule="warm", workers=inputs.busy + keep if keep else 0, reason=reason)

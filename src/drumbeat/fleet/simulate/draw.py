@@ -20,7 +20,7 @@ def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
 
 
 def _squeezed(at: Sequence[float], values: Sequence[int], width: int) -> list[float]:
-    """Return the highest value in each of ``width`` equal time spans; a span without a beat repeats the one before."""
+    """Return the highest value in each of ``width`` equal time spans; a span without values repeats the span before it."""
     if not at:
         return [0.0] * width
     span = max(at[-1] - at[0], 1e-9)

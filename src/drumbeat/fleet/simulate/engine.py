@@ -63,10 +63,11 @@ def simulate(
     sleeps: bool = True,
     skip: int = 0,
 ) -> SimulationResult:
-    """Simulate a load with a controller that beats every ``every`` seconds. The first ``skip`` jobs run but are not counted.
+    """Simulate the jobs of ``load`` with a controller that decides every ``every`` seconds. The results leave
+    out the first ``skip`` jobs.
 
-    With ``sleeps``, a pool without workers and jobs skips its beats until the next arrival, since they would do nothing.
-    Raises InvalidInput if some jobs are never served, or if the simulation would take too many beats.
+    With ``sleeps``, a pool without workers and jobs skips its beats until the next arrival, since they would do nothing. Raises
+    InvalidInput if some jobs are never served, or if the simulation would take too many beats.
     """
     _check_length(load, provider, every, sleeps=sleeps)
     world, record, due = World(load, provider, every, concurrency), _Record(), load.arrivals[0]
@@ -83,7 +84,7 @@ def simulate(
 
 
 def _check_length(load: SimulatedLoad, provider: SimulatedProvider, every: float, *, sleeps: bool) -> None:
-    """Raise InvalidInput for a load that takes more than ``MAX_BEATS`` beats, whatever is decided."""
+    """Raise InvalidInput for jobs that take more than ``MAX_BEATS`` beats, whatever the controller decides."""
     longest = max(load.durations) + provider.spawn_lag.total_seconds() * (1 - provider.jitter)
     span = longest if sleeps else max(longest, load.arrivals[-1] - load.arrivals[0])
     if span > MAX_BEATS * every:

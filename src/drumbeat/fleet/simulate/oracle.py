@@ -31,7 +31,7 @@ def oracle_seconds(load: SimulatedLoad, lag: float, granule: float = 1.0, concur
 
 
 def _changes(load: SimulatedLoad) -> list[tuple[float, int]]:
-    """Return the begins (1) and ends (-1) of jobs in order of time; at the same time, ends come first."""
+    """Return when each job begins (1) and ends (-1), in order of time; at equal times, ends come first."""
     begins = [(at, 1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
     ends = [(at + lasts, -1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
     return sorted([*begins, *ends])

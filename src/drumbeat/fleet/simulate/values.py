@@ -42,7 +42,8 @@ class SimulatedLoad:
         return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
     def twice(self) -> "SimulatedLoad":
-        """Return the jobs, then the same jobs again once all could have ended. Raises InvalidInput beyond MOST_SECONDS."""
+        """Return a load of these jobs and then the same jobs again, which begin to arrive when the first could all have ended.
+        Raises InvalidInput if that takes longer than MOST_SECONDS."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
         arrivals = [at - began for at in self.arrivals]

@@ -33,7 +33,8 @@ class Claims:
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
-        """Write job outcomes and claim up to ``limit`` jobs in one transaction. ``alone``: also a job that must run alone."""
+        """Write job outcomes and claim up to ``limit`` jobs, in one transaction. Only with ``alone``, the claim may
+        return a job that must run alone."""
         claiming = self._claiming(limit, alone=alone) if limit > 0 else None
         if claiming is not None and not verdicts:
             return SettleResult(stale=(), claimed=tuple(await self.queue.claim(claiming)))
@@ -84,7 +85,7 @@ class Claims:
         return await self.queue.wait(self.pool_id, within)
 
     async def overdue_in(self) -> timedelta | None:
-        """Return how long until a job with an expired lease, which is extended once, can be taken over; None: no such job."""
+        """Return how long until this worker can take over a job whose lease has expired; None if there is no such job."""
         return await self.jobs.overdue_in(self._claiming(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:

@@ -107,7 +107,8 @@ class JobTally:
         self._latency.record(int(seconds / _NANOSECOND))
 
     def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
-        """Count results ``refused`` by the store as failed, not done. Stop counting ``dropped`` ones (of lost jobs) as done."""
+        """Correct the counts after a write: outcomes that the store ``refused`` count as failed instead of done; ``dropped``
+        outcomes, whose jobs were taken from this worker, no longer count as done."""
         self.failed += len(refused)
         self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
@@ -261,7 +262,7 @@ class InFlight:
         return held if held is not None and held.token == token else None
 
     def forget(self, token: Token) -> bool:
-        """Stop a job that was taken from this worker, and discard its result. Returns False if it is gone or has an outcome."""
+        """Stop a job that was taken from this worker, and drop its result. False: the job is gone or has an outcome already."""
         held = self._find(token)
         if held is None or held.state not in _OPEN:
             return False
@@ -290,7 +291,7 @@ class InFlight:
                 self.stop(token, AttemptOutcome.CANCELLED)
 
     def release_waiting(self) -> None:
-        """Return all jobs that have not begun to the queue."""
+        """Release all jobs that have not begun, so that they return to the queue."""
         for held in list(self._waiting):
             self.stop(held.token, AttemptOutcome.RELEASED)
 

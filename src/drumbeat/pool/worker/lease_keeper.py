@@ -19,7 +19,7 @@ _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
 class LeaseKeeper:
-    """A worker's loops: renew leases, stop cancelled jobs, notice an order to exit, send progress. Store errors end none."""
+    """A worker's loops, which survive store errors: renew leases, stop cancelled jobs, notice orders to exit, send progress."""
 
     def __init__(self, in_flight: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
         """``changed`` is called after jobs in flight may have been stopped or lost."""
@@ -32,7 +32,7 @@ class LeaseKeeper:
         self.beat: Callable[[], None] = lambda: None  #: sends a heartbeat at once, which also reads the worker's orders
 
     async def keep(self) -> None:
-        """Every third of a lease: renew leases, stop lost and cancelled jobs, take back jobs of silent workers."""
+        """Three times per lease, renew leases, stop lost and cancelled jobs, and take back jobs of silent workers."""
         while True:
             await self._clock.sleep(self._claims.lease / 3)
             await _try(self._renew(), "failed to renew leases")
@@ -80,7 +80,7 @@ class LeaseKeeper:
         return True
 
     async def poll_orders(self) -> None:
-        """Read whether this worker must exit, each time the event ``in_doubt`` is set, but at most once per interval."""
+        """Each time the event ``in_doubt`` is set, at most once per interval: read whether this worker must exit."""
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()

@@ -21,7 +21,7 @@ class Threads:
         self.lingering = 0  #: threads whose call was cancelled but whose function still runs
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """Run ``work`` in a thread. When cancelled, the thread lingers until the function returns."""
+        """Run ``work`` in a thread. If this call is cancelled, the thread lingers until the function returns."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         self._submit((work, lambda outcome: _deliver(loop, self._answer, answer, outcome)))

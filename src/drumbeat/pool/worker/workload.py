@@ -91,7 +91,8 @@ class JobWorkload:
         """Do nothing: only benchmarks have phases."""
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
-        """Set how many jobs to run at once, up to the plan's concurrency; 0: that many. ``ramp`` and ``qps`` are not used."""
+        """Set how many jobs run at once, up to the plan's concurrency; 0 means the concurrency itself.
+        ``ramp`` and ``qps`` are ignored."""
         self.in_flight.slots = min(connections, self._plan.concurrency) if connections > 0 else self._plan.concurrency
         self._wake.set()
 

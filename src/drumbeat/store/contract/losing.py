@@ -1,4 +1,4 @@
-"""Tests of jobs with a lost worker: which of these jobs count a crash, are retried alone, or are poisoned."""
+"""Tests of jobs whose worker was lost: which are charged a crash, must run alone at the next attempt, or are poisoned."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Tests of lost workers: a job that ran there alone is charged a crash, several jobs a suspicion (possible crash) each."""
+    """Tests of lost workers: a job that ran alone is charged a crash; of several jobs, each is charged a suspicion."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow
@@ -283,7 +283,7 @@ class LossContract(Given):
 
 
 async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
-    """Push ``count`` jobs. Then repeat ``losses`` times: a worker claims all of them at once and is lost."""
+    """Push ``count`` jobs. Then repeat ``losses`` times: one worker claims all of these jobs and is lost."""
     ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
     for _ in range(losses):

@@ -41,8 +41,8 @@ class Answers(Protocol):
     """Responses by idempotency key. A request reserves its key while it runs; then the response is stored until it expires."""
 
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
-        """Reserve a free idempotency key for the time ``within``. Returns None if the caller has the key now, else the row
-        stored under the key, which may belong to a different request."""
+        """Reserve an idempotency key for the time ``within``. Returns None if the key was free and is now reserved for the
+        caller; otherwise the row stored under the key, with the ``fingerprint`` of the request that reserved it."""
         ...
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:

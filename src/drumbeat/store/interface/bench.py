@@ -113,12 +113,12 @@ ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
 class Executions(Protocol):
-    """Single operations of benchmark runs, as far as they were loaded into the database."""
+    """Executions: records of the single operations of benchmark runs. A run's executions may be inserted later, or never."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
-        """Load executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).
+        """Insert executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).
 
-        Works in batches, each written completely or not at all. After a failure, load everything again.
+        Works in batches, each written completely or not at all. After a failure, insert everything again.
         """
         ...
 

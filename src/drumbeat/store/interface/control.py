@@ -18,7 +18,7 @@ UNREAPED = 1000  #: one read returns at most this many ended workers with an ins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """Changes to a pool. Other fields stay as they are, even if another caller changes them at the same time."""
+    """The fields of a pool to change. Other fields are not written, so that concurrent changes of them are kept."""
 
     policy: Mapping[str, Any] = field(default_factory=dict)  #: merged into the pool's policy
     dropped: Collection[str] = ()  #: keys to remove from the policy, unless ``policy`` sets them
@@ -119,7 +119,7 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set how much load each worker should make, and append the events about it. Raises NotFound unless all are live."""
+        """Set how much load each worker should make, and append an event for each. Raises NotFound if a worker is not live."""
         ...
 
     async def ask_to_drain(
@@ -207,7 +207,7 @@ class HeartbeatReply:
 
 
 class Membership(Protocol):
-    """The worker registry as workers use it. Only the process that joined as a worker may write its row, if it is live."""
+    """The worker registry as workers use it. Only the process that joined as a worker may write that live worker's row."""
 
     async def join(self, joining: JoinRequest) -> Worker:
         """Take the row that a controller added for this worker, or create one. The same process may safely join again.
@@ -261,5 +261,5 @@ class Leases(Protocol):
         ...
 
     async def find(self, name: str) -> Lease | None:
-        """Return the lease with its last owner, even if it has expired."""
+        """Return the lease with this name and its last owner, even if the lease has expired; None if it never existed."""
         ...

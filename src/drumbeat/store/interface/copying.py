@@ -1,4 +1,4 @@
-"""What a copy of a whole store is asked for, what it reports while it runs, and its result."""
+"""The options, the progress reports and the result of copying a whole store to another database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,5 +55,5 @@ class CopyObserver(Protocol):
         ...
 
     def progress(self, verb: str, rows: int) -> None:
-        """Show how many rows have been copied or verified so far."""
+        """Show how many rows have been processed so far; ``verb`` says how, such as ``copied`` or ``verified``."""
         ...

@@ -191,9 +191,9 @@ class Jobs(Protocol):
         ...
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        """Return how long until ``expire`` takes back a job that this worker could then claim; zero if it would now.
+        """Return how long until ``expire`` can take back a job that this worker could then claim; zero if it can now.
 
-        Only jobs are considered whose lease has already expired without a renewal; None if there are none.
+        Considers only jobs with a lease that has expired and was not renewed; returns None if there is no such job.
         """
         ...
 

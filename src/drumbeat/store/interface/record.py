@@ -35,7 +35,7 @@ class Beats(Protocol):
 
 
 class Samples(Protocol):
-    """Samples: what workers measured. A heartbeat stores one; ``append`` stores those kept back while the store was down."""
+    """Samples: what workers measured. A heartbeat stores one sample; ``append`` stores samples that waited for the store."""
 
     async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
         """Add samples of a worker; skips a sample with a number ``n`` that exists already. Raises WorkerGone."""

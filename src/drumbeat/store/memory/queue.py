@@ -166,7 +166,7 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """Count the jobs that a lost worker had begun. Stores the number with each: a later count would be too low."""
+        """Count the jobs that a lost worker had begun. Stores the number with each job: a later count would be too low."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:

@@ -154,7 +154,7 @@ class MemoryState:
         return job if (job.holder, job.lease_epoch) == (holder, token.epoch) else None
 
     def admit(self, fence: Fence | None) -> None:
-        """Check a controller's fence (lease and epoch). Raises Fenced if the lease was released or taken by another."""
+        """Check a controller's fence (lease and epoch). Raises Fenced if the lease was released or another owner took it."""
         if fence is None:
             return
         stored = self.leases.get(fence.name)

@@ -27,7 +27,8 @@ class Subscribers:
         self.checked[pool_id] = self.notified[pool_id]
 
     async def wait(self, pool_id: PoolId, clock: Clock, within: timedelta, *, due: bool) -> bool:
-        """Wait up to ``within`` for a notification of new jobs. Returns True if one came. If none came, returns ``due``."""
+        """Wait up to ``within`` for a notification of new jobs. Returns True if one came; otherwise ``due``, which says whether
+        a delayed job becomes ready at the end of this wait."""
         if self.notified[pool_id] != self.checked[pool_id]:
             self.mark_checked(pool_id)
             return True

@@ -167,7 +167,7 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
-    """Return the script arguments of a claim. ``ahead``: it prefetches for later; ``alone``: the worker holds no other job."""
+    """Return the script arguments of a claim, such as whether it prefetches or the worker holds no other job."""
     return (
         claiming.pool_id,
         holder_word(claiming.holder),
@@ -297,7 +297,7 @@ def _moment(us: int | None) -> datetime | None:
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
-    """List a job's attempts: ended ones from the JSON ``tries_text``, the running or successful one from the job's own row."""
+    """List a job's attempts: the running or successful one from the job's own row, all others from the JSON ``tries_text``."""
     job = job_of(job_text)
     attempts = [_attempt(job.job_id, each) for each in _read_tries(tries_text)]
     is_listed = bool(attempts) and attempts[-1].n == job.lease_epoch

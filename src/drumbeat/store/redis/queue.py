@@ -28,7 +28,7 @@ from drumbeat.store.redis.rows import fence_words, to_us
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EmptyQueue:
-    """The state of a pool's queue when a claim found too few jobs. From it ``wait`` notices jobs that were pushed later."""
+    """The state of a pool's queue when a claim found too few jobs; ``wait`` needs it to notice jobs that were pushed later."""
 
     news: bytes  #: id of the last entry in the pool's stream ``news``, at that claim
     due: float | None  #: when the next delayed job becomes ready, by the event loop's clock

@@ -1,7 +1,7 @@
-"""One Redis connection shared by many tasks: commands are sent at once, replies come back in the same order.
+"""One Redis connection shared by many tasks: commands are sent without delay, replies come back in the same order.
 
-Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its
-place in the order stays, and its reply is dropped when it arrives.
+Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its place
+in the order stays, and its reply is dropped when it arrives.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ class PipelinedConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
-        """Send a command; return a future of its reply. Without one in ``within`` seconds: TimeoutError, connection closed."""
+        """Send a command and return a future of its reply. If none comes within ``within`` seconds, the connection is closed
+        and the future raises TimeoutError."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._transport.write(_packed(words))
         self._replies.append(reply)

@@ -47,7 +47,8 @@ def canonical_json(text: str) -> str:
 
 
 def _number(text: str) -> int | str:
-    """Return a number with a fraction or an exponent: as an integer if it is one, otherwise as its digits and exponent."""
+    """Parse a JSON number that has a fraction or an exponent: to an integer if its value is whole (and not too long), otherwise
+    to a text of its digits and exponent, which is the same for equal numbers."""
     sign, digits, exponent = Decimal(text).as_tuple()
     written = "".join(map(str, digits)).lstrip("0")
     bare = written.rstrip("0")

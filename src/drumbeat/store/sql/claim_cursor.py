@@ -35,7 +35,7 @@ START = ClaimCursor()
 
 
 def advanced(cursor: ClaimCursor, taken: Sequence[Row], began: float, now: float) -> ClaimCursor:
-    """Return where in the queue the next claim starts, after one that started at ``cursor`` and got all jobs it asked for."""
+    """Return the cursor for the next claim, after a claim that started at ``cursor`` and got all jobs it asked for."""
     priority = min(row["priority"] for row in taken)
     number = max(row["seq"] for row in taken if row["priority"] == priority) + 1
     if cursor is START:

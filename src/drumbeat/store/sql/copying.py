@@ -36,7 +36,7 @@ class _SourceChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One table to copy, and how a row is changed on the way."""
+    """One table to copy, and how each of its rows is changed before it is written to the target."""
 
     description: SqlTable
     change: Change | None
@@ -110,7 +110,7 @@ class StoreCopy:
             )
 
     async def _begin(self, descriptions: Sequence[SqlTable]) -> None:
-        """Create the target's tables, or continue the copy in it."""
+        """Create the target's tables, or prepare to continue the unfinished copy in the target."""
         self.target.add_table_queries(descriptions)
         self._kept = await self.target.transact(self._take([each.name for each in descriptions]))
         if self._kept:
@@ -145,7 +145,7 @@ class StoreCopy:
         return descriptions
 
     async def _copied(self, snapshot: Snapshot, tables: Sequence[_Table], options: CopyOptions) -> Mapping[str, Checksum]:
-        """Copy the tables, or only read them. Returns the checksum of each in the source."""
+        """Copy the tables, or only read them if ``options.verify_only``. Returns the checksum of each table of the source."""
         checksums = {}
         for table in tables:
             checksums[table.name] = await (
@@ -171,7 +171,10 @@ class StoreCopy:
         yield from self._note(-rows)
 
     async def _fill(self, snapshot: Snapshot, table: _Table, kept: Checksum) -> Checksum:
-        """Write the rows after those that the target has. Raises _SourceChanged if these are not the first of the source."""
+        """Write the source's rows that the target lacks, and return the checksum of all rows of the table in the source.
+
+        ``kept``: the checksum of the target's rows. Raises _SourceChanged unless they are the first rows of the source.
+        """
         checksum, chunk, size, places = Checksum(), list[tuple[Any, ...]](), 0, table.json_places
         async with aclosing(snapshot.stream(f"copy_rows_{table.name}")) as batches:
             async for batch in batches:
@@ -217,7 +220,7 @@ class StoreCopy:
             raise Refused(f"another process has continued this copy to {self.target.location}; wait until it ends")
 
     async def _verified(self, tables: Sequence[_Table], checksums: Mapping[str, Checksum]) -> list[CopiedTable]:
-        """Read the whole target and compare each table with the source."""
+        """Read the whole target, and return for each table its checksum there beside that of the source (``checksums``)."""
         self._done, found = 0, []
         async with self.target.snapshot() as snapshot:
             for table in tables:
@@ -279,7 +282,7 @@ def _description(name: str, columns: Rows, documents: frozenset[str]) -> SqlTabl
 
 
 def _tables(source: Sequence[SqlTable], target: Sequence[SqlTable], pool_ids: frozenset[str]) -> list[_Table]:
-    """Join how both databases describe each table. Raises StoreCorrupt if its columns differ."""
+    """Return the tables to copy. Raises StoreCorrupt if a table has other columns in the target than in the source."""
     joined = []
     for one, other in zip(source, target, strict=True):
         if one.columns != other.columns:
@@ -292,7 +295,8 @@ def _tables(source: Sequence[SqlTable], target: Sequence[SqlTable], pool_ids: fr
 
 
 def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
-    """Return how rows of a table are changed on the way: whatever is leased in the source is free in the target."""
+    """Return the function that changes a table's rows before they are written, so that nothing is leased in the target; None
+    if the rows stay as they are."""
     match table.name:
         case "leases":
             return _release(table.columns.index("name"), table.columns.index("released"), pool_ids)
@@ -302,7 +306,8 @@ def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
 
 
 def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
-    """Release the leases of controllers and workers. The other leases mark what was done once, such as a webhook's delivery."""
+    """Return a function that marks leases of controllers and workers as released, in rows of ``leases``. It keeps other leases,
+    which mark that something was done once, such as a webhook's delivery. Both numbers are positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row[name].removesuffix("/alone") not in pool_ids:
@@ -313,7 +318,8 @@ def _release(name: int, released: int, pool_ids: frozenset[str]) -> Change:
 
 
 def _expire(status: int, claimed_at: int, lease_until: int, lease_extended: int) -> Change:
-    """Let the lease of a claimed job be expired. So the target takes the job back, as if its worker had been lost."""
+    """Return a function that lets the leases of claimed jobs expire in rows of ``jobs``, so that the target takes these jobs
+    back as if their worker had been lost. The arguments are positions of columns."""
 
     def change(row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row[status] != "claimed":

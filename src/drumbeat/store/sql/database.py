@@ -100,7 +100,7 @@ class Database(Protocol):
         ...
 
     def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
-        """Make the queries that copy these tables known, such as ``copy_rows_jobs``."""
+        """Add the queries that copy these tables, such as ``copy_rows_jobs``, to the queries that can be run by name."""
         ...
 
     async def describe(self) -> str:

@@ -31,7 +31,7 @@ _COLUMNS = (
 
 
 class SqlExecutions:
-    """Loads, lists and counts the single operations of benchmark runs."""
+    """Inserts, lists and counts records of the single operations of benchmark runs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -73,7 +73,7 @@ def row_id(row: Row) -> JobId:
 
 
 def job_of(record: Row) -> Job:
-    """Build the Job of a full row, by position: access by column and field name would take most of the time of a claim."""
+    """Build a Job from a full row. Reads columns by position, since reading them by name would take most of a claim's time."""
     row = record[:COLUMNS]
     values = (
         row[2] or job_id_of(row[0]),
@@ -186,7 +186,7 @@ def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | Non
 
 
 def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
-    """List a job's attempts: ended ones from rows of ``job_attempts``, the running or successful one from the job itself."""
+    """List a job's attempts: the running or successful one from the job itself, all others from rows of ``job_attempts``."""
     ended = [
         Attempt(
             job_id=job.job_id,

@@ -111,7 +111,8 @@ class SqlJobs:
         return {row["type"]: int(row["jobs"]) for row in rows}
 
     async def _counted(self, values: Mapping[str, Any]) -> Sequence[Row]:
-        """Count ready jobs by capability; in the whole queue only if jobs in its first part need one or have group limits."""
+        """Count ready jobs by the capability they need. Counts only the first part of a long queue, unless a job in this part
+        needs a capability or belongs to a group with limits."""
         some = values["most"] * _SAMPLE_FACTOR
         rows = await self._database.read("count_demand", {**values, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]

@@ -352,8 +352,8 @@ def _only(query: str, values: Values) -> Script[Rows]:
 
 @cache
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Return the driver's error types that are translated to Drumbeat's errors. The internal error is included, since the
-    driver raises it if the server dies while a statement is being prepared."""
+    """Return the driver's error types that are translated to Drumbeat's errors. The driver's internal error is among them,
+    since it is raised if the server dies while a statement is being prepared."""
     asyncpg = _driver()
     return (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError, ssl.SSLError)
 

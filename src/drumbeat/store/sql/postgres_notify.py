@@ -70,7 +70,7 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel in QUIET seconds, since a push that had to do so failed; other pushes may rely on that push."""
+        """Notify the channel in QUIET seconds: the push that was to notify it failed, and other pushes may rely on that one."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 

@@ -204,7 +204,8 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[Job
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
 ) -> Script[None]:
-    """Give each job the id of its new row, or of the existing job with the same id or unique key."""
+    """Store in ``ids`` the id of each job at an index in ``places``: that of its new row in ``rows``, or else that of the
+    existing job with the same id or unique key, if it still exists."""
     in_order = sorted(rows, key=lambda row: int(row["seq"]))
     new = [((row["given_id"], row["unique_key"]), row_id(row)) for row in in_order]
     for place in places:

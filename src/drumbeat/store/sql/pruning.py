@@ -73,7 +73,8 @@ class SqlPruning:
 
 
 def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], step: _Step) -> Script[list[Row]]:
-    """Delete jobs by number, with their attempts, until all are deleted or ``step.seconds`` have passed; return the deleted."""
+    """Delete jobs by number, with their attempts, until all are deleted or ``step.seconds`` have passed. Returns
+    the rows of the deleted jobs."""
     gone: list[Row] = []
     until = time.monotonic() + step.seconds
     for first in range(0, len(numbers), step.at_once):

@@ -30,7 +30,8 @@ class SqlStatement:
     parameters: tuple[str, ...]
 
     def in_order(self, columns: tuple[str, ...]) -> str:
-        """Return the SQL with ``?`` for each named value. Raises ValueError unless ``columns`` are the same names in order."""
+        """Return the SQL with ``?`` for each named value. Raises ValueError unless ``columns`` are the names of
+        these values, in the same order."""
         if columns != self.parameters:
             raise ValueError(f"expected the columns {', '.join(self.parameters)}, got {', '.join(columns)}")
         return _PARAMETER.sub("?", self.text)

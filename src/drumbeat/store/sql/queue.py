@@ -38,7 +38,7 @@ class Notifier(Protocol):
     def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Subscription]: ...
 
     async def notify(self, pool_id: PoolId) -> None:
-        """Wake the callers that wait for a pool's jobs, at most once in a few milliseconds; a call too soon acts later."""
+        """Wake the callers that wait for a pool's jobs. A call within a few milliseconds of the last one takes effect later."""
         ...
 
 
