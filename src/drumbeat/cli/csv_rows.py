@@ -9,7 +9,7 @@ class CsvRows:
     """Yields the same rows as ``csv.reader``. Raises InvalidInput for a field of more than ``longest`` characters."""
 
     def __init__(self, lines: Iterator[str], longest: int) -> None:
-        """``lines`` must include their line ends, as from a file opened with newline=""."""
+        """``lines``: with their line ends, as from a file opened with newline=""; ``longest``: the longest field allowed."""
         self._lines = lines
         self._longest = longest
         self.line_number = 0  #: number of the last line read

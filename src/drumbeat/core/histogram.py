@@ -177,7 +177,7 @@ class Histogram:
         if not used or (used[0][0], used[-1][0]) != (bucket_of(histogram.least), bucket_of(histogram.greatest)):
             raise ValueError("corrupt histogram: expected the least and greatest value in the first and last used bucket")
         if pairs[-1][0] != used[-1][0]:
-            raise ValueError("corrupt histogram: expected no bucket above that of the greatest value, got more")
+            raise ValueError("corrupt histogram: expected no bucket after that of the greatest value, got some")
         for bucket, count in used:
             histogram.counts[bucket] = count
         return histogram

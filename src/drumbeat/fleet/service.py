@@ -189,7 +189,7 @@ class FleetService:
         return closed
 
     async def _close_row(self, worker: str, spawner: Spawner, tries: int = _TRIES) -> Worker:
-        """Close a worker's row. If a heartbeat changed the row in between, try again."""
+        """Mark a worker as terminated in its row. If a heartbeat changes the row meanwhile, try again, up to ``tries``."""
         row = await self._live(worker)
         check_provider(row, spawner)
         try:

@@ -7,7 +7,7 @@ from drumbeat.store.interface import Store
 
 
 async def check_engine_change(store: Store, row: PoolRow, engine: str | None) -> None:
-    """Raise Refused if workers of the pool may still run at an engine that ``engine`` leaves out: they could not be ended."""
+    """Raise Refused if workers may still be running at an engine that is not in ``engine`` (``a,b``): nobody could end them."""
     if engine is None or engine == row.engine:
         return
     if row.is_scaled:

@@ -78,7 +78,7 @@ class RecoveryActor:
         await self._note(instance, fence)
 
     async def check(self, fence: Fence) -> None:
-        """Raise Fenced if another controller leads. The store finds out when it is asked to append an empty list of events."""
+        """Raise Fenced if another controller leads. To check that, append an empty list of events, which writes nothing."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:

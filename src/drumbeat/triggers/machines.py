@@ -55,7 +55,9 @@ async def _output(words: Sequence[str], environment: Mapping[str, str]) -> bytes
         async with asyncio.timeout(_TIMEOUT):
             output, errors = await process.communicate()
     except TimeoutError as exc:
-        raise SpawnFailed(f"starting workers of FlatMachines file {words[4]} took over {_TIMEOUT:.0f} s; some may run") from exc
+        raise SpawnFailed(
+            f"gave up starting workers of FlatMachines file {words[4]} after {_TIMEOUT:.0f} s; some may have started"
+        ) from exc
     finally:
         if process.returncode is None:
             process.kill()

@@ -46,6 +46,6 @@ class Scheduler:
 
     async def _fire(self, trigger: Trigger) -> None:
         try:
-            log.info("trigger %s fired; its beats: %s", trigger.name, await self._run(trigger.firing()))
+            log.info("trigger %s fired; what came of it: %s", trigger.name, await self._run(trigger.firing()))
         except Exception:
             log.exception("trigger %s failed; it runs again at its next scheduled time", trigger.name)

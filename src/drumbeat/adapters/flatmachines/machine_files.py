@@ -40,7 +40,10 @@ def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Ma
         return ref
     found = find_machine(ref or name, folder)
     if found is None:
-        raise NotFound(f"no machine {name!r}: add it to machines:, as {folder / name}.yml, or with --machines {name}=FILE")
+        raise NotFound(
+            f"no machine {name!r}: name its file under machines: in the machine's own file, or create {folder / name}.yml, "
+            f"or give --machines {name}=FILE"
+        )
     return found
 
 

@@ -124,7 +124,7 @@ def _firing(origin: Origin, workers: RequestedWorkers) -> Firing:
 
 
 def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
-    """Find and read the FlatMachines state machine to run; also return the base of its relative paths, its files and hooks."""
+    """Read the FlatMachines state machine to run. Returns its document, the folder of its relative paths, and its origin."""
     machines = {name: str(Path(file).expanduser().absolute()) for name, file in request.machines.items()}
     hooks = {name: _absolute_file(target) for name, target in request.hooks.items()}
     file = request.config.expanduser().absolute() if request.config else None

@@ -249,7 +249,7 @@ class PostgresEngine:
         self._adjust(core)
 
     def _collect(self, core: Core) -> None:
-        """Take records, counts and lost connections from the core. Slower work is left to other threads."""
+        """Take finished records, counts of running and waiting operations, and lost connections from the core."""
         if records := core.take():
             self._record_batches.append(records)
             self._completed += len(records) // RECORD.itemsize

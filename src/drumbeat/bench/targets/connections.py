@@ -134,7 +134,7 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """Return name and URL as one text to encrypt a password with: it can then be decrypted only for the same name and URL."""
+    """Return name and URL as one text (not a key) that binds an encrypted password to them: without it decryption fails."""
     return f"{name}\n{url}"
 
 

@@ -66,7 +66,7 @@ class StoreCopy:
     _done: int = 0
 
     async def run(self, options: CopyOptions) -> CopyReport:
-        """Copy and verify all tables, or only verify them. Raises Refused if the source is in use or the target has rows."""
+        """Copy all tables and verify them, or only verify. A copy is Refused if the source is in use or the target has rows."""
         await self._refuse_unusable_target(options)
         descriptions = await _descriptions(self.source)
         self.source.add_table_queries(descriptions)

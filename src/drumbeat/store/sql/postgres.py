@@ -131,7 +131,7 @@ class PostgresDatabase:
         return made
 
     async def statement_connection(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
-        """Open a connection for one query. Returns it and the query's value names in order; None behind a connection pooler."""
+        """Open a connection for one query. Returns it and the query's parameter names; None behind a connection pooler."""
         [statement] = self._queries[query].statements
         connection = await self.listener()
         if connection is None:

@@ -41,5 +41,5 @@ def test_a_transaction_is_its_statements_between_begin_and_commit() -> None:
 
 
 def test_a_name_without_a_value_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="T: the placeholder :x has no value; expected one of k"):
+    with pytest.raises(InvalidInput, match="T: there is no value for the placeholder :x; there are values for k"):
         transaction("T", 100, {"k": KEY}, "SELECT :x")

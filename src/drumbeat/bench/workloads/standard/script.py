@@ -35,7 +35,7 @@ def transaction(kind: str, weight: int, values: Named, *sql: str, reads: bool = 
 
 def _value(kind: str, name: str, values: Named, places: Places) -> Value:
     if name not in values:
-        raise InvalidInput(f"{kind}: the placeholder :{name} has no value; expected one of {', '.join(values)}")
+        raise InvalidInput(f"{kind}: there is no value for the placeholder :{name}; there are values for {', '.join(values)}")
     given = values[name]
     value = given(places) if callable(given) else given
     return SameAs(index=places[name], type=value.type) if name in places else value
