@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import SpawnAmbiguous, SpawnError, StaleWrite
+from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed, StaleWrite, Unanswered
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.recovery import Reap
+from drumbeat.core.recovery import Reap, never_started
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.runtime.snapshot import LIST_WITHIN, take_snapshot
-from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails
+from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, SpawnFails
+from drumbeat.spawn.group import EngineGroup
 from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
 from drumbeat.store.memory import MemoryStore
 from runtime.given import POOL, seconds
@@ -142,6 +143,43 @@ async def test_a_look_without_a_list_is_partial_if_that_will_do(store: MemorySto
     sight = await take_snapshot(store, spawner, home, seconds(0), unlisted_too=True)
 
     assert (sight.partial, sight.instances, [row.worker_id for row in sight.workers]) == (True, (), [W])
+
+
+async def test_what_may_run_where_nobody_answers_counts_as_running(store: MemoryStore, clock: ManualClock) -> None:
+    """Of two engines one is silent: the list is not refused, and a worker that may be there is neither ended nor started."""
+    silent, home = FakeSpawner(clock, [ListFails()], name="silent"), await store.pools.get(POOL)
+    other = WorkerId("other")
+    await store.workers.add([replace(ROW, provider="silent,works"), replace(ROW, worker_id=other, provider="works")])
+
+    sight = await take_snapshot(store, EngineGroup([silent, FakeSpawner(clock, name="works")]), home, seconds(0))
+
+    assert (sight.partial, sight.unlisted) == (False, None)
+    assert [(each.worker_id, each.running) for each in sight.instances] == [(W, True)]
+    assert [row.worker_id for row in never_started(sight, sight.workers)] == [other]
+
+
+class Silent(FakeSpawner):
+    """A provider that cannot be asked to end anything."""
+
+    async def terminate(self, pool_id: Any, worker_id: Any) -> None:
+        raise Unanswered("no route to host")
+
+
+@pytest.mark.parametrize("was_refused", [True, False])
+async def test_a_worker_whose_start_was_refused_needs_no_end(store: MemoryStore, clock: ManualClock, was_refused: bool) -> None:
+    held, spawner = await fence(store), Silent(clock, [SpawnFails()] if was_refused else [AnswerLost()])
+    hands = RecoveryActor(store, spawner, POOL)
+    with pytest.raises(SpawnFailed if was_refused else SpawnAmbiguous):
+        await hands.start(ROW, 1, held, is_new=True)
+    if not was_refused:
+        await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
+
+    try:
+        await hands.recover(Reap(worker_id=W, reason="it ended"), held)
+    except Unanswered:
+        assert not was_refused
+
+    assert ((await store.workers.get(POOL, W)).reaped_at is not None) is was_refused
 
 
 class Hangs(FakeSpawner):

@@ -5,7 +5,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from drumbeat.core.engine import covers
-from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
+from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable, Unanswered
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
@@ -15,6 +15,7 @@ from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
+_REFUSED = "spawn_failed"  #: key in a row's ``meta``: the start was refused, so nothing was started
 _VOLATILE = frozenset({"status", "gpus"})  #: details of an instance that change often and so are not stored
 
 
@@ -47,8 +48,13 @@ class RecoveryActor:
     @_do.register
     async def _(self, action: Reap, fence: Fence) -> None:
         await self.check(fence)
-        check_provider(await self._store.workers.get(self._pool_id, action.worker_id), self._spawner)
-        await self._spawner.terminate(self._pool_id, action.worker_id)
+        row = await self._store.workers.get(self._pool_id, action.worker_id)
+        check_provider(row, self._spawner)
+        try:
+            await self._spawner.terminate(self._pool_id, action.worker_id)
+        except Unanswered:
+            if not row.meta.get(_REFUSED):  # if its start was refused, there is nothing to end, wherever it may be
+                raise
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
     @_do.register
@@ -131,4 +137,4 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
     """Return, for the worker's row, why the provider did not start the worker, and when to ask again."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
-    return {"spawn_failed": True, "cause": refusal.cause.value, **wait}
+    return {_REFUSED: True, "cause": refusal.cause.value, **wait}
