@@ -1,0 +1,100 @@
+"""Checks an engine for real: reaches it and each of its hosts, and starts a worker there that joins the store and leaves."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from drumbeat.composition.base import ControlPlaneBase
+from drumbeat.composition.check_steps import CheckStep as CheckStep, StepFailed, StepRunner
+from drumbeat.composition.engines import NamedEngine
+from drumbeat.composition.worker_check import WorkerCheck
+from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError
+from drumbeat.core.plain import time_span
+from drumbeat.core.pool import PoolId
+from drumbeat.spawn.interface import Spawner
+from drumbeat.spawn.reachable import ChecksHosts, HostReport
+
+_NO_POOL = PoolId("engine-check")  #: a pool that no engine has workers of
+
+
+class EngineCheck:
+    """Checks one engine, with one worker on each of its hosts, or one worker if it has none."""
+
+    def __init__(
+        self,
+        base: ControlPlaneBase,
+        engine: NamedEngine,
+        on_step: Callable[[CheckStep], None],
+        within: timedelta | None = None,
+        host: str | None = None,
+    ) -> None:
+        """``on_step`` is called after each step; ``within`` limits the start of a worker, and its end; ``host``: only there."""
+        self._base = base
+        self._engine = engine
+        self._steps = StepRunner(base.clock, on_step)
+        self._within = within
+        self._host = host
+
+    async def run(self) -> bool:
+        """Run all steps, for each host until one fails. Returns whether all succeeded. Each is passed to ``on_step``."""
+        async with AsyncExitStack() as stack:
+            try:
+                spawner = await self._steps.run("settings", self._open)
+                if isinstance(spawner, ChecksHosts):
+                    await stack.enter_async_context(spawner)
+                    return await self._check_hosts(spawner)
+                await self._steps.run("reach", lambda: self._reach(stack, spawner))
+                return await self._check_worker(spawner, self._steps)
+            except StepFailed:
+                return False
+
+    async def _open(self) -> tuple[Spawner, str]:
+        spawner = self._base.spawner(self._engine.name)
+        if self._host is not None:
+            if not isinstance(spawner, ChecksHosts):
+                raise InvalidInput(f"expected an engine with hosts for --host, got {self._engine.subject}, which has none")
+            spawner = spawner.at_host(self._host)
+        warning = self._base.engines.reach_warning(self._engine.name)
+        return spawner, f"kind {self._engine.kind.name}" + (f"; note: {warning}" if warning else "")
+
+    async def _reach(self, stack: AsyncExitStack, spawner: Spawner) -> tuple[None, str]:
+        await stack.enter_async_context(spawner)
+        await spawner.list(_NO_POOL)
+        return None, "the engine answers"
+
+    async def _check_hosts(self, spawner: ChecksHosts) -> bool:
+        """Reach all hosts, and start a worker on each that answers. Returns whether workers can run on all of them."""
+        reports = await spawner.check_hosts()
+        results = [await self._reach_host(report) for report in reports]
+        usable = [report.name for report, is_fine in zip(reports, results, strict=True) if is_fine and report.is_chosen]
+        for name in usable:
+            async with spawner.at_host(name) as there:
+                results.append(await self._check_worker(there, self._steps.at(name)))
+        return all(results)
+
+    async def _reach_host(self, report: HostReport) -> bool:
+        async def reached() -> tuple[None, str]:
+            if report.problem is not None:
+                raise SpawnError(report.problem, cause=report.cause or SpawnCause.TRANSIENT)
+            return None, _facts(report)
+
+        try:
+            await self._steps.at(report.name).run("reach", reached)
+        except StepFailed:
+            return False
+        return True
+
+    async def _check_worker(self, spawner: Spawner, steps: StepRunner) -> bool:
+        return await WorkerCheck(self._base, self._engine.name, spawner, steps, self._within).run()
+
+
+def _facts(report: HostReport) -> str:
+    """Say what a host is like where workers can run."""
+    known: Sequence[str] = (
+        f"Python {report.python}",
+        f"drumbeat {report.drumbeat}",
+        f"{report.taken} of {report.slots} slots taken",
+        *([f"its clock is {time_span(abs(report.clock_offset))} off"] if report.clock_offset is not None else []),
+        *([] if report.is_chosen else ["gets no new workers: it lacks the labels in the settings"]),
+    )
+    return ", ".join(known)
