@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from cli.given import Said, drumbeat, eventually, ran
 from servers.openssh import OpenSshServer
+from servers.places import free_port
 from spawn.ssh.conftest import sshd as sshd
 
 ENGINES = """
@@ -48,8 +50,11 @@ class Site:
     def __init__(self, folder: Path, store: str) -> None:
         self.folder, self.store = folder, store
 
+    def attempt(self, *words: str) -> Said:
+        return ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+
     def run(self, *words: str) -> Said:
-        done = ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+        done = self.attempt(*words)
         assert done.code == 0, (words, done.output, done.errors)
         return done
 
@@ -62,11 +67,15 @@ class Site:
         return found
 
 
+def write_engines(folder: Path, sshd: OpenSshServer, ports: Mapping[str, int]) -> None:
+    hosts = "".join(HOST.format(name=name, port=port, user=sshd.user, folder=folder) for name, port in ports.items())
+    text = ENGINES.format(key=sshd.key_file, known=sshd.known_hosts, python=sys.executable, hosts=hosts)
+    (folder / "engines.toml").write_text(text)
+
+
 @pytest.fixture
 def site(tmp_path: Path, sshd: OpenSshServer, postgres_url: str) -> Site:
-    hosts = "".join(HOST.format(name=name, port=sshd.port, user=sshd.user, folder=tmp_path) for name in ("node1", "node2"))
-    text = ENGINES.format(key=sshd.key_file, known=sshd.known_hosts, python=sys.executable, hosts=hosts)
-    (tmp_path / "engines.toml").write_text(text)
+    write_engines(tmp_path, sshd, {"node1": sshd.port, "node2": sshd.port})
     return Site(tmp_path, postgres_url)
 
 
@@ -74,6 +83,7 @@ def test_an_ssh_engine_passes_its_check(site: Site) -> None:
     found = site.json("engine", "check", "cluster", "--timeout", "3m")
 
     assert found["ok"], found
+    assert {step["host"] for step in found["steps"] if step["step"] == "leave"} == {"node1", "node2"}
     assert site.json("pools", "list") == []
     assert site.running == []
 
@@ -88,6 +98,40 @@ def test_a_burst_of_jobs_is_done_over_ssh(site: Site) -> None:
     eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["done"] == 4, "all jobs are done")
     assert {each["meta"]["engine"] for each in site.json("workers", "list", "jobs")} == {"cluster"}
     eventually(lambda: site.running == [], "the workers leave by themselves")
+
+
+def test_a_dead_host_stops_neither_jobs_nor_commands(site: Site, sshd: OpenSshServer) -> None:
+    write_engines(site.folder, sshd, {"node1": sshd.port, "node2": free_port()})
+    site.run("pool", "create", "jobs", "--handler", "command:cat", "--max-workers", "2", "--engine", "cluster")
+    site.run("pool", "push", "jobs", '{"n": 1}')
+
+    site.run("pool", "check", "jobs")
+
+    eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["done"] == 1, "the job is done on the other host")
+    assert [each["meta"]["host"] for each in site.json("workers", "list", "jobs")] == ["node1"]
+    shown = site.attempt("engine", "workers", "cluster")
+    assert shown.code == 1
+    assert "engine cluster, or a part of it, could not be asked: host node2" in shown.output
+    checked = site.attempt("engine", "check", "cluster", "--timeout", "180")
+    assert checked.code == 1
+    assert "engine cluster failed its check (reach on node2); nothing of the check is left" in checked.output
+    assert site.attempt("engine", "check", "cluster", "--host", "node1", "--timeout", "180").code == 0
+
+
+def test_workers_go_to_the_next_engine_if_the_first_is_down(site: Site, sshd: OpenSshServer) -> None:
+    write_engines(site.folder, sshd, {"node1": free_port()})
+    site.run("pool", "create", "jobs", "--handler", "command:cat", "--engine", "cluster,local")
+    site.run("pool", "push", "jobs", '{"n": 1}')
+    site.run("fleet", "create", "f", "--policy", "fixed", "--set", "workers=1", "--engine", "cluster,local")
+
+    site.run("pool", "check", "jobs")
+    site.run("fleet", "beat", "f")
+
+    eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["done"] == 1, "the job is done on this machine")
+    workers = [*site.json("workers", "list", "jobs"), *site.json("workers", "list", "f")]
+    assert [each["meta"]["engine"] for each in workers] == ["local", "local"]
+    eventually(lambda: _statuses(site) == ["active"], "the fleet's worker is active")
+    site.run("fleet", "kill", "f", "worker-0")
 
 
 def test_a_fleet_grows_and_shrinks_over_ssh(site: Site) -> None:

@@ -92,7 +92,10 @@ class ListsPools(Protocol):
     """A spawner that can list the pools that have instances at its provider."""
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools that have a pending or running instance. Raises SpawnError."""
+        """Return the pools that have a pending or running instance. Raises SpawnError.
+
+        Pools that have instances only where nobody answers (a host, or one engine of several) are left out.
+        """
         ...
 
 
@@ -134,7 +137,8 @@ class Spawner(Protocol):
         """Return all pending and running instances of the pool, and those that exited while this spawner existed.
 
         Some spawners also return instances that exited earlier, until they are terminated. The list is always whole: if a
-        part of the provider does not answer, this raises Unanswered, because an instance that is missing counts as ended.
+        part of the provider does not answer, this raises Unanswered, because an instance that is missing counts as ended. A
+        spawner that implements ``ListsReachable`` can also list the parts that answer.
         """
         ...
 
