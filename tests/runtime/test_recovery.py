@@ -12,13 +12,13 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed, StaleWrite, Unanswered
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.recovery import Reap, never_started
+from drumbeat.core.recovery import Reap, may_run, never_started
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.runtime.snapshot import LIST_WITHIN, take_snapshot
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, SpawnFails
 from drumbeat.spawn.group import EngineGroup
-from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
+from drumbeat.spawn.interface import Instance, Order, ReachableList, SilentPlace, SpawnerTraits
 from drumbeat.store.memory import MemoryStore
 from runtime.given import POOL, seconds
 
@@ -156,6 +156,31 @@ async def test_what_may_run_where_nobody_answers_counts_as_running(store: Memory
     assert (sight.partial, sight.unlisted) == (False, None)
     assert [(each.worker_id, each.running) for each in sight.instances] == [(W, True)]
     assert [row.worker_id for row in never_started(sight, sight.workers)] == [other]
+
+
+class HalfSilent(FakeSpawner):
+    """A provider with one host that answers and one that does not, on which every worker may be."""
+
+    def __init__(self, clock: ManualClock, *, is_down: bool) -> None:
+        super().__init__(clock)
+        self.is_down = is_down
+
+    async def list_reachable(self, pool_id: Any) -> ReachableList:
+        host = SilentPlace(name="far", error=Unanswered("no answer"), may_hold=lambda row: True, is_down=self.is_down)
+        return ReachableList(instances=await self.list(pool_id), silent=[host])
+
+
+@pytest.mark.parametrize(("is_down", "counted"), [(True, []), (False, [W])])
+async def test_a_lost_worker_makes_room_only_if_its_host_is_down_too(
+    store: MemoryStore, clock: ManualClock, is_down: bool, counted: list[WorkerId]
+) -> None:
+    await store.workers.add([ROW])
+    home, spawner = await store.pools.get(POOL), HalfSilent(clock, is_down=is_down)
+    assert [row.worker_id for row in may_run(await take_snapshot(store, spawner, home, seconds(0)))] == [W]
+
+    await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
+
+    assert [row.worker_id for row in may_run(await take_snapshot(store, spawner, home, seconds(0)))] == counted
 
 
 class Silent(FakeSpawner):

@@ -24,10 +24,9 @@ from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.contract import Controllers, PoolListContract, SurvivorContract
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, SpawnFails, TerminateRefused
 from drumbeat.spawn.group import ENGINE, EngineGroup
-from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, SpawnerTraits
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, SpawnerTraits, list_reachable
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.spawn.local_settings import LocalSettings
-from drumbeat.spawn.reachable import list_reachable
 
 P = PoolId("p")
 W = WorkerId("w")

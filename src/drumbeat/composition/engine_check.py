@@ -11,8 +11,7 @@ from drumbeat.composition.worker_check import WorkerCheck
 from drumbeat.core.errors import InvalidInput, SpawnCause, SpawnError
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolId
-from drumbeat.spawn.interface import Spawner
-from drumbeat.spawn.reachable import ChecksHosts, HostReport
+from drumbeat.spawn.interface import ChecksHosts, HostReport, Spawner
 
 _NO_POOL = PoolId("engine-check")  #: a pool that no engine has workers of
 

@@ -8,8 +8,7 @@ from drumbeat.composition.base import ControlPlaneBase
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, ListsPools, ReadsLogs, Spawner
-from drumbeat.spawn.reachable import ListsReachable
+from drumbeat.spawn.interface import Instance, InstanceState, ListsPools, ListsReachable, ReadsLogs, Spawner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

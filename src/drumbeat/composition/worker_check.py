@@ -17,8 +17,7 @@ from drumbeat.core.lease import Lease
 from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool, with_heartbeat
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import Instance, InstanceState, Order, ReadsLogs, Spawner
-from drumbeat.spawn.reachable import list_reachable
+from drumbeat.spawn.interface import Instance, InstanceState, Order, ReadsLogs, Spawner, list_reachable
 
 WORKER: Final = WorkerId("worker-0")
 MOST_CLOCK_OFFSET: Final = timedelta(seconds=2)

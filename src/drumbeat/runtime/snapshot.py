@@ -13,8 +13,7 @@ from drumbeat.core.pool import PoolRow, Thresholds
 from drumbeat.core.recovery import ListedInstance, PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.timeouts import LostRace, race
-from drumbeat.spawn.interface import Instance, InstanceState, Spawner
-from drumbeat.spawn.reachable import ReachableList, list_reachable
+from drumbeat.spawn.interface import Instance, InstanceState, ReachableList, Spawner, list_reachable
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)

@@ -19,12 +19,14 @@ from drumbeat.spawn.interface import (
     Instance,
     InstanceState,
     ListsPools,
+    ListsReachable,
     Order,
+    ReachableList,
     ReadsLogs,
+    SilentPlace,
     Spawner,
     SpawnerTraits,
 )
-from drumbeat.spawn.reachable import ListsReachable, ReachableList, SilentPlace
 
 log = logging.getLogger(__name__)
 

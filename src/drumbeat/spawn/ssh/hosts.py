@@ -9,8 +9,7 @@ from typing import Any
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnCause, Unanswered
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.spawn.interface import Instance, InstanceState
-from drumbeat.spawn.reachable import SilentPlace
+from drumbeat.spawn.interface import Instance, InstanceState, SilentPlace
 from drumbeat.spawn.ssh.session import AgentRefused, AgentSession, Answer
 from drumbeat.spawn.ssh.settings import SshHost, SshSettings
 from drumbeat.spawn.tagged import Name

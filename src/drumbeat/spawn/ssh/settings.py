@@ -55,9 +55,7 @@ class SshSettings:
     ssh_agent: bool = True  #: whether keys of the SSH agent (SSH_AUTH_SOCK) may be used
     known_hosts: Path | None = None  #: the file with the hosts' keys; None: ~/.ssh/known_hosts
     verify_host_keys: bool = True  #: False: any host key is accepted, so anybody on the way can read the store's password
-    python: str = (
-        "python3"  #: the hosts' Python, 3.11 or newer, with Drumbeat; the agent, which starts the workers, uses it too
-    )
+    python: str = "python3"  #: the hosts' Python, 3.11 or newer, with Drumbeat; the agent that starts the workers uses it too
     command: Sequence[str] = ()  #: precedes the worker's arguments; empty: PYTHON -m drumbeat worker
     folder: str = "~/.drumbeat/ssh"  #: the folder on the hosts for logs and records
     connect_timeout: timedelta = timedelta(seconds=10)  #: of logging in

@@ -24,9 +24,8 @@ from drumbeat.core.errors import (
 )
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
+from drumbeat.spawn.interface import HostReport, Instance, InstanceState, Order, ReachableList, SpawnerTraits
 from drumbeat.spawn.names import instance_name, scope_name
-from drumbeat.spawn.reachable import HostReport, ReachableList
 from drumbeat.spawn.ssh.hosts import ConnectedHost, HostView, HostViews, LostAnswer
 from drumbeat.spawn.ssh.session import AgentRefused
 from drumbeat.spawn.ssh.settings import WORKER_PYTHON, SshSettings
@@ -164,14 +163,16 @@ class SshSpawner:
         """Start a worker that runs on no host that answered. Raises SpawnFailed, SpawnAmbiguous."""
         if hidden := [error for host, error in views.unanswered if host.may_hold(name, is_first=order.is_first)]:
             raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} may run on a host that does not answer: {_together(hidden)}")
+        went_down: list[Unanswered] = []
         for view in views.candidates(name, self._settings.chosen_hosts):
-            instance = await self._start(order, name, view.host)
-            if instance is not None:
-                return await self._only(name, instance, view)
-        raise self._no_room(name, views)
+            started = await self._start(order, name, view.host)
+            if isinstance(started, Instance):
+                return await self._only(name, started, view)
+            went_down += [] if started is None else [started]
+        raise self._no_room(name, views, went_down)
 
-    async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | None:
-        """Start the worker on a host; None if the host has no room, or went down before it was asked."""
+    async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | Unanswered | None:
+        """Start the worker on a host; None if the host has no room, an error if it went down before it was asked."""
         subject = f"worker {name[1]} of {name[0]}"
         request = {
             "do": "spawn",
@@ -191,7 +192,7 @@ class SshSpawner:
         except Unanswered as exc:
             host.note_unsent(name)
             log.warning("could not start %s, trying the next host: %s", subject, exc)
-            return None
+            return exc
         except AgentRefused as exc:
             if exc.kind == "full":
                 return None
@@ -211,13 +212,13 @@ class SshSpawner:
             await view.host.ask({"do": "terminate", "key": self._key(name), "run": run})
         return ranked[0][1]
 
-    def _no_room(self, name: Name, views: HostViews) -> SpawnFailed:
+    def _no_room(self, name: Name, views: HostViews, went_down: Sequence[Unanswered]) -> SpawnFailed:
         silent = {host.settings.name: error for host, error in views.unanswered}
         chosen = self._settings.chosen_hosts
         asked = [host for host in chosen if host.name not in silent]
         subject = f"worker {name[1]} of {name[0]}"
-        if not asked:
-            down = _together([silent[host.name] for host in chosen])
+        if not asked or went_down:
+            down = _together([*went_down, *(silent[host.name] for host in chosen if host.name in silent)])
             return SpawnFailed(f"{subject} could not be started: {down}", cause=down.cause)
         also = f"; {_together([*silent.values()])}" if silent else ""
         slots = sum(host.slots for host in asked)
