@@ -202,7 +202,8 @@ class WorkerCheck:
         code = row.exit_code if row.exit_code is not None else instance.exit_code if instance is not None else None
         last = row.error or await self._last_line()
         known = f" with exit code {code}" if code is not None else ""
-        hint = _hint(last) or ("the store cannot be reached from there" if code == ExitCode.STORE_LOST else None)
+        hint = _told(instance) or _hint(last)
+        hint = hint or ("the store cannot be reached from there" if code == ExitCode.STORE_LOST else None)
         return f"the worker ended{known} before it joined" + _said(hint, last)
 
     async def _why_late(self) -> str:
@@ -210,7 +211,8 @@ class WorkerCheck:
         if instance is None:
             return f"the worker did not join within {within}, and the engine does not list its instance any more"
         if instance.state is InstanceState.PENDING:
-            return f"the worker is still pending after {within}: the engine's queue is full, or its image is being loaded"
+            why = _told(instance) or "the engine's queue is full, or its image is being loaded"
+            return f"the worker is still pending after {within}: {why}"
         last = await self._last_line()
         hint = _hint(last) or "the store may not be reachable from there"
         return f"the worker runs, but did not join the store within {within}" + _said(hint, last)
@@ -229,6 +231,12 @@ class WorkerCheck:
 def _thresholds(limit: timedelta) -> Thresholds:
     """Return limits for a worker that is watched closely: a heartbeat each second, and gone soon after its controller."""
     return replace(with_heartbeat(PRESETS[PoolKind.FLEET], timedelta(seconds=1)), controller_gone_after=limit)
+
+
+def _told(instance: Instance | None) -> str | None:
+    """Return why an instance does not run, if its engine says so."""
+    meta = {} if instance is None else instance.meta
+    return meta.get("problem") or meta.get("reason")
 
 
 def _hint(line: str | None) -> str | None:

@@ -15,7 +15,7 @@ from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
-_REFUSED = "spawn_failed"  #: key in a row's ``meta``: the start was refused, so nothing was started
+_SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: the start was refused, so nothing was started
 _VOLATILE = frozenset({"status", "gpus"})  #: details of an instance that change often and so are not stored
 
 
@@ -53,7 +53,7 @@ class RecoveryActor:
         try:
             await self._spawner.terminate(self._pool_id, action.worker_id)
         except Unanswered:
-            if not row.meta.get(_REFUSED):  # if its start was refused, there is nothing to end, wherever it may be
+            if not row.meta.get(_SPAWN_FAILED):  # if its start was refused, there is nothing to end, wherever it may be
                 raise
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
@@ -137,4 +137,4 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
     """Return, for the worker's row, why the provider did not start the worker, and when to ask again."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
-    return {_REFUSED: True, "cause": refusal.cause.value, **wait}
+    return {_SPAWN_FAILED: True, "cause": refusal.cause.value, **wait}

@@ -225,6 +225,7 @@ class TestDown:
             "of another engine": row(A, engine="local"),
             "left by itself": row(A, "far", WorkerStatus.TERMINATED),
             "silent as its host": row(A, "far", WorkerStatus.LOST),
+            "refused, and to be asked for again": row(A, None, WorkerStatus.SPAWNING, refused={"reason": "full"}),
             "never started": row(A, None, WorkerStatus.TERMINATED, spawn_failed=True, drain_timed_out=True),
         }
 
