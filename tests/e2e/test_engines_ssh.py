@@ -1,11 +1,13 @@
 """A pool, a fleet and a benchmark on two hosts over real SSH, by the ordinary commands only."""
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cli.given import Said, drumbeat, eventually, ran
@@ -67,9 +69,9 @@ class Site:
         return found
 
 
-def write_engines(folder: Path, sshd: OpenSshServer, ports: Mapping[str, int]) -> None:
+def write_engines(folder: Path, sshd: OpenSshServer, ports: Mapping[str, int], known: Path | None = None) -> None:
     hosts = "".join(HOST.format(name=name, port=port, user=sshd.user, folder=folder) for name, port in ports.items())
-    text = ENGINES.format(key=sshd.key_file, known=sshd.known_hosts, python=sys.executable, hosts=hosts)
+    text = ENGINES.format(key=sshd.key_file, known=known or sshd.known_hosts, python=sys.executable, hosts=hosts)
     (folder / "engines.toml").write_text(text)
 
 
@@ -116,6 +118,38 @@ def test_a_dead_host_stops_neither_jobs_nor_commands(site: Site, sshd: OpenSshSe
     assert checked.code == 1
     assert "engine cluster failed its check (reach on node2); nothing of the check is left" in checked.output
     assert site.attempt("engine", "check", "cluster", "--host", "node1", "--timeout", "180").code == 0
+
+
+def test_a_worker_that_is_lost_with_its_host_is_replaced_on_another(site: Site, sshd: OpenSshServer) -> None:
+    with OpenSshServer() as far:
+        known = site.folder / "known"
+        known.write_text(sshd.known_hosts.read_text() + far.known_hosts.read_text())
+        shutil.copy(sshd.folder / "authorized_keys", far.folder / "authorized_keys")
+        write_engines(site.folder, sshd, {"far": far.port}, known)
+        handler = f"command:sh -c 'test -e {site.folder}/go || sleep 600; cat'"
+        make = ("pool", "create", "jobs", "--handler", handler, "--max-workers", "1", "--heartbeat", "1s")
+        site.run(*make, "--engine", "cluster")
+        site.run("pool", "push", "jobs", '{"n": 1}')
+        site.run("pool", "check", "jobs")
+        eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["claimed"] == 1, "the worker has the job")
+        (worker,) = site.json("workers", "list", "jobs")
+        write_engines(site.folder, sshd, {"far": far.port, "near": sshd.port}, known)
+        (site.folder / "go").touch()
+        far.cut()
+        lost = psutil.Process(worker["pid"])
+        for process in (lost, *lost.children(recursive=True)):
+            process.kill()
+
+        def is_done() -> bool:
+            site.attempt("pool", "check", "jobs")
+            return bool(site.json("pool", "status", "jobs")["jobs"]["done"] == 1)
+
+        eventually(is_done, "another worker has done the job")
+        hosts = {each["worker_id"]: each["meta"]["host"] for each in site.json("workers", "list", "jobs")}
+        assert sorted(hosts.values()) == ["far", "near"]
+        assert hosts[worker["worker_id"]] == "far"
+        far.start()
+        eventually(lambda: site.attempt("pool", "check", "jobs").code == 0, "what the host still had is removed")
 
 
 def test_workers_go_to_the_next_engine_if_the_first_is_down(site: Site, sshd: OpenSshServer) -> None:
