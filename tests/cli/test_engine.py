@@ -171,6 +171,8 @@ def test_workers_elsewhere_need_a_store_that_they_can_reach(folder: Path) -> Non
         assert f"drumbeat store copy sqlite:///{folder}/drumbeat.db postgresql://" in said
         assert "export DRUMBEAT_STORE=" in said
         assert not (folder / "drumbeat.db").exists(), "no store is created in vain"
+    checked = json.loads(ran("engine", "check", "runpod", "--json", cwd=folder).output)
+    assert [(step["step"], step["ok"]) for step in checked["steps"]] == [("settings", False)]
 
 
 def test_a_store_at_localhost_is_a_warning_for_workers_elsewhere(folder: Path, postgres_url: str) -> None:

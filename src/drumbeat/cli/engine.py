@@ -15,6 +15,7 @@ from drumbeat.composition.engine_check import EngineCheck
 from drumbeat.composition.engine_workers import EngineWorker, list_workers, read_logs
 from drumbeat.composition.engines import KINDS, EngineKind, EngineReport
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import time_span
 
 app = typer.Typer(no_args_is_help=True, help="Engines, the places where workers run: list, check, show workers and logs.")
@@ -100,9 +101,10 @@ def check(
     async def work(plane: ControlPlane) -> bool:
         return await EngineCheck(plane, plane.engines.get(name), on_step, within, host).run()
 
-    refuse_local_store(store, name)
     try:
-        passed = with_control_plane(store, work, create=True) and all(step.ok for step in steps)
+        if (refusal := _store_refusal(store, name)) is not None:
+            on_step(CheckStep(step="settings", ok=False, took=timedelta(), detail=refusal))
+        passed = refusal is None and with_control_plane(store, work, create=True) and all(step.ok for step in steps)
     except KeyboardInterrupt:
         if not as_json:
             say(f"the check of engine {name} was interrupted; {_left(steps)}", style="red")
@@ -116,6 +118,15 @@ def check(
         say(f"engine {name} failed its check ({failed}); {_left(steps)}", style="red")
     if not passed:
         raise typer.Exit(1)
+
+
+def _store_refusal(store: str | None, engine: str) -> str | None:
+    """Say why the engine's workers cannot reach the store; None if they can, as far as its URL tells."""
+    try:
+        refuse_local_store(store, engine)
+    except InvalidSettings as exc:
+        return str(exc)
+    return None
 
 
 def _limit(text: str) -> timedelta:
