@@ -165,6 +165,9 @@ def test_workers_go_to_the_next_engine_if_the_first_is_down(site: Site, sshd: Op
     workers = [*site.json("workers", "list", "jobs"), *site.json("workers", "list", "f")]
     assert [each["meta"]["engine"] for each in workers] == ["local", "local"]
     eventually(lambda: _statuses(site) == ["active"], "the fleet's worker is active")
+    eventually(lambda: _live(site) == [], "the pool's worker has left")
+    site.run("pool", "check", "jobs")
+    assert all(each["reaped_at"] for each in site.json("workers", "list", "jobs")), "it cannot be at the engine that is down"
     site.run("fleet", "kill", "f", "worker-0")
 
 
@@ -179,6 +182,10 @@ def test_a_fleet_grows_and_shrinks_over_ssh(site: Site) -> None:
     for name in ("worker-0", "worker-1"):
         site.run("fleet", "kill", "f", name)
     assert site.running == []
+
+
+def _live(site: Site) -> list[str]:
+    return [each["worker_id"] for each in site.json("workers", "list", "jobs") if each["status"] != "terminated"]
 
 
 def _statuses(site: Site) -> list[str]:

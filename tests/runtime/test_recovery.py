@@ -207,6 +207,24 @@ async def test_a_worker_whose_start_was_refused_needs_no_end(store: MemoryStore,
     assert ((await store.workers.get(POOL, W)).reaped_at is not None) is was_refused
 
 
+@pytest.mark.parametrize(("engine", "is_gone"), [("works", True), ("silent", False), (None, False)])
+async def test_a_worker_that_ran_where_we_get_answers_is_gone_although_another_engine_is_silent(
+    store: MemoryStore, clock: ManualClock, engine: str | None, is_gone: bool
+) -> None:
+    silent, works = FakeSpawner(clock, [ListFails(times=2)], name="silent"), FakeSpawner(clock, name="works")
+    meta = {} if engine is None else {"engine": engine}
+    await store.workers.add([replace(ROW, provider="silent,works", meta=meta)])
+    await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.TERMINATED, "it left")
+
+    reaping = RecoveryActor(store, EngineGroup([silent, works]), POOL).recover(
+        Reap(worker_id=W, reason="x"), await fence(store)
+    )
+    with nullcontext() if is_gone else pytest.raises(Unanswered):
+        await reaping
+
+    assert ((await store.workers.get(POOL, W)).reaped_at is not None) is is_gone
+
+
 class Hangs(FakeSpawner):
     """A provider that never answers."""
 

@@ -10,7 +10,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import Instance, Order, Spawner
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, list_reachable
 from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,20 @@ class RecoveryActor:
         try:
             await self._spawner.terminate(self._pool_id, action.worker_id)
         except Unanswered:
-            if not row.meta.get(_SPAWN_FAILED):  # if its start was refused, there is nothing to end, wherever it may be
+            if await self._may_run(row):
                 raise
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
+
+    async def _may_run(self, row: Worker) -> bool:
+        """Whether an ended worker's instance may still run: a place that answers lists it, or it may be where nobody answers.
+
+        Not if its start was refused, or if its row names a place that answers and does not list it. Raises Unanswered.
+        """
+        if row.meta.get(_SPAWN_FAILED):
+            return False
+        found = await list_reachable(self._spawner, self._pool_id)
+        running = {one.worker_id for one in found.instances if one.state is not InstanceState.EXITED}
+        return row.worker_id in running or bool(found.may_hold(row))
 
     @_do.register
     async def _(self, action: EndStray, fence: Fence) -> None:
