@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from drumbeat.composition.engine_settings import read_settings
-from drumbeat.composition.engines import KINDS
+from drumbeat.composition.engines import KINDS, check_store_url
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.engine import covers, engine_names
@@ -93,6 +93,11 @@ class TestFiles:
                 '[here]\nkind = "local"',
                 r"expected only tables \[engines.NAME\] in engines.toml, got 'here'; write \[engines.here\]",
             ),
+            (
+                '[engine.gpu]\nkind = "local"',
+                r"expected only tables \[engines.NAME\] in engines.toml, got \[engine.gpu\]; write \[engines.gpu\]",
+            ),
+            ('[engine]\nkind = "local"', r"got \[engine\]; write \[engines.NAME\]"),
             ("engines = 3", r"expected tables \[engines.NAME\] in engines.toml, got engines = 3"),
             ("[engines]\nhere = 3", r"expected a table \[engines.here\] in engines.toml, got 3"),
             ("[engines.here]\nslots = 3", r'expected the kind of engine .here. in engines.toml, as kind = "local", got none'),
@@ -105,6 +110,12 @@ class TestFiles:
         write("engines.toml", text)
 
         with pytest.raises(InvalidSettings, match=said):
+            load_settings({})
+
+    def test_a_misspelt_table_in_the_settings_file_is_named(self) -> None:
+        write("drumbeat.toml", '[engine.gpu]\nkind = "local"\n')
+
+        with pytest.raises(InvalidSettings, match=r"unknown table \[engine.gpu\] in drumbeat.toml; write \[engines.gpu\]"):
             load_settings({})
 
     def test_an_engine_in_two_files_is_refused(self) -> None:
@@ -223,8 +234,10 @@ class TestSettings:
         assert "\n" not in str(caught.value)
 
     def test_a_missing_setting_is_named(self) -> None:
-        with pytest.raises(InvalidSettings, match="engine e: expected hosts, got none"):
+        with pytest.raises(InvalidSettings) as caught:
             read_settings(Everything, {}, "engine e")
+
+        assert str(caught.value) == "engine e: expected hosts (at least one table [[engines.NAME.hosts]]), got none"
 
 
 class TestNames:
@@ -232,9 +245,11 @@ class TestNames:
     def test_names_are_separated_by_commas(self, text: str) -> None:
         assert engine_names(text) == tuple(text.split(","))
 
-    @pytest.mark.parametrize(
-        "text", ["", ",", "a,", "a, b", "a b", "-a", "a/b", "a,a", "x" * 64, ",".join(map(str, range(21)))]
-    )
+    def test_spaces_around_names_do_not_matter(self) -> None:
+        assert engine_names("a, b ,c") == ("a", "b", "c")
+        assert covers("a, b", "b,a")
+
+    @pytest.mark.parametrize("text", ["", ",", "a,", "a b", "-a", "a/b", "a,a", "x" * 64, ",".join(map(str, range(21)))])
     def test_other_texts_are_refused(self, text: str) -> None:
         with pytest.raises(InvalidSettings):
             engine_names(text)
@@ -270,11 +285,25 @@ class TestNamed:
 
     def test_an_unknown_kind_is_refused_with_the_known_ones(self) -> None:
         with pytest.raises(InvalidSettings, match=r"expected the kind of engine 'x' to be one of local, .*runpod.*, got 'vax'"):
-            plane_on("memory:", x={"kind": "vax"}).engines.list()
+            plane_on("memory:", x={"kind": "vax"}).spawner("x")
+
+    def test_an_unknown_kind_leaves_the_other_engines_usable(self) -> None:
+        engines = plane_on("memory:", x={"kind": "vax"}, here=HERE).engines
+
+        assert [each.name for each in engines.list()] == ["local", "here"]
+        assert [(each.name, each.kind, each.problem is None) for each in engines.reports()] == [
+            ("local", "local", True),
+            ("here", "local", True),
+            ("x", "vax", False),
+        ]
+        assert isinstance(engines.open("here"), LocalSpawner)
+        assert not engines.knows("x")
+        with pytest.raises(InvalidSettings, match="got 'vax'"):
+            engines.open("here,x")
 
     def test_local_cannot_be_another_kind(self) -> None:
         with pytest.raises(InvalidSettings, match="expected the engine 'local' to be of kind 'local', got 'runpod'"):
-            plane_on("memory:", local={"kind": "runpod"}).engines.list()
+            plane_on("memory:", local={"kind": "runpod"}).spawner("local")
 
     def test_the_settings_of_local_can_be_changed(self) -> None:
         plane = plane_on("memory:", local={"kind": "local", "price_per_hour": 2})
@@ -353,6 +382,16 @@ class TestReach:
 
         assert "drumbeat store copy sqlite:////data/x.db postgresql://USER@HOST/DATABASE" in str(caught.value)
         assert "export DRUMBEAT_STORE=postgresql://USER@HOST/DATABASE" in str(caught.value)
+
+    def test_a_store_in_a_file_is_refused_before_it_is_opened(self) -> None:
+        settings = Settings(store="sqlite:////data/x.db", engines={"gpu": {"kind": "ssh"}, "here": HERE})
+
+        for names in ("gpu", "here, gpu", "runpod"):
+            with pytest.raises(InvalidSettings, match="got sqlite, which only this machine can reach"):
+                check_store_url(settings, names)
+        for names in ("here,local", "unknown"):
+            check_store_url(settings, names)
+        check_store_url(replace(settings, store="postgresql://db/x"), "gpu")
 
     def test_a_store_in_memory_is_refused_for_workers_elsewhere(self) -> None:
         with pytest.raises(InvalidSettings, match="got memory, which only this machine can reach; use PostgreSQL or Redis"):

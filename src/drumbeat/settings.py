@@ -111,8 +111,17 @@ def _engines_in(file: Path) -> Any:
     found = _toml(file)
     for name in found:
         if name != _ENGINES:
-            raise InvalidSettings(f"expected only tables [engines.NAME] in {file}, got {name!r}; write [engines.{name}]")
+            written, meant = _misspelt(name, found[name])
+            raise InvalidSettings(f"expected only tables [engines.NAME] in {file}, got {written}; write {meant}")
     return found.get(_ENGINES, {})
+
+
+def _misspelt(name: str, value: Any) -> tuple[str, str]:
+    """Return how a table that should name an engine was written, and how to write it."""
+    if name == "engine" and isinstance(value, dict):
+        inner = next((each for each, table in value.items() if isinstance(table, dict)), None)
+        return (f"[engine.{inner}]", f"[engines.{inner}]") if inner is not None else ("[engine]", "[engines.NAME]")
+    return repr(name), f"[engines.{name}]"
 
 
 def _checked_engines(given: Any, file: Path) -> dict[str, Mapping[str, Any]]:
@@ -149,6 +158,9 @@ def _from_file(file: Path) -> dict[str, Any]:
     for name, value in found.items():
         if name == _ENGINES:
             continue
+        if name == "engine":
+            written, meant = _misspelt(name, value)
+            raise InvalidSettings(f"unknown table {written} in {file}; write {meant}")
         if name not in _VARIABLES:
             raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {', '.join((*_VARIABLES, _ENGINES))}")
         if not isinstance(value, str):

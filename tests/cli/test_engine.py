@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.given import drumbeat, eventually, processes_of, ran
+from drumbeat.composition.engine_check import EngineCheck
 
 TWO = """
 [engines.here]
@@ -67,7 +68,51 @@ def test_a_failed_check_names_the_step(tmp_path: Path) -> None:
 
     assert done.code == 1
     assert done.output.startswith("FAIL  settings")
+    assert done.output.splitlines()[-1] == "engine broken failed its check (settings); nothing of the check is left"
     assert ran("engine", "check", "nope", cwd=tmp_path).code == 1
+
+
+@pytest.mark.parametrize("timeout", ["20", "20s", "0.5m"])
+def test_the_limit_of_a_check_is_seconds_or_a_duration(tmp_path: Path, timeout: str) -> None:
+    (tmp_path / "engines.toml").write_text(TWO)
+
+    done = ran("engine", "check", "broken", "--timeout", timeout, cwd=tmp_path)
+
+    assert done.output.startswith("FAIL  settings"), done.errors
+
+
+def test_an_interrupted_check_says_that_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupt(check: EngineCheck) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EngineCheck, "run", interrupt)
+
+    done = ran("engine", "check", "here", cwd=folder)
+
+    assert done.code == 130
+    assert done.output.splitlines()[-1] == "the check of engine here was interrupted; nothing of the check is left"
+
+
+def test_an_engine_of_an_unknown_kind_leaves_the_others_usable(folder: Path) -> None:
+    with (folder / "engines.toml").open("a") as file:
+        file.write('[engines.x]\nkind = "vax"\n')
+
+    listed = json.loads(ran("engine", "list", "--json", cwd=folder).output)
+    made = ran("pool", "create", "jobs", "--engine", "here", cwd=folder)
+    refused = ran("pool", "create", "others", "--engine", "x", cwd=folder)
+
+    assert [(each["name"], each["problem"] is None) for each in listed] == [("local", True), ("here", True), ("x", False)]
+    assert (made.code, refused.code) == (0, 1)
+    assert "expected the kind of engine 'x' to be one of local" in refused.errors
+    assert "engine x" in ran("engine", "workers", cwd=folder).output
+
+
+def test_spaces_in_a_list_of_engines_do_not_matter(folder: Path) -> None:
+    ran("pool", "create", "jobs", "--engine", "here, local", cwd=folder)
+    ran("fleet", "create", "f", "--engine", "here , local", cwd=folder)
+
+    pools = json.loads(ran("pools", "list", "--json", cwd=folder).output)
+    assert [each["policy"]["provider"] for each in pools] == ["here,local", "here,local"]
 
 
 def test_a_pool_runs_its_jobs_at_its_engine(folder: Path) -> None:
@@ -125,6 +170,9 @@ def test_workers_elsewhere_need_a_store_that_they_can_reach(folder: Path) -> Non
         said = done.errors + done.output
         assert f"drumbeat store copy sqlite:///{folder}/drumbeat.db postgresql://" in said
         assert "export DRUMBEAT_STORE=" in said
+        assert not (folder / "drumbeat.db").exists(), "no store is created in vain"
+    checked = json.loads(ran("engine", "check", "runpod", "--json", cwd=folder).output)
+    assert [(step["step"], step["ok"]) for step in checked["steps"]] == [("settings", False)]
 
 
 def test_a_store_at_localhost_is_a_warning_for_workers_elsewhere(folder: Path, postgres_url: str) -> None:

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from drumbeat.composition.engine_check import WORKER, CheckStep, EngineCheck
+from drumbeat.composition.check_steps import CheckStep
+from drumbeat.composition.engine_check import EngineCheck
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.composition.worker_check import WORKER
 from drumbeat.composition.workers import CLOCK_SHOWN, REPORT_CLOCK_VARIABLE
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidSettings, MissingExtra, NotFound, SpawnCause, SpawnError
@@ -105,10 +108,10 @@ def engine(plane: ControlPlane, clock: Leaping) -> WorkingEngine:
     return found
 
 
-async def checked(plane: ControlPlane) -> list[CheckStep]:
+async def checked(plane: ControlPlane, host: str | None = None) -> list[CheckStep]:
     """Check the engine, and make sure that whatever came of it, nothing is left in the store."""
     steps: list[CheckStep] = []
-    passed = await EngineCheck(plane, plane.engines.get("gpu"), steps.append).run()
+    passed = await EngineCheck(plane, plane.engines.get("gpu"), steps.append, host=host).run()
     assert passed == all(step.ok for step in steps if step.step != "clean up")
     return steps
 
@@ -235,6 +238,20 @@ async def test_a_worker_that_stays_pending_says_so(plane: ControlPlane, engine: 
     engine.faults.append(StartDelayed(by=60 * MINUTE))
 
     assert "the worker is still pending after 60.0 s: the engine's queue is full" in await failing(plane, engine, "join")
+
+
+@pytest.mark.parametrize("key", ["problem", "reason"])
+async def test_a_pending_worker_says_what_its_engine_says(plane: ControlPlane, engine: WorkingEngine, key: str) -> None:
+    engine.joins = False
+    engine.faults.append(StartDelayed(by=60 * MINUTE))
+    listed = engine.list
+
+    async def list_with_reason(pool_id: PoolId) -> Sequence[Instance]:
+        return [replace(one, meta={key: "no node has a GPU"}) for one in await listed(pool_id)]
+
+    engine.list = list_with_reason  # type: ignore[method-assign]
+
+    assert "the worker is still pending after 60.0 s: no node has a GPU" in await failing(plane, engine, "join")
 
 
 async def test_a_worker_that_runs_and_does_not_join_says_so(plane: ControlPlane, engine: WorkingEngine) -> None:

@@ -7,9 +7,9 @@ from textwrap import dedent
 
 from docs.engines_page import MARK, meanings, reference
 from docs.pages import page, section
-from drumbeat.composition.engine_check import MOST_CLOCK_OFFSET
 from drumbeat.composition.engine_settings import read_settings
 from drumbeat.composition.engines import KINDS
+from drumbeat.composition.worker_check import MOST_CLOCK_OFFSET
 
 
 def test_the_kinds_and_settings_are_written_as_they_are() -> None:

@@ -1,14 +1,19 @@
 """A pool, a fleet and a benchmark on two hosts over real SSH, by the ordinary commands only."""
 
 import json
+import shutil
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cli.given import drumbeat, eventually
 from e2e.engine_site import Site, write_ssh_engine
 from servers.openssh import OpenSshServer
+from servers.places import free_port
 from spawn.ssh.conftest import sshd as sshd
 
 TEMPLATE = """
@@ -21,9 +26,38 @@ scaling: {{mode: FIXED, min_workers: 2, min_connections: 1}}
 """
 
 
+class Site:
+    """A folder with engines.toml, and the store that its commands use."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.folder, self.store = folder, store
+
+    def attempt(self, *words: str) -> Said:
+        return ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+
+    def run(self, *words: str) -> Said:
+        done = self.attempt(*words)
+        assert done.code == 0, (words, done.output, done.errors)
+        return done
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json").output)
+
+    @property
+    def running(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.json("engine", "workers", "cluster")["workers"]
+        return found
+
+
+def write_engines(folder: Path, sshd: OpenSshServer, ports: Mapping[str, int], known: Path | None = None) -> None:
+    hosts = "".join(HOST.format(name=name, port=port, user=sshd.user, folder=folder) for name, port in ports.items())
+    text = ENGINES.format(key=sshd.key_file, known=known or sshd.known_hosts, python=sys.executable, hosts=hosts)
+    (folder / "engines.toml").write_text(text)
+
+
 @pytest.fixture
 def site(tmp_path: Path, sshd: OpenSshServer, postgres_url: str) -> Site:
-    write_ssh_engine(tmp_path, [sshd, sshd])
+    write_engines(tmp_path, sshd, {"node1": sshd.port, "node2": sshd.port})
     return Site(tmp_path, postgres_url)
 
 
@@ -31,6 +65,7 @@ def test_an_ssh_engine_passes_its_check(site: Site) -> None:
     found = site.json("engine", "check", "cluster", "--timeout", "3m")
 
     assert found["ok"], found
+    assert {step["host"] for step in found["steps"] if step["step"] == "leave"} == {"node1", "node2"}
     assert site.json("pools", "list") == []
     assert site.running == []
 
@@ -47,6 +82,75 @@ def test_a_burst_of_jobs_is_done_over_ssh(site: Site) -> None:
     eventually(lambda: site.running == [], "the workers leave by themselves")
 
 
+def test_a_dead_host_stops_neither_jobs_nor_commands(site: Site, sshd: OpenSshServer) -> None:
+    write_engines(site.folder, sshd, {"node1": sshd.port, "node2": free_port()})
+    site.run("pool", "create", "jobs", "--handler", "command:cat", "--max-workers", "2", "--engine", "cluster")
+    site.run("pool", "push", "jobs", '{"n": 1}')
+
+    site.run("pool", "check", "jobs")
+
+    eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["done"] == 1, "the job is done on the other host")
+    assert [each["meta"]["host"] for each in site.json("workers", "list", "jobs")] == ["node1"]
+    shown = site.attempt("engine", "workers", "cluster")
+    assert shown.code == 1
+    assert "engine cluster, or a part of it, could not be asked: host node2" in shown.output
+    checked = site.attempt("engine", "check", "cluster", "--timeout", "180")
+    assert checked.code == 1
+    assert "engine cluster failed its check (reach on node2); nothing of the check is left" in checked.output
+    assert site.attempt("engine", "check", "cluster", "--host", "node1", "--timeout", "180").code == 0
+
+
+def test_a_worker_that_is_lost_with_its_host_is_replaced_on_another(site: Site, sshd: OpenSshServer) -> None:
+    with OpenSshServer() as far:
+        known = site.folder / "known"
+        known.write_text(sshd.known_hosts.read_text() + far.known_hosts.read_text())
+        shutil.copy(sshd.folder / "authorized_keys", far.folder / "authorized_keys")
+        write_engines(site.folder, sshd, {"far": far.port}, known)
+        handler = f"command:sh -c 'test -e {site.folder}/go || sleep 600; cat'"
+        make = ("pool", "create", "jobs", "--handler", handler, "--max-workers", "1", "--heartbeat", "1s")
+        site.run(*make, "--engine", "cluster")
+        site.run("pool", "push", "jobs", '{"n": 1}')
+        site.run("pool", "check", "jobs")
+        eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["claimed"] == 1, "the worker has the job")
+        (worker,) = site.json("workers", "list", "jobs")
+        write_engines(site.folder, sshd, {"far": far.port, "near": sshd.port}, known)
+        (site.folder / "go").touch()
+        far.cut()
+        lost = psutil.Process(worker["pid"])
+        for process in (lost, *lost.children(recursive=True)):
+            process.kill()
+
+        def is_done() -> bool:
+            site.attempt("pool", "check", "jobs")
+            return bool(site.json("pool", "status", "jobs")["jobs"]["done"] == 1)
+
+        eventually(is_done, "another worker has done the job")
+        hosts = {each["worker_id"]: each["meta"]["host"] for each in site.json("workers", "list", "jobs")}
+        assert sorted(hosts.values()) == ["far", "near"]
+        assert hosts[worker["worker_id"]] == "far"
+        far.start()
+        eventually(lambda: site.attempt("pool", "check", "jobs").code == 0, "what the host still had is removed")
+
+
+def test_workers_go_to_the_next_engine_if_the_first_is_down(site: Site, sshd: OpenSshServer) -> None:
+    write_engines(site.folder, sshd, {"node1": free_port()})
+    site.run("pool", "create", "jobs", "--handler", "command:cat", "--engine", "cluster,local")
+    site.run("pool", "push", "jobs", '{"n": 1}')
+    site.run("fleet", "create", "f", "--policy", "fixed", "--set", "workers=1", "--engine", "cluster,local")
+
+    site.run("pool", "check", "jobs")
+    site.run("fleet", "beat", "f")
+
+    eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["done"] == 1, "the job is done on this machine")
+    workers = [*site.json("workers", "list", "jobs"), *site.json("workers", "list", "f")]
+    assert [each["meta"]["engine"] for each in workers] == ["local", "local"]
+    eventually(lambda: _statuses(site) == ["active"], "the fleet's worker is active")
+    eventually(lambda: _live(site) == [], "the pool's worker has left")
+    site.run("pool", "check", "jobs")
+    assert all(each["reaped_at"] for each in site.json("workers", "list", "jobs")), "it cannot be at the engine that is down"
+    site.run("fleet", "kill", "f", "worker-0")
+
+
 def test_a_fleet_grows_and_shrinks_over_ssh(site: Site) -> None:
     site.run("fleet", "create", "f", "--policy", "fixed", "--set", "workers=2", "--engine", "cluster")
     site.run("fleet", "beat", "f")
@@ -58,6 +162,10 @@ def test_a_fleet_grows_and_shrinks_over_ssh(site: Site) -> None:
     for name in ("worker-0", "worker-1"):
         site.run("fleet", "kill", "f", name)
     assert site.running == []
+
+
+def _live(site: Site) -> list[str]:
+    return [each["worker_id"] for each in site.json("workers", "list", "jobs") if each["status"] != "terminated"]
 
 
 def _statuses(site: Site) -> list[str]:

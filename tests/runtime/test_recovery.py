@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import SpawnAmbiguous, SpawnError, StaleWrite
+from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed, StaleWrite, Unanswered
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.recovery import Reap
+from drumbeat.core.recovery import Reap, may_run, never_started
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.runtime.snapshot import LIST_WITHIN, take_snapshot
-from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails
-from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
+from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, SpawnFails
+from drumbeat.spawn.group import EngineGroup
+from drumbeat.spawn.interface import Instance, Order, ReachableList, SilentPlace, SpawnerTraits
 from drumbeat.store.memory import MemoryStore
 from runtime.given import POOL, seconds
 
@@ -142,6 +143,86 @@ async def test_a_look_without_a_list_is_partial_if_that_will_do(store: MemorySto
     sight = await take_snapshot(store, spawner, home, seconds(0), unlisted_too=True)
 
     assert (sight.partial, sight.instances, [row.worker_id for row in sight.workers]) == (True, (), [W])
+
+
+async def test_what_may_run_where_nobody_answers_counts_as_running(store: MemoryStore, clock: ManualClock) -> None:
+    """Of two engines one is silent: the list is not refused, and a worker that may be there is neither ended nor started."""
+    silent, home = FakeSpawner(clock, [ListFails()], name="silent"), await store.pools.get(POOL)
+    other = WorkerId("other")
+    await store.workers.add([replace(ROW, provider="silent,works"), replace(ROW, worker_id=other, provider="works")])
+
+    sight = await take_snapshot(store, EngineGroup([silent, FakeSpawner(clock, name="works")]), home, seconds(0))
+
+    assert (sight.partial, sight.unlisted) == (False, None)
+    assert [(each.worker_id, each.running) for each in sight.instances] == [(W, True)]
+    assert [row.worker_id for row in never_started(sight, sight.workers)] == [other]
+
+
+class HalfSilent(FakeSpawner):
+    """A provider with one host that answers and one that does not, on which every worker may be."""
+
+    def __init__(self, clock: ManualClock, *, is_down: bool) -> None:
+        super().__init__(clock)
+        self.is_down = is_down
+
+    async def list_reachable(self, pool_id: Any) -> ReachableList:
+        host = SilentPlace(name="far", error=Unanswered("no answer"), may_hold=lambda row: True, is_down=self.is_down)
+        return ReachableList(instances=await self.list(pool_id), silent=[host])
+
+
+@pytest.mark.parametrize(("is_down", "counted"), [(True, []), (False, [W])])
+async def test_a_lost_worker_makes_room_only_if_its_host_is_down_too(
+    store: MemoryStore, clock: ManualClock, is_down: bool, counted: list[WorkerId]
+) -> None:
+    await store.workers.add([ROW])
+    home, spawner = await store.pools.get(POOL), HalfSilent(clock, is_down=is_down)
+    assert [row.worker_id for row in may_run(await take_snapshot(store, spawner, home, seconds(0)))] == [W]
+
+    await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
+
+    assert [row.worker_id for row in may_run(await take_snapshot(store, spawner, home, seconds(0)))] == counted
+
+
+class Silent(FakeSpawner):
+    """A provider that cannot be asked to end anything."""
+
+    async def terminate(self, pool_id: Any, worker_id: Any) -> None:
+        raise Unanswered("no route to host")
+
+
+@pytest.mark.parametrize("was_refused", [True, False])
+async def test_a_worker_whose_start_was_refused_needs_no_end(store: MemoryStore, clock: ManualClock, was_refused: bool) -> None:
+    held, spawner = await fence(store), Silent(clock, [SpawnFails()] if was_refused else [AnswerLost()])
+    hands = RecoveryActor(store, spawner, POOL)
+    with pytest.raises(SpawnFailed if was_refused else SpawnAmbiguous):
+        await hands.start(ROW, 1, held, is_new=True)
+    if not was_refused:
+        await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
+
+    try:
+        await hands.recover(Reap(worker_id=W, reason="it ended"), held)
+    except Unanswered:
+        assert not was_refused
+
+    assert ((await store.workers.get(POOL, W)).reaped_at is not None) is was_refused
+
+
+@pytest.mark.parametrize(("engine", "is_gone"), [("works", True), ("silent", False), (None, False)])
+async def test_a_worker_that_ran_where_we_get_answers_is_gone_although_another_engine_is_silent(
+    store: MemoryStore, clock: ManualClock, engine: str | None, is_gone: bool
+) -> None:
+    silent, works = FakeSpawner(clock, [ListFails(times=2)], name="silent"), FakeSpawner(clock, name="works")
+    meta = {} if engine is None else {"engine": engine}
+    await store.workers.add([replace(ROW, provider="silent,works", meta=meta)])
+    await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.TERMINATED, "it left")
+
+    reaping = RecoveryActor(store, EngineGroup([silent, works]), POOL).recover(
+        Reap(worker_id=W, reason="x"), await fence(store)
+    )
+    with nullcontext() if is_gone else pytest.raises(Unanswered):
+        await reaping
+
+    assert ((await store.workers.get(POOL, W)).reaped_at is not None) is is_gone
 
 
 class Hangs(FakeSpawner):

@@ -1,6 +1,6 @@
 """A group of engines prefers the first, falls back to the next, and never starts a worker twice."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -20,11 +20,11 @@ from drumbeat.core.errors import (
     Unanswered,
 )
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.contract import Controllers, PoolListContract, SurvivorContract
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails, SpawnFails, TerminateRefused
 from drumbeat.spawn.group import ENGINE, EngineGroup
-from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, SpawnerTraits
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, SpawnerTraits, list_reachable
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.spawn.local_settings import LocalSettings
 
@@ -196,6 +196,55 @@ async def test_a_partial_list_is_an_error(group: EngineGroup, second: FakeSpawne
 
     with pytest.raises(Unanswered, match=r"the list of pool p is incomplete: .*second: .*timeout"):
         await group.list(P)
+
+
+async def test_engines_that_answer_are_listed_and_the_others_named(
+    group: EngineGroup, first: FakeSpawner, second: FakeSpawner
+) -> None:
+    await group.spawn(order())
+    second.faults.append(ListFails(reason="timeout"))
+
+    found = await group.list_reachable(P)
+
+    assert places(found.instances) == [("w", "first")]
+    assert [place.name for place in found.silent] == ["second"]
+    assert (found.is_answered, "timeout" in found.problem) == (True, True)
+
+
+async def test_a_worker_of_a_silent_engine_does_not_count_as_ended(group: EngineGroup, second: FakeSpawner) -> None:
+    def row(status: WorkerStatus = WorkerStatus.ACTIVE, **meta: Any) -> Worker:
+        return Worker(pool_id=P, worker_id=W, slot=0, status=status, provider="first,second", meta=meta)
+
+    second.faults.append(ListFails())
+    found = await group.list_reachable(P)
+
+    assert [found.hidden([each]) for each in (row(), row(engine="second"), row(WorkerStatus.LOST))] == [[W], [W], [W]]
+    assert found.hidden([row(engine="first")]) == []
+    assert found.hidden([replace(row(), provider="first")]) == []
+
+
+async def test_if_no_engine_answers_that_is_said(group: EngineGroup, first: FakeSpawner, second: FakeSpawner) -> None:
+    for member in (first, second):
+        member.faults.append(ListFails(times=2))
+
+    assert not (await group.list_reachable(P)).is_answered
+    with pytest.raises(Unanswered):
+        await list_reachable(group, P)
+
+
+async def test_pools_of_the_engines_that_answer_are_named(
+    group: EngineGroup, first: FakeSpawner, second: FakeSpawner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> Set[PoolId]:
+        raise Unanswered("no route to host")
+
+    await group.spawn(order())
+    monkeypatch.setattr(second, "pools", fail)
+
+    assert await group.pools() == {"p"}
+    monkeypatch.setattr(first, "pools", fail)
+    with pytest.raises(Unanswered):
+        await group.pools()
 
 
 async def test_a_worker_is_ended_at_the_engine_that_runs_it(

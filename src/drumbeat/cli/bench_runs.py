@@ -13,7 +13,7 @@ import typer
 
 from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
 from drumbeat.cli.bench_templates import SetOption, read_document
-from drumbeat.cli.engine_options import EngineOption, warn_of_store
+from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
@@ -111,6 +111,7 @@ def run_benchmark(
     returns the other codes.
     """
     forms = {path: form_of(path) for path in reports or ()}
+    refuse_local_store(store, engine)
 
     async def work() -> int:
         async with open_plane(store, create=True) as plane:

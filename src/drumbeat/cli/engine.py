@@ -1,16 +1,21 @@
 """drumbeat engine: list the kinds of engines and the named engines, check an engine, and show its workers and their logs."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
+from drumbeat.cli.engine_options import refuse_local_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.render import Columns, say, show, show_json
-from drumbeat.composition.engine_check import CheckStep, EngineCheck
+from drumbeat.composition.check_steps import CLEAN_UP, CheckStep
+from drumbeat.composition.engine_check import EngineCheck
 from drumbeat.composition.engine_workers import EngineWorker, list_workers, read_logs
 from drumbeat.composition.engines import KINDS, EngineKind, EngineReport
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import time_span
 
 app = typer.Typer(no_args_is_help=True, help="Engines, the places where workers run: list, check, show workers and logs.")
@@ -55,7 +60,7 @@ def list_engines(store: StoreOption = None, as_json: JsonOption = False) -> None
     """List the engines named in engines.toml or drumbeat.toml, and those that need no naming, with traits and prices."""
 
     async def read(plane: ControlPlane) -> list[EngineReport]:
-        return [plane.engines.report(each) for each in plane.engines.list()]
+        return [*plane.engines.reports()]
 
     show(with_control_plane(store, read, create=True), _ENGINE, as_json=as_json, nothing="no engines")
 
@@ -67,37 +72,88 @@ def _traits(report: EngineReport) -> str:
 @app.command()
 def check(
     name: Annotated[str, typer.Argument(metavar="ENGINE", help="Name of the engine.")],
+    host: Annotated[
+        str | None, typer.Option("--host", help="Name of one host of the engine. Default: all its hosts, one after another")
+    ] = None,
     timeout: Annotated[
         str | None,
-        typer.Option("--timeout", help="Limit for the worker's start, and for its end. Default: 1m, longer for slow engines"),
+        typer.Option(
+            "--timeout",
+            help="Limit for a worker's start, and for its end: seconds, or as 2m. Default: 1m, longer for slow engines",
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check an engine with one worker: reach the engine, start the worker, see it join the store, drain it, see it leave.
 
-    Each step is printed with its time, and a failed one with its cause. The worker and its pool are always removed. Exit code 1
-    when a step failed.
+    An engine with hosts is checked on each of them. Each step is printed with its time, and a failed one with its cause. The
+    workers and their pools are always removed. Exit code 1 when a step failed.
     """
-    within = parse_age(timeout) if timeout else None
+    within = _limit(timeout) if timeout else None
     steps: list[CheckStep] = []
 
     def on_step(step: CheckStep) -> None:
         steps.append(step)
         if not as_json:
-            mark = "ok  " if step.ok else "FAIL"
-            say(f"{mark}  {step.step:<9} {time_span(step.took):>8}  {step.detail}", style=None if step.ok else "red")
+            _print_step(step)
 
     async def work(plane: ControlPlane) -> bool:
-        return await EngineCheck(plane, plane.engines.get(name), on_step, within).run()
+        return await EngineCheck(plane, plane.engines.get(name), on_step, within, host).run()
 
-    passed = with_control_plane(store, work, create=True) and all(step.ok for step in steps)
+    try:
+        if (refusal := _store_refusal(store, name)) is not None:
+            on_step(CheckStep(step="settings", ok=False, took=timedelta(), detail=refusal))
+        passed = refusal is None and with_control_plane(store, work, create=True) and all(step.ok for step in steps)
+    except KeyboardInterrupt:
+        if not as_json:
+            say(f"the check of engine {name} was interrupted; {_left(steps)}", style="red")
+        raise
     if as_json:
         show_json({"engine": name, "ok": passed, "steps": steps})
     elif passed:
-        say(f"engine {name} can run workers", style="green")
+        say(f"engine {name} can run workers" + _on_hosts(steps), style="green")
+    else:
+        failed = ", ".join(dict.fromkeys(_failed_at(step) for step in steps if not step.ok))
+        say(f"engine {name} failed its check ({failed}); {_left(steps)}", style="red")
     if not passed:
         raise typer.Exit(1)
+
+
+def _store_refusal(store: str | None, engine: str) -> str | None:
+    """Say why the engine's workers cannot reach the store; None if they can, as far as its URL tells."""
+    try:
+        refuse_local_store(store, engine)
+    except InvalidSettings as exc:
+        return str(exc)
+    return None
+
+
+def _limit(text: str) -> timedelta:
+    """Read seconds, as 20, or a duration, as 2m."""
+    return parse_age(f"{text}s" if re.fullmatch(r"[0-9.]+", text.strip()) else text)
+
+
+def _print_step(step: CheckStep) -> None:
+    mark = "ok  " if step.ok else "FAIL"
+    place = "" if step.host is None else f"{step.host}: "
+    say(f"{mark}  {step.step:<9} {time_span(step.took):>8}  {place}{step.detail}", style=None if step.ok else "red")
+
+
+def _failed_at(step: CheckStep) -> str:
+    return step.step if step.host is None else f"{step.step} on {step.host}"
+
+
+def _on_hosts(steps: Sequence[CheckStep]) -> str:
+    hosts = list(dict.fromkeys(step.host for step in steps if step.host is not None))
+    return f" on {', '.join(hosts)}" if hosts else ""
+
+
+def _left(steps: Sequence[CheckStep]) -> str:
+    """Say what a check that did not pass has left behind."""
+    if any(step.step == CLEAN_UP and not step.ok for step in steps):
+        return f"what it could not remove is in the line {CLEAN_UP!r} above"
+    return "nothing of the check is left"
 
 
 _WORKER: Columns = {
@@ -120,7 +176,7 @@ def workers(
 ) -> None:
     """List the instances of workers in all pools, as their engines report them, with state, age and price.
 
-    Exit code 1 when an engine could not be asked.
+    Exit code 1 when an engine, or one of its hosts, could not be asked: workers there are not shown.
     """
 
     async def read(plane: ControlPlane) -> tuple[list[EngineWorker], Mapping[str, str]]:
@@ -132,7 +188,7 @@ def workers(
     else:
         show(found, _WORKER, as_json=False, nothing="no workers run at the engines that answered" if problems else "no workers")
         for engine, problem in problems.items():
-            say(f"engine {engine} could not be asked: {problem}", style="red")
+            say(f"engine {engine}, or a part of it, could not be asked: {problem}", style="red")
     if problems:
         raise typer.Exit(1)
 

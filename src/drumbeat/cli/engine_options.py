@@ -4,18 +4,33 @@ from typing import Annotated
 
 import typer
 
+from drumbeat.cli.options import settings_for
 from drumbeat.cli.render import errors
+from drumbeat.composition.engines import check_store_url
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.engine import DEFAULT_ENGINE
+
+
+def tidy_names(engines: str | None) -> str | None:
+    """Option callback: return a list of engines without spaces, as ``a,b``."""
+    return None if engines is None else ",".join(name.strip() for name in engines.split(","))
+
 
 EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
         metavar="NAME[,NAME…]",
+        callback=tidy_names,
         help="The engine that runs the workers; with several, the first is preferred. Default: local (this machine)",
     ),
 ]
+
+
+def refuse_local_store(store: str | None, engines: str | None) -> None:
+    """Raise InvalidSettings if workers of these engines cannot reach the store, before it is created."""
+    if engines is not None:
+        check_store_url(settings_for(store), engines)
 
 
 def warn_of_store(plane: ControlPlane, engines: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drumbeat.cli import fleet_beats, fleet_reasons, fleet_simulate, fleet_watch, fleet_workers
-from drumbeat.cli.engine_options import warn_of_store
+from drumbeat.cli.engine_options import refuse_local_store, tidy_names, warn_of_store
 from drumbeat.cli.fleet_beats import INTERNAL_FIELDS
 from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
@@ -49,6 +49,7 @@ def create(
             "--engine",
             "--provider",
             metavar="NAME[,NAME…]",
+            callback=tidy_names,
             help="The engine that runs the workers; with several, the first is preferred. Default: local (this machine)",
         ),
     ] = None,
@@ -74,6 +75,7 @@ def create(
     chosen = {name: value for name, value in options if value is not None}
     handlers = plan_changes({"handlers": handler}).get("handlers")
     given = chosen | parse_settings(settings)
+    refuse_local_store(store, provider)
 
     async def configure(plane: ControlPlane) -> "FleetConfigured":
         found = await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=handlers)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from drumbeat.cli.engine_options import tidy_names
 from drumbeat.core.errors import InvalidInput
 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name.")]
@@ -16,6 +17,7 @@ ProviderOption = Annotated[
         "--engine",
         "--provider",
         metavar="NAME[,NAME…]",
+        callback=tidy_names,
         help="The engine that runs the workers; with several, the first is preferred. Default: the engine of the policy",
     ),
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from drumbeat.cli import pool_beats, pool_jobs, pool_push
-from drumbeat.cli.engine_options import EngineOption, warn_of_store
+from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
     CapabilityOption,
@@ -101,6 +101,8 @@ def create(
     every = None if heartbeat is None else parse_age(heartbeat)
     if remove_handler and not update:
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
+
+    refuse_local_store(store, engine)
 
     async def make(plane: ControlPlane) -> PoolRow:
         row = await change(plane)

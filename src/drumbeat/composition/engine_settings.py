@@ -38,9 +38,19 @@ def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str) -> An
         return kind(**values)
     except TypeError as exc:
         missing = [each.name for each in fields(kind) if each.name not in values and _is_required(kind, each.name)]
-        raise InvalidSettings(f"{subject}: expected {', '.join(missing) or 'other settings'}, got none: {exc}") from exc
+        if not missing:
+            raise
+        hints = get_type_hints(kind)
+        raise InvalidSettings(f"{subject}: expected {' and '.join(_must(name, hints) for name in missing)}, got none") from exc
     except InvalidSettings as exc:
         raise InvalidSettings(f"{subject}: {exc}") from exc
+
+
+def _must(name: str, hints: Mapping[str, Any]) -> str:
+    """Return a setting that must be set, with how to write it if it is a list of tables."""
+    inside = get_args(hints[name])
+    is_tables = get_origin(hints[name]) in (tuple, Sequence) and is_dataclass(inside[0])
+    return f"{name} (at least one table [[engines.NAME.{name}]])" if is_tables else name
 
 
 def _is_required(kind: type[Any], name: str) -> bool:

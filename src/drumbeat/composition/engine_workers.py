@@ -8,7 +8,7 @@ from drumbeat.composition.base import ControlPlaneBase
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, ListsPools, ReadsLogs, Spawner
+from drumbeat.spawn.interface import Instance, InstanceState, ListsPools, ListsReachable, ReadsLogs, Spawner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,33 +26,38 @@ class EngineWorker:
 
 
 async def list_workers(base: ControlPlaneBase, name: str | None) -> tuple[list[EngineWorker], Mapping[str, str]]:
-    """Return the instances of workers at one engine (None: at all engines), and the error of each engine that did not answer.
+    """Return the instances of all pools at one engine, or at all; and by engine, why it or its hosts could not be asked.
 
     Raises InvalidSettings for an unknown engine."""
     engines = [base.engines.get(name)] if name else base.engines.list()
     found: list[EngineWorker] = []
-    problems: dict[str, str] = {}
+    problems: dict[str, str] = {} if name else dict(base.engines.refused)
     for engine in engines:
         try:
             async with base.spawner(engine.name) as spawner:
-                found += await _of_engine(base, spawner)
+                workers, problem = await _of_engine(base, spawner)
         except DrumbeatError as exc:
             problems[engine.name] = str(exc)
+            continue
+        found += workers
+        if problem:
+            problems[engine.name] = problem
     return found, problems
 
 
-async def _of_engine(base: ControlPlaneBase, spawner: Spawner) -> list[EngineWorker]:
-    shown = set(await spawner.pools()) if isinstance(spawner, ListsPools) else set()
+async def _of_engine(base: ControlPlaneBase, spawner: Spawner) -> tuple[list[EngineWorker], str]:
+    """Return the workers at an engine, and which of its hosts do not answer."""
     known = {row.pool_id for row in await base.store.pools.list()}
-    pools = sorted(shown if isinstance(spawner, ListsPools) else known)
-    return [each for pool_id in pools for each in await _of_pool(base, spawner, pool_id, is_known=pool_id in known)]
-
-
-async def _of_pool(base: ControlPlaneBase, spawner: Spawner, pool_id: PoolId, *, is_known: bool) -> list[EngineWorker]:
-    rows = await base.store.workers.list(pool_id) if is_known else ()
-    status = {row.worker_id: row.status.value for row in rows}
-    instances = [one for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED]
-    return [_worker(base, spawner, one, status.get(one.worker_id)) for one in instances]
+    if isinstance(spawner, ListsReachable):
+        found = await spawner.list_reachable(None)
+        instances, problem = found.instances, found.problem
+    else:
+        pools = await spawner.pools() if isinstance(spawner, ListsPools) else known
+        instances, problem = [one for pool_id in sorted(pools) for one in await spawner.list(pool_id)], ""
+    running = [one for one in instances if one.state is not InstanceState.EXITED]
+    rows = {pool_id: await base.store.workers.list(pool_id) for pool_id in {one.pool_id for one in running} & known}
+    status = {(row.pool_id, row.worker_id): row.status.value for found_rows in rows.values() for row in found_rows}
+    return [_worker(base, spawner, one, status.get((one.pool_id, one.worker_id))) for one in running], problem
 
 
 def _worker(base: ControlPlaneBase, spawner: Spawner, one: Instance, status: str | None) -> EngineWorker:

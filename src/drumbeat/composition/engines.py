@@ -21,6 +21,7 @@ from drumbeat.store import Store
 if TYPE_CHECKING:
     from drumbeat.spawn.local import LocalSpawner
 
+_LOCAL_STORES = frozenset({"sqlite", "memory"})  #: kinds of stores that only this machine can reach
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "", None})
 
 
@@ -168,9 +169,20 @@ class Engines:
         self._base = base
 
     @cached_property
+    def refused(self) -> Mapping[str, str]:
+        """The engines in files whose kind is wrong, each with what is wrong. The other engines can be used."""
+        tables = self._base.settings.engines.items()
+        return {name: problem for name, table in tables if (problem := _kind_problem(name, table["kind"])) is not None}
+
+    @cached_property
     def _named(self) -> Mapping[str, NamedEngine]:
         usual = {name: NamedEngine(name=name, kind=KINDS[name]) for name in _WITHOUT_NAMING}
-        return {**usual, **{name: _engine(name, table) for name, table in self._base.settings.engines.items()}}
+        named = {**usual, **{name: _engine(name, table) for name, table in self._tables.items()}}
+        return {name: engine for name, engine in named.items() if name not in self.refused}
+
+    @property
+    def _tables(self) -> Mapping[str, Mapping[str, Any]]:
+        return {name: table for name, table in self._base.settings.engines.items() if name not in self.refused}
 
     def list(self) -> Sequence[NamedEngine]:
         """Return the engines that can be named: those in files, ``local``, and ``runpod`` if a RUNPOD_ variable is set."""
@@ -179,7 +191,9 @@ class Engines:
         return [engine for name, engine in self._named.items() if name not in hidden]
 
     def get(self, name: str) -> NamedEngine:
-        """Return an engine by its name. Raises InvalidSettings for an unknown name."""
+        """Return an engine by its name. Raises InvalidSettings for an unknown name, or if its kind is wrong."""
+        if name in self.refused:
+            raise InvalidSettings(self.refused[name])
         engine = self._named.get(name)
         if engine is None:
             known = ", ".join(each.name for each in self.list())
@@ -247,6 +261,15 @@ class Engines:
         price = getattr(engine.settings, "price_per_hour", None)
         return bool(self._spawner(engine, {}).traits.price_per_hour if price is None else price)
 
+    def reports(self) -> Sequence[EngineReport]:
+        """Return what is known of all engines without reaching them, also of those whose kind is wrong."""
+        tables = self._base.settings.engines
+        wrong = [
+            EngineReport(name=name, kind=tables[name]["kind"], source="settings", problem=problem)
+            for name, problem in self.refused.items()
+        ]
+        return [*(self.report(each) for each in self.list()), *wrong]
+
     def report(self, engine: NamedEngine) -> EngineReport:
         """Return what is known of an engine without reaching it: its traits and price, or why it cannot be used."""
         from dataclasses import asdict
@@ -261,15 +284,23 @@ class Engines:
         return replace(about, price_per_hour=traits.price_per_hour, traits=shown)
 
 
+def check_store_url(settings: Settings, engines: str) -> None:
+    """Raise InvalidSettings like ``Engines.check_reach``, but before the store is opened, so that none is created in vain."""
+    scheme = settings.store.partition(":")[0]
+    kinds = [KINDS.get(settings.engines.get(name, {}).get("kind", name)) for name in engine_names(engines)]
+    if scheme in _LOCAL_STORES and any(kind is not None and kind.elsewhere for kind in kinds):
+        raise InvalidSettings(unreachable_store(scheme, engines, public_url(settings.store)))
+
+
+def _kind_problem(name: str, kind: str) -> str | None:
+    """Return what is wrong with the kind of a named engine; None if nothing is."""
+    if kind not in KINDS:
+        return f"expected the kind of engine {name!r} to be one of {', '.join(KINDS)}, got {kind!r}; see: drumbeat engine kinds"
+    if name in _WITHOUT_NAMING and kind != name:
+        return f"expected the engine {name!r} to be of kind {name!r}, got {kind!r}; use another name"
+    return None
+
+
 def _engine(name: str, table: Mapping[str, Any]) -> NamedEngine:
-    kind = KINDS.get(table["kind"])
-    if kind is None:
-        raise InvalidSettings(
-            f"expected the kind of engine {name!r} to be one of {', '.join(KINDS)}, got {table['kind']!r}; "
-            f"see: drumbeat engine kinds"
-        )
-    if name in _WITHOUT_NAMING and kind.name != name:
-        raise InvalidSettings(f"expected the engine {name!r} to be of kind {name!r}, got {kind.name!r}; use another name")
-    return NamedEngine(
-        name=name, kind=kind, table={key: value for key, value in table.items() if key != "kind"}, source="settings"
-    )
+    settings = {key: value for key, value in table.items() if key != "kind"}
+    return NamedEngine(name=name, kind=KINDS[table["kind"]], table=settings, source="settings")

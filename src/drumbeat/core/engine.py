@@ -21,8 +21,10 @@ class EngineFacts:
 
 
 def engine_names(engines: str) -> tuple[str, ...]:
-    """Return the names in a list such as ``gpu-cluster,k8s``, in order of preference. Raises InvalidSettings."""
-    names = tuple(engines.split(","))
+    """Return the names in a list such as ``gpu-cluster,k8s``, in order of preference. Raises InvalidSettings.
+
+    Spaces around a name do not matter."""
+    names = _split(engines)
     for name in names:
         check_engine_name(name)
     if len(set(names)) < len(names):
@@ -42,9 +44,12 @@ def check_engine_name(name: str) -> None:
 
 
 def covers(engines: str, provider: str | None) -> bool:
-    """Whether ``engines`` include every engine in ``provider``, the engines of a worker. Both are lists such as
-    ``gpu-cluster,k8s``; True if one of them is empty."""
-    return not provider or not engines or provider == engines or set(provider.split(",")) <= set(engines.split(","))
+    """Whether these engines include all engines of a worker's row (``provider``); true if the row names none."""
+    return not provider or not engines or provider == engines or set(_split(provider)) <= set(_split(engines))
+
+
+def _split(engines: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in engines.split(","))
 
 
 def unreachable_store(store: str, engines: str, url: str | None = None) -> str:

@@ -5,16 +5,17 @@ from functools import singledispatchmethod
 from typing import Any
 
 from drumbeat.core.engine import covers
-from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
+from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable, Unanswered
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import Instance, Order, Spawner
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, list_reachable
 from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
+_SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: the start was refused, so nothing was started
 _VOLATILE = frozenset({"status", "gpus"})  #: details of an instance that change often and so are not stored
 
 
@@ -47,9 +48,25 @@ class RecoveryActor:
     @_do.register
     async def _(self, action: Reap, fence: Fence) -> None:
         await self.check(fence)
-        check_provider(await self._store.workers.get(self._pool_id, action.worker_id), self._spawner)
-        await self._spawner.terminate(self._pool_id, action.worker_id)
+        row = await self._store.workers.get(self._pool_id, action.worker_id)
+        check_provider(row, self._spawner)
+        try:
+            await self._spawner.terminate(self._pool_id, action.worker_id)
+        except Unanswered:
+            if await self._may_run(row):
+                raise
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
+
+    async def _may_run(self, row: Worker) -> bool:
+        """Whether an ended worker's instance may still run: a place that answers lists it, or it may be where nobody answers.
+
+        Not if its start was refused, or if its row names a place that answers and does not list it. Raises Unanswered.
+        """
+        if row.meta.get(_SPAWN_FAILED):
+            return False
+        found = await list_reachable(self._spawner, self._pool_id)
+        running = {one.worker_id for one in found.instances if one.state is not InstanceState.EXITED}
+        return row.worker_id in running or bool(found.may_hold(row))
 
     @_do.register
     async def _(self, action: EndStray, fence: Fence) -> None:
@@ -132,4 +149,4 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
     """Return, for the worker's row, why the provider did not start the worker, and when to ask again."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
-    return {"spawn_failed": True, "cause": refusal.cause.value, **wait}
+    return {_SPAWN_FAILED: True, "cause": refusal.cause.value, **wait}

@@ -13,7 +13,7 @@ from drumbeat.core.pool import PoolRow, Thresholds
 from drumbeat.core.recovery import ListedInstance, PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.timeouts import LostRace, race
-from drumbeat.spawn.interface import Instance, InstanceState, Spawner
+from drumbeat.spawn.interface import Instance, InstanceState, ReachableList, Spawner, list_reachable
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -37,11 +37,13 @@ async def take_snapshot(
     """List the pool's instances, then read its workers' rows. In this order, no instance of a new worker seems to lack a row.
 
     ``last``: the last beat that observed the pool, if already read. ``gap``: time since this controller last reached the store.
-    ``usual``: the usual time between snapshots. If the provider gives no list in time, raises SpawnError; with ``unlisted_too``
-    returns a ``partial`` snapshot, without instances. ``gone_since`` leaves out workers whose instance was confirmed gone
-    (reaped) before that time; ``unreaped_only`` leaves out all reaped workers, except those that the provider lists.
+    ``usual``: the usual time between snapshots. If the engine gives no list in time, raises SpawnError; with ``unlisted_too``
+    returns a ``partial`` snapshot, without instances. If only a part of it gives none (a host, or one engine of several), the
+    workers that may run there count as running. ``gone_since`` leaves out workers whose instance was confirmed gone (reaped)
+    before that time; ``unreaped_only`` leaves out all reaped workers, except those that the provider lists.
     """
-    instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
+    found, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
+    instances = found.instances
     now = await store.now()
     last = last or await last_observation(store, pool)
     if unreaped_only:
@@ -53,13 +55,16 @@ async def take_snapshot(
         looking_since=watched_since(last, now, gap, pool.thresholds, usual),
         thresholds=pool.thresholds,
         workers=with_gpus(workers, instances),
-        instances=tuple(
-            ListedInstance(
-                worker_id=instance.worker_id,
-                running=instance.state is not InstanceState.EXITED,
-                exit_code=instance.exit_code,
-            )
-            for instance in instances
+        instances=(
+            *(
+                ListedInstance(
+                    worker_id=instance.worker_id,
+                    running=instance.state is not InstanceState.EXITED,
+                    exit_code=instance.exit_code,
+                )
+                for instance in instances
+            ),
+            *(ListedInstance(worker_id=worker_id, running=True) for worker_id in found.hidden(workers)),
         ),
         partial=unlisted is not None,
         unlisted=unlisted,
@@ -67,27 +72,30 @@ async def take_snapshot(
     )
 
 
-async def _listed(
-    spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool
-) -> tuple[Sequence[Instance], str | None]:
-    """List the pool's instances. If that fails, raises SpawnError or, with ``unlisted_too``, returns no
-    instances and the error text."""
+async def _listed(spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool) -> tuple[ReachableList, str | None]:
+    """List the pool's instances. If that fails, raises SpawnError; with ``unlisted_too``, returns none and the error text."""
     try:
-        return await _list_in_time(spawner, pool, clock), None
+        found = await _list_in_time(spawner, pool, clock)
     except SpawnError as exc:
         if not unlisted_too:
             raise
         log.warning("failed to list the instances of pool %s: %s; using only its workers in the store", pool.pool_id, exc)
-        return (), str(exc) or type(exc).__name__
+        return ReachableList(instances=()), str(exc) or type(exc).__name__
+    if found.silent:
+        log.warning(
+            "the list of pool %s is incomplete: %s; workers that may run there count as running", pool.pool_id, found.problem
+        )
+    return found, None
 
 
-async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
+async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> ReachableList:
     """List the instances within ``LIST_WITHIN``, so that the beat has time left to go on without the list."""
     try:
-        return await race(clock.sleep(LIST_WITHIN), spawner.list(pool.pool_id))
+        return await race(clock.sleep(LIST_WITHIN), list_reachable(spawner, pool.pool_id))
     except LostRace:
         raise SpawnError(
-            f"expected the provider to list pool {pool.pool_id} in {LIST_WITHIN.total_seconds():g} s, got no answer"
+            f"expected the engine {spawner.traits.name} to list pool {pool.pool_id} in {LIST_WITHIN.total_seconds():g} s, "
+            f"got no answer"
         ) from None
 
 

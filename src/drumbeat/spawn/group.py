@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,18 +12,23 @@ from weakref import WeakValueDictionary
 
 from drumbeat.core.errors import InvalidInput, NotFound, SpawnCause, SpawnError, SpawnFailed, Unanswered
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.spawn.interface import (
     ExpandsVolumes,
     ForgetsRefusals,
     Instance,
     InstanceState,
     ListsPools,
+    ListsReachable,
     Order,
+    ReachableList,
     ReadsLogs,
+    SilentPlace,
     Spawner,
     SpawnerTraits,
 )
+
+log = logging.getLogger(__name__)
 
 ENGINE: Final = "engine"  #: key in an instance's ``meta``: the name of the engine that runs it
 #: of several refusals, the first of these causes is reported: those that time alone may cure come first
@@ -36,16 +42,16 @@ _CURABLE_FIRST = (
 )
 
 
-_Listed = tuple[Spawner, Sequence[Instance]]
+_Reached = tuple[Spawner, ReachableList]
 _Silent = tuple[Spawner, SpawnError]
 
 
 class EngineGroup:
     """Starts each worker at the first engine that does not refuse it.
 
-    A worker runs at one engine only: before a start, all engines are asked whether they run it, and a start that got no answer
-    is not tried at another engine. A list is complete or an error is raised, since a worker that is missing in it counts as
-    ended.
+    A worker runs at one engine only: before a start all engines are asked for it, and a start without an answer is not tried
+    at another engine. ``list`` is whole or raises, because a worker that is missing in a list counts as ended;
+    ``list_reachable`` names the engines and hosts that do not answer.
     """
 
     def __init__(self, members: Sequence[Spawner]) -> None:
@@ -88,12 +94,14 @@ class EngineGroup:
 
     async def _find(self, order: Order) -> Instance | None:
         """Return the worker's instance if an engine runs it. Raises Unanswered if an engine that may run it cannot be asked."""
-        found, silent = await self._ask(order.pool_id)
-        for member, instances in found:
-            for one in instances:
+        found = await self._reach(order.pool_id)
+        for member, reached in found:
+            for one in reached.instances:
                 if one.worker_id == order.worker_id and one.state is not InstanceState.EXITED:
                     return _tagged(one, member)
-        if silent and not order.is_first:
+        row = Worker(pool_id=order.pool_id, worker_id=order.worker_id, slot=order.slot)
+        silent = [] if order.is_first else _silent(found, row)
+        if silent:
             raise _unanswered(f"worker {order.worker_id} is not started", silent)
         return None
 
@@ -108,15 +116,30 @@ class EngineGroup:
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         """Return the instances of all engines. Raises Unanswered if one engine cannot be asked."""
-        found, silent = await self._ask(pool_id)
-        if silent:
+        answers = await asyncio.gather(*(_listed(member, pool_id) for member in self._members))
+        if silent := [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]:
             raise _unanswered(f"the list of pool {pool_id} is incomplete", silent)
+        found = [(member, answer) for member, answer in answers if not isinstance(answer, SpawnError)]
         return [_tagged(one, member) for member, instances in found for one in instances]
 
+    async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
+        """Return the instances at the engines and hosts that answer, and those that do not."""
+        found = await self._reach(pool_id)
+        return ReachableList(
+            instances=[_tagged(one, member) for member, reached in found for one in reached.instances],
+            silent=[place for _, reached in found for place in reached.silent],
+            is_answered=any(reached.is_answered for _, reached in found),
+        )
+
     async def pools(self) -> Set[PoolId]:
-        """Return the pools with an instance at any engine that can list its pools."""
-        lists = [member.pools() for member in self._members if isinstance(member, ListsPools)]
-        return {pool_id for found in await asyncio.gather(*lists) for pool_id in found}
+        """Return the pools with an instance at the engines that answer and can list their pools. Raises if none answers."""
+        answers = await asyncio.gather(*(_pools(member) for member in self._members if isinstance(member, ListsPools)))
+        failed = [answer for answer in answers if isinstance(answer, SpawnError)]
+        if failed and len(failed) == len(answers):
+            raise failed[0]
+        for error in failed:
+            log.warning("the pools of one engine are not known: %s", error)
+        return {pool_id for answer in answers if not isinstance(answer, SpawnError) for pool_id in answer}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """Ask the worker to finish and leave, at the engine that runs it."""
@@ -131,12 +154,17 @@ class EngineGroup:
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
         """Return the last lines of a worker's output, from the engine that has it. Raises NotFound, SpawnError."""
+        silent: list[_Silent] = []
         for member in self._members:
             if isinstance(member, ReadsLogs):
                 try:
                     return await member.logs(pool_id, worker_id, lines=lines)
                 except NotFound:
                     continue
+                except Unanswered as exc:
+                    silent.append((member, exc))
+        if silent:
+            raise _unanswered(f"the output of worker {worker_id} was not found", silent)
         raise NotFound(
             f"expected the output of worker {worker_id} of pool {pool_id}, but no engine of {self.traits.name} has it"
         )
@@ -172,22 +200,44 @@ class EngineGroup:
     ) -> None:
         await self._stack.aclose()
 
-    async def _ask(self, pool_id: PoolId) -> tuple[Sequence[_Listed], Sequence[_Silent]]:
-        """Ask all engines concurrently for their lists. Returns the lists, and the errors of the engines that gave none."""
-        answers = await asyncio.gather(*(_listed(member, pool_id) for member in self._members))
-        found = [(member, answer) for member, answer in answers if not isinstance(answer, SpawnError)]
-        return found, [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]
+    async def _reach(self, pool_id: PoolId | None) -> Sequence[_Reached]:
+        """Ask all engines at once for the instances of a pool, or of all pools, at the places that answer."""
+        return await asyncio.gather(*(_reached(member, pool_id) for member in self._members))
 
     async def _owners(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[Spawner]:
-        """Return the engines that list the worker, or all engines if none does. Raises Unanswered if none lists the worker and
-        an engine cannot be asked."""
-        found, silent = await self._ask(pool_id)
-        owners = [member for member, instances in found if any(one.worker_id == worker_id for one in instances)]
+        """Return the engines that list the worker; all engines if none does. Raises Unanswered if one cannot be asked then."""
+        found = await self._reach(pool_id)
+        owners = [member for member, reached in found if any(one.worker_id == worker_id for one in reached.instances)]
         if owners:
             return owners
-        if silent:
+        if silent := _silent(found, Worker(pool_id=pool_id, worker_id=worker_id, slot=0)):
             raise _unanswered(f"worker {worker_id} may run where it cannot be ended now", silent)
         return self._members
+
+
+async def _reached(member: Spawner, pool_id: PoolId | None) -> _Reached:
+    """Ask an engine. If it does not answer, it is itself the silent place."""
+    try:
+        if isinstance(member, ListsReachable):
+            return member, await member.list_reachable(pool_id)
+        pools = [pool_id] if pool_id is not None else await member.pools() if isinstance(member, ListsPools) else ()
+        return member, ReachableList(instances=[one for each in pools for one in await member.list(each)])
+    except SpawnError as exc:
+        name = member.traits.name
+        place = SilentPlace(name=name, error=exc, may_hold=lambda row: not row.engine or name in row.engine.split(","))
+        return member, ReachableList(instances=(), silent=[place], is_answered=False)
+
+
+def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
+    """Return the errors of the places that do not answer and may hold the worker."""
+    return [(member, place.error) for member, reached in found for place in reached.may_hold(row)]
+
+
+async def _pools(member: ListsPools) -> Set[PoolId] | SpawnError:
+    try:
+        return await member.pools()
+    except SpawnError as exc:
+        return exc
 
 
 async def _listed(member: Spawner, pool_id: PoolId) -> tuple[Spawner, Sequence[Instance] | SpawnError]:
@@ -205,7 +255,7 @@ def _tagged(instance: Instance, member: Spawner) -> Instance:
 
 def _unanswered(effect: str, silent: Sequence[_Silent]) -> Unanswered:
     reasons = "; ".join(f"{member.traits.name}: {exc}" for member, exc in silent)
-    return Unanswered(f"{effect}: {len(silent)} of the engines did not answer: {reasons}")
+    return Unanswered(f"{effect}: {len({member.traits.name for member, _ in silent})} of the engines did not answer: {reasons}")
 
 
 def _refused(worker_id: WorkerId, refusals: Sequence[tuple[Spawner, SpawnFailed]]) -> SpawnFailed:

@@ -41,7 +41,7 @@ async def failure(settings: SshSettings) -> SpawnError:
     async with SshSpawner(settings, {}, "s") as spawner:
         with pytest.raises(Unanswered) as listing:
             await spawner.list(P)
-        [report] = await spawner.check()
+        [report] = await spawner.check_hosts()
 
     assert report.problem == str(listing.value)
     assert "\n" not in report.problem
@@ -61,8 +61,8 @@ class TestLogin:
 
         error = await failure(settings_at(sshd, tmp_path, known_hosts=tmp_path / "known"))
 
-        assert f"its host key is not the one in {tmp_path}/known" in str(error)
-        assert f"ssh-keyscan -p {sshd.port} 127.0.0.1" in str(error)
+        assert f"its host key is not known: {tmp_path}/known has no key of this host" in str(error)
+        assert f"ssh-keyscan -p {sshd.port} 127.0.0.1 >> {tmp_path}/known" in str(error)
         assert error.cause is SpawnCause.AUTH
 
     async def test_another_host_key_than_the_known_one(self, sshd: OpenSshServer, tmp_path: Path) -> None:
@@ -71,7 +71,18 @@ class TestLogin:
 
         error = await failure(settings_at(sshd, tmp_path, known_hosts=tmp_path / "known"))
 
-        assert "its host key is not the one in" in str(error)
+        assert f"its host key has changed: it is not the one in {tmp_path}/known" in str(error)
+        assert "Somebody may be reading the connection, or the host was installed again" in str(error)
+        assert f"ssh-keygen -f {tmp_path}/known -R '[127.0.0.1]:{sshd.port}'" in str(error)
+        assert error.cause is SpawnCause.AUTH
+
+    async def test_the_key_of_another_port_of_the_host_is_not_its_key(self, sshd: OpenSshServer, tmp_path: Path) -> None:
+        other = (sshd.folder / "other_key.pub").read_text()
+        (tmp_path / "known").write_text(f"[127.0.0.1]:1 {other}")
+
+        error = await failure(settings_at(sshd, tmp_path, known_hosts=tmp_path / "known"))
+
+        assert "its host key is not known" in str(error)
 
     async def test_any_host_key_is_accepted_only_if_one_says_so(self, sshd: OpenSshServer, tmp_path: Path) -> None:
         (tmp_path / "known").write_text("")
@@ -100,7 +111,7 @@ class TestLogin:
         error = await failure(settings_at(sshd, tmp_path, python="/nowhere/python3"))
 
         assert "could not start the agent with '/nowhere/python3'" in str(error)
-        assert "install Python 3.8 or newer there, or set python to its path" in str(error)
+        assert "set python to the path of Python 3.11 or newer there: workers need it (to log in, 3.8 is enough)" in str(error)
         assert error.cause is SpawnCause.BAD_REQUEST
 
     async def test_a_folder_that_cannot_be_written(self, sshd: OpenSshServer, tmp_path: Path) -> None:
@@ -169,7 +180,7 @@ class TestStarts:
 class TestCheck:
     async def test_a_host_where_workers_can_run(self, sshd: OpenSshServer, tmp_path: Path) -> None:
         async with SshSpawner(settings_at(sshd, tmp_path), {}, "s") as spawner:
-            [report] = await spawner.check()
+            [report] = await spawner.check_hosts()
 
         assert report.problem is None
         assert report.drumbeat
@@ -184,10 +195,40 @@ class TestCheck:
         bare.chmod(0o755)
 
         async with SshSpawner(settings_at(sshd, tmp_path, python=str(bare)), {"PYTHONPATH": ""}, "s") as spawner:
-            [report] = await spawner.check()
+            [report] = await spawner.check_hosts()
 
         assert report.problem is not None
-        assert "Drumbeat cannot be imported there: ModuleNotFoundError: No module named 'drumbeat'" in report.problem
+        assert (
+            "Drumbeat cannot be imported there: ModuleNotFoundError: No module named 'drumbeat'; install it" in report.problem
+        )
+        assert report.python == ".".join(map(str, sys.version_info[:3]))
+
+    async def test_a_python_that_is_too_old_for_workers(self, sshd: OpenSshServer, tmp_path: Path) -> None:
+        old = tmp_path / "old"
+        old.write_text(
+            f'#!/bin/sh\ncase "$1" in -c) echo 3.9.2; echo "No module named drumbeat" >&2; exit 1;; esac\n'
+            f'exec {sys.executable} "$@"\n'
+        )
+        old.chmod(0o755)
+
+        async with SshSpawner(settings_at(sshd, tmp_path, python=str(old)), {}, "s") as spawner:
+            [report] = await spawner.check_hosts()
+
+        assert report.problem is not None
+        assert "its Python is 3.9.2, and workers need 3.11 or newer: set python to such a one" in report.problem
+
+    async def test_a_spawner_for_one_host_starts_workers_there_only(self, sshd: OpenSshServer, tmp_path: Path) -> None:
+        hosts = [host_at(sshd, "one", folder=str(tmp_path / "1")), host_at(sshd, "two", folder=str(tmp_path / "2"), slots=1)]
+        whole = SshSpawner(settings_at(sshd, tmp_path, hosts=hosts, labels={}), {}, "s", name="e")
+
+        async with whole, whole.at_host("two") as two:
+            try:
+                assert (await two.spawn(order())).meta["host"] == "two"
+                assert [one.meta["host"] for one in await whole.list(P)] == ["two"], "both see the same workers"
+            finally:
+                await two.terminate(P, W)
+        with pytest.raises(InvalidSettings, match=r"expected a host of the engine e \(one, two\), got 'three'"):
+            whole.at_host("three")
 
 
 class TestSettings:
@@ -225,6 +266,20 @@ class TestSettings:
         async with SshSpawner(settings_at(sshd, tmp_path, key_file=tmp_path / "key"), {}, "s") as spawner:
             with pytest.raises(InvalidSettings, match=f"cannot use the key file {tmp_path}/key"):
                 await spawner.list(P)
+
+    def test_asyncssh_logs_no_line_for_every_connection(self) -> None:
+        program = (
+            "import logging; logging.getLogger('asyncssh').setLevel({level}); import drumbeat.spawn.ssh.session; "
+            "print(logging.getLogger('asyncssh').level)"
+        )
+        levels = [
+            subprocess.run(
+                [sys.executable, "-c", program.format(level=level)], capture_output=True, text=True, check=True
+            ).stdout
+            for level in (0, 10)
+        ]
+
+        assert [level.strip() for level in levels] == ["30", "10"], "a level that the user has set stays"
 
     def test_without_the_extra_the_install_command_is_named(self) -> None:
         program = "import sys; sys.modules['asyncssh'] = None; import drumbeat.spawn.ssh"

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from drumbeat.core.errors import NotFound, SpawnAmbiguous, SpawnFailed, Unanswered
+from drumbeat.core.errors import NotFound, SpawnAmbiguous, SpawnCause, SpawnFailed, Unanswered
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.contract import alive
 from drumbeat.spawn.contract.process_setup import new_mark
 from drumbeat.spawn.contract.programs import WORKER, processes_named
@@ -33,8 +34,15 @@ def far(sshd: OpenSshServer) -> Iterator[OpenSshServer]:
         yield server
 
 
-def order(worker_id: WorkerId, mark: str) -> Order:
-    return Order(pool_id=P, worker_id=worker_id, slot=0, group_count=1, command=("sh", "-c", WORKER, mark))
+def order(worker_id: WorkerId, mark: str, *, is_first: bool = False) -> Order:
+    command = ("sh", "-c", WORKER, mark)
+    return Order(pool_id=P, worker_id=worker_id, slot=0, group_count=1, command=command, is_first=is_first)
+
+
+def row(worker_id: WorkerId, host: str | None = None, status: WorkerStatus = WorkerStatus.ACTIVE, **meta: Any) -> Worker:
+    """The row of a worker as the store has it, with the host where it was started."""
+    place = {} if host is None else {"host": host}
+    return Worker(pool_id=P, worker_id=worker_id, slot=0, provider="ssh", status=status, meta={**place, **meta})
 
 
 class Rig:
@@ -137,11 +145,12 @@ class TestDown:
             await spawner.spawn(order(A, mark))
             rig.far.cut()
 
-            for call in (spawner.list(P), spawner.pools(), spawner.drain(P, A), spawner.terminate(P, A), spawner.logs(P, A)):
+            for call in (spawner.list(P), spawner.drain(P, A), spawner.terminate(P, A), spawner.logs(P, A)):
                 with pytest.raises(Unanswered, match="host far"):
                     await call
-            with pytest.raises(SpawnAmbiguous, match="worker a of p may run on a host that does not answer: host far"):
-                await spawner.spawn(order(A, mark))
+            for is_first in (False, True):
+                with pytest.raises(SpawnAmbiguous, match="worker a of p may run on a host that does not answer: host far"):
+                    await spawner.spawn(order(A, mark, is_first=is_first))
 
             rig.far.start()
             async with rig.spawner(rig.hosts(far_slots=8)) as later:
@@ -156,6 +165,79 @@ class TestDown:
             with pytest.raises(SpawnAmbiguous, match="host far"):
                 await spawner.spawn(order(A, mark))
         assert processes_named(mark) == []
+
+    async def test_a_worker_that_was_never_asked_for_starts_on_a_host_that_answers(self, rig: Rig, mark: str) -> None:
+        rig.far.stop()
+        async with rig.spawner() as spawner:
+            assert (await spawner.spawn(order(A, mark, is_first=True))).meta["host"] == "near"
+
+    async def test_where_no_host_answers_a_first_start_certainly_failed(self, rig: Rig, mark: str) -> None:
+        rig.far.stop()
+        async with rig.spawner(rig.hosts()[1:]) as spawner:
+            with pytest.raises(SpawnFailed, match="could not be started: host far") as down:
+                await spawner.spawn(order(A, mark, is_first=True))
+            with pytest.raises(SpawnAmbiguous, match="host far"):
+                await spawner.spawn(order(A, mark))
+        async with rig.spawner(rig.hosts()[:1], key_file=rig.near.wrong_key_file) as spawner:
+            with pytest.raises(SpawnFailed, match=r"host near .*refuses user") as refused:
+                await spawner.spawn(order(A, mark, is_first=True))
+
+        assert (down.value.cause, refused.value.cause) == (SpawnCause.TRANSIENT, SpawnCause.AUTH)
+
+    async def test_a_worker_on_a_host_that_answers_is_ended_although_another_is_silent(self, rig: Rig, mark: str) -> None:
+        rig.far.stop()
+        async with rig.spawner() as spawner:
+            await spawner.spawn(order(A, mark, is_first=True))
+        async with rig.spawner() as later:
+            await later.drain(P, A)
+            await later.terminate(P, A)
+            assert processes_named(mark) == []
+
+            with pytest.raises(Unanswered, match="host far"):
+                await later.terminate(P, B)
+
+    async def test_hosts_that_answer_are_listed_and_the_others_named(self, rig: Rig, mark: str) -> None:
+        rig.far.stop()
+        async with rig.spawner() as spawner:
+            await spawner.spawn(order(A, mark, is_first=True))
+        async with rig.spawner() as later:
+            found = await later.list_reachable(P)
+
+            assert places(found.instances) == {A: "near"}
+            assert [place.name for place in found.silent] == ["far"]
+            assert found.is_answered
+            assert "host far" in found.problem
+            assert await later.pools() == {P}
+            assert (await later.list_reachable(None)).instances == found.instances
+
+    async def test_a_worker_that_may_run_on_a_silent_host_does_not_count_as_ended(self, rig: Rig) -> None:
+        rig.far.stop()
+        async with rig.spawner() as spawner:
+            found = await spawner.list_reachable(P)
+        rows = {
+            "started there": row(A, "far"),
+            "started nobody knows where": row(A),
+            "never joined": row(A, "near", WorkerStatus.SPAWNING),
+            "told to drain, and late": row(A, "far", WorkerStatus.TERMINATED, drain_timed_out=True),
+        }
+        others = {
+            "started elsewhere": row(A, "near"),
+            "of another engine": row(A, engine="local"),
+            "left by itself": row(A, "far", WorkerStatus.TERMINATED),
+            "silent as its host": row(A, "far", WorkerStatus.LOST),
+            "refused, and to be asked for again": row(A, None, WorkerStatus.SPAWNING, refused={"reason": "full"}),
+            "never started": row(A, None, WorkerStatus.TERMINATED, spawn_failed=True, drain_timed_out=True),
+        }
+
+        assert {what: found.hidden([each]) for what, each in rows.items()} == {what: [A] for what in rows}
+        assert {what: found.hidden([each]) for what, each in others.items()} == {what: [] for what in others}
+
+    async def test_a_lost_worker_on_a_host_that_only_refuses_us_may_run(self, rig: Rig) -> None:
+        async with rig.spawner(key_file=rig.near.wrong_key_file) as spawner:
+            found = await spawner.list_reachable(P)
+
+        assert found.hidden([row(A, "far", WorkerStatus.LOST)]) == [A]
+        assert not found.is_answered
 
     async def test_new_workers_start_elsewhere_when_a_host_goes_down(self, rig: Rig, mark: str) -> None:
         async with rig.spawner(rig.hosts(far_slots=8)) as spawner:

@@ -185,7 +185,11 @@ class Agent:
             state = self._state(key, lock_is_ours=True)
             if state is not None and state["state"] != "exited":
                 return {"instance": state}
-            self._reserve(request)
+            try:
+                self._reserve(request)
+            except BaseException:
+                self._remove_lock(key)
+                raise
             try:
                 self._start(request, lock)
             except BaseException:
@@ -195,24 +199,29 @@ class Agent:
             return {"instance": self._state(key, lock_is_ours=True)}
 
     def do_drain(self, request: Answer) -> Answer:
-        """Send SIGTERM to the worker's process."""
-        with self._locked(request["key"]):
-            process = read_json(os.path.join(self._run(request["key"]), "process"))
+        """Send SIGTERM to the worker's process. Returns whether the worker is known here."""
+        key = request["key"]
+        with self._locked(key):
+            process = read_json(os.path.join(self._run(key), "process"))
             if process is not None and here(process):
                 send(signal.SIGTERM, process["pid"], process["start"])
-        return {}
+            self._remove_lock(key)
+        return {"found": process is not None}
 
     def do_terminate(self, request: Answer) -> Answer:
-        """End the worker and its children, and delete its run directory. If the request names a ``run``, does nothing unless it
-        is the current run. Raises Trouble."""
+        """End the worker and its children, and delete its run directory and lock; only this ``run``, if one is named.
+
+        Returns whether the worker was known here. Raises Trouble.
+        """
         key = request["key"]
         with self._locked(key):
             record = read_json(os.path.join(self._run(key), "record"))
             if request.get("run") and (record is None or record["run"] != request["run"]):
-                return {}
+                return {"found": False}
             self._end(key, request.get("run") or "")
             self._remove(key)
-        return {}
+            self._remove_lock(key)
+        return {"found": record is not None}
 
     def do_logs(self, request: Answer) -> Answer:
         """Return the last lines of the worker's log. Raises Trouble."""
@@ -226,8 +235,8 @@ class Agent:
         return {"text": b"\n".join(lines[-count:]).decode(errors="replace")}
 
     def do_check(self, request: Answer) -> Answer:
-        """Return the version of Drumbeat that the worker's Python imports, or why it does not."""
-        code = "import drumbeat,sys;print(drumbeat.__version__, *sys.version_info[:3])"
+        """Return the version of the worker's Python and of Drumbeat, or why it cannot import Drumbeat."""
+        code = "import sys;print(*sys.version_info[:3],sep='.');import drumbeat;print(drumbeat.__version__)"
         command = [os.path.expanduser(request["python"]), "-c", code]
         environment = {**base_environment(), **encoded(request["environment"])}
         try:
@@ -237,9 +246,10 @@ class Agent:
         except (OSError, subprocess.TimeoutExpired) as exc:
             return {"problem": str(exc), "time": time.time()}
         words, complaints = done.stdout.decode(errors="replace").split(), done.stderr.decode(errors="replace").splitlines()
-        if done.returncode != 0 or len(words) != 4:
-            return {"problem": complaints[-1] if complaints else f"exit code {done.returncode}", "time": time.time()}
-        return {"drumbeat": words[0], "python": ".".join(words[1:]), "time": time.time()}
+        found = {"python": words[0] if words else None, "time": time.time()}
+        if done.returncode != 0 or len(words) != 2:
+            return dict(found, problem=complaints[-1] if complaints else f"exit code {done.returncode}")
+        return dict(found, drumbeat=words[1])
 
     # Files
 
@@ -257,6 +267,15 @@ class Agent:
         with suppress(FileNotFoundError):
             os.rename(self._run(key), gone)
         shutil.rmtree(gone, ignore_errors=True)
+
+    def _remove_lock(self, key: str) -> None:
+        """Delete the lock of a worker without run directory. A process that waits for it sees that, and opens a new file.
+
+        Call it with the lock held, but not after an attempt to start: a supervisor may have inherited the lock and hold it.
+        """
+        if not os.path.exists(self._run(key)):
+            with suppress(FileNotFoundError):
+                os.unlink(self._path("locks", key))
 
     def _sweep_drafts(self) -> None:
         """Delete old directories that an agent was about to create or delete when it was killed."""

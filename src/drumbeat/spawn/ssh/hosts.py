@@ -8,11 +8,13 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnCause, Unanswered
-from drumbeat.spawn.interface import Instance, InstanceState
+from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.spawn.interface import Instance, InstanceState, SilentPlace
 from drumbeat.spawn.ssh.session import AgentRefused, AgentSession, Answer
 from drumbeat.spawn.ssh.settings import SshHost, SshSettings
 from drumbeat.spawn.tagged import Name
 
+HOST = "host"  #: key in an instance's and a row's ``meta``: the name of the host
 _FIRST_BACKOFF = timedelta(seconds=1)
 _CLOCK_TOLERANCE = timedelta(seconds=1)
 
@@ -54,13 +56,35 @@ class ConnectedHost:
         self._seen: set[Name] | None = None  #: the workers in the host's last answer; None: it never answered
         self._sent: dict[Name, timedelta] = {}  #: starts sent to the host: until when they may be missing in its answers
 
-    def may_hold(self, name: Name) -> bool:
-        """Whether the worker may be on this host, as far as the host's last answer and later requests tell."""
-        return self._seen is None or name in self._seen or name in self._sent
+    def may_hold(self, name: Name, *, is_first: bool = False, is_found: bool = False) -> bool:
+        """Whether the worker may be on this host, as far as the host's last answer and later requests tell.
+
+        ``is_first``: it was never asked for before; ``is_found``: another host has it. Then it is on a host that has never
+        answered only by an error of another controller, which is not assumed.
+        """
+        if self._seen is None and not is_first and not is_found:
+            return True
+        return name in (self._seen or ()) or name in self._sent
 
     def may_hold_any_of(self, pool_id: str) -> bool:
         """Whether workers of the pool may be on this host."""
         return self._seen is None or any(known == pool_id for known, _ in (*self._seen, *self._sent))
+
+    def silent_place(self, engine: str, error: Unanswered) -> SilentPlace:
+        """Return this host, which did not answer, with what is known of the workers there."""
+        is_down = error.cause is SpawnCause.TRANSIENT
+        return SilentPlace(
+            name=self.settings.name, error=error, may_hold=lambda row: self._may_hold_row(row, engine), is_down=is_down
+        )
+
+    def _may_hold_row(self, row: Worker, engine: str) -> bool:
+        """Whether the worker with this row may be on this host: its row says where it was started, once it has joined."""
+        name, place = (row.pool_id, row.worker_id), row.meta.get(HOST)
+        if row.engine and engine not in row.engine.split(","):
+            return False
+        if place is None or row.status is WorkerStatus.SPAWNING:
+            return self.may_hold(name)
+        return bool(place == self.settings.name) or self.may_hold(name, is_found=True)
 
     def note_start(self, name: Name) -> None:
         """Note that a request to start this worker is being sent to the host."""
@@ -111,7 +135,7 @@ class ConnectedHost:
             started_at=None if told["state"] == "pending" else started_at,
             exit_code=told["code"],
             price_per_hour=self.settings.price_per_hour,
-            meta={"host": self.settings.name, "pid": told["pid"], "labels": dict(self.settings.labels)},
+            meta={HOST: self.settings.name, "pid": told["pid"], "labels": dict(self.settings.labels)},
         )
 
     def _note_clock(self, told: float) -> None:
@@ -128,10 +152,12 @@ class ConnectedHost:
                 await self.close()
             if self._down is not None and not at_once and self._clock.elapsed() < self._retry_at:
                 raise Unanswered(str(self._down), cause=self._down.cause) from self._down
+            began = self._clock.elapsed()
             try:
                 self._session = await AgentSession.open(self.settings, self._common, self._scope)
             except Unanswered as exc:
-                self._down, self._retry_at = exc, self._clock.elapsed() + self._backoff
+                now = self._clock.elapsed()
+                self._down, self._retry_at = exc, now + max(self._backoff, now - began)
                 permanent = exc.cause in {SpawnCause.AUTH, SpawnCause.BAD_REQUEST}
                 self._backoff = min(self._backoff * (4 if permanent else 2), self._common.max_backoff)
                 raise

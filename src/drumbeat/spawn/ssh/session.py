@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import getpass
 import json
+import logging
 import shlex
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -12,15 +13,20 @@ from typing import Any, Self
 
 from drumbeat.core.errors import InvalidSettings, MissingExtra, SpawnCause, SpawnError, Unanswered
 from drumbeat.spawn.ssh.agent import BOOT
-from drumbeat.spawn.ssh.settings import SshHost, SshSettings
+from drumbeat.spawn.ssh.settings import WORKER_PYTHON, SshHost, SshSettings
 
 try:
     import asyncssh
 except ImportError as exc:
     raise MissingExtra("the SSH spawner", "ssh") from exc
 
+if logging.getLogger("asyncssh").level == logging.NOTSET:  # its lines at INFO tell of every connection and channel
+    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+
 _MODULES = ("agent_host", "agent_supervisor", "agent")  #: sent to the host in this order
 _PROGRAM = json.dumps({f"{__package__}.{name}": Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _MODULES})
+_USUAL_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
+_SSH_PORT = 22
 _KEEPALIVE_SECONDS = 5
 _KEEPALIVES = 3  #: after so many without an answer the connection counts as lost
 
@@ -119,7 +125,8 @@ class AgentSession:
         try:
             hello = await reader.hello
         except ConnectionError as exc:
-            advice = "install Python 3.8 or newer there, or set python to its path"
+            needed = ".".join(map(str, WORKER_PYTHON))
+            advice = f"set python to the path of Python {needed} or newer there: workers need it (to log in, 3.8 is enough)"
             cause = SpawnCause.BAD_REQUEST if reader.ended_by_itself else SpawnCause.TRANSIENT
             message = f"{host.place}: could not start the agent with {python!r}: {exc}"
             raise Unanswered(f"{message}; {advice}" if reader.ended_by_itself else message, cause=cause) from exc
@@ -161,13 +168,12 @@ class AgentSession:
 
 
 def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
-    """Return the options for a login on the host. Raises InvalidSettings if the key file cannot be read."""
-    known_hosts = (settings.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
+    """Raises InvalidSettings if the key file cannot be read."""
     keys: dict[str, Any] = {} if settings.key_file is None else {"client_keys": [str(settings.key_file.expanduser())]}
     try:
         return asyncssh.SSHClientConnectionOptions(
             username=host.user or getpass.getuser(),
-            known_hosts=(known_hosts.read_bytes() if known_hosts.is_file() else b"\n") if settings.verify_host_keys else None,
+            known_hosts=_known_hosts(settings) if settings.verify_host_keys else None,
             keepalive_interval=_KEEPALIVE_SECONDS,
             keepalive_count_max=_KEEPALIVES,
             config=None,
@@ -184,12 +190,7 @@ def _translated(host: SshHost, settings: SshSettings) -> Iterator[None]:
     try:
         yield
     except asyncssh.HostKeyNotVerifiable as exc:
-        known = settings.known_hosts or "~/.ssh/known_hosts"
-        raise Unanswered(
-            f"{host.place}: its host key is not the one in {known}; if the host is the right one, add its key there: "
-            f"ssh-keyscan -p {host.port} {host.address or host.name}",
-            cause=SpawnCause.AUTH,
-        ) from exc
+        raise Unanswered(f"{host.place}: {_key_problem(host, settings)}", cause=SpawnCause.AUTH) from exc
     except asyncssh.PermissionDenied as exc:
         user, key = host.user or getpass.getuser(), settings.key_file or "the usual keys"
         raise Unanswered(
@@ -204,6 +205,33 @@ def _translated(host: SshHost, settings: SshSettings) -> Iterator[None]:
         raise Unanswered(f"{host.place}: {reason}; check that the host is up and an SSH server listens there") from exc
     except asyncssh.Error as exc:
         raise Unanswered(f"{host.place}: {exc.reason}; check that an SSH server listens there") from exc
+
+
+def _known_hosts(settings: SshSettings) -> bytes:
+    path = (settings.known_hosts or _USUAL_KNOWN_HOSTS).expanduser()
+    return path.read_bytes() if path.is_file() else b"\n"
+
+
+def _key_problem(host: SshHost, settings: SshSettings) -> str:
+    """Say whether a host key that was not accepted is unknown or has changed, and what to do."""
+    address, file = host.address or host.name, settings.known_hosts or _USUAL_KNOWN_HOSTS
+    keys, authorities, *_ = asyncssh.match_known_hosts(_known_hosts(settings), address, "", _port(host))
+    scan = f"ssh-keyscan -p {host.port} {address} >> {file}"
+    if not keys and not authorities:
+        return (
+            f"its host key is not known: {file} has no key of this host; make sure that it is the right host, then add its "
+            f"key: {scan}"
+        )
+    entry = address if host.port == _SSH_PORT else f"[{address}]:{host.port}"
+    return (
+        f"its host key has changed: it is not the one in {file}. Somebody may be reading the connection, or the host was "
+        f"installed again. Only if you know that it was, remove the old key: ssh-keygen -f {file} -R {shlex.quote(entry)}; "
+        f"and add the new one: {scan}"
+    )
+
+
+def _port(host: SshHost) -> int | None:
+    return None if host.port == _SSH_PORT else host.port
 
 
 def _quoted(program: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
 from types import TracebackType
@@ -12,39 +12,35 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput, NotFound, SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed, Unanswered
+from drumbeat.core.errors import (
+    InvalidInput,
+    InvalidSettings,
+    NotFound,
+    SpawnAmbiguous,
+    SpawnCause,
+    SpawnError,
+    SpawnFailed,
+    Unanswered,
+)
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
+from drumbeat.spawn.interface import HostReport, Instance, InstanceState, Order, ReachableList, SpawnerTraits
 from drumbeat.spawn.names import instance_name, scope_name
 from drumbeat.spawn.ssh.hosts import ConnectedHost, HostView, HostViews, LostAnswer
 from drumbeat.spawn.ssh.session import AgentRefused
-from drumbeat.spawn.ssh.settings import SshSettings
+from drumbeat.spawn.ssh.settings import WORKER_PYTHON, SshSettings
 from drumbeat.spawn.tagged import POOL, WORKER, Name
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostReport:
-    """What a check of one host has found. ``problem`` is one line; None if workers can run there."""
-
-    name: str
-    problem: str | None = None
-    cause: SpawnCause | None = None
-    python: str | None = None
-    drumbeat: str | None = None  #: the version that the workers' Python imports
-    clock_offset: timedelta | None = None  #: how far the host's clock is ahead of this one's
-    slots: int = 0
-    taken: int = 0
 
 
 class SshSpawner:
     """Starts workers on SSH hosts, each leading its own session, supervised by a small process that records its exit code.
 
     Spawners with the same ``scope`` and hosts see the same workers. A worker is started on one host only: before a start, all
-    hosts are asked whether it runs there. A host that does not answer stops a start or a list only if it may hold the worker
-    or the pool: it has not answered this spawner yet, or it held them at its last answer. Negative exit codes are signals.
+    hosts are asked whether it runs there. A host that does not answer stops a list only if it may hold workers of the pool: it
+    has not answered this spawner yet, or it held some at its last answer. It stops a start only if it may hold this worker; a
+    worker that is started for the first time is on no host, unless one has shown it before. Negative exit codes are signals.
     """
 
     def __init__(
@@ -59,6 +55,7 @@ class SshSpawner:
         self._name = name
         self._settings = settings
         self._environment = dict(environment)
+        self._store = scope
         self._scope = scope_name(scope)
         self._clock = clock or SystemClock()
         self._hosts: Sequence[ConnectedHost] = ()
@@ -92,16 +89,25 @@ class SshSpawner:
         views = await HostViews.of(self._hosts)
         if missing := [error for host, error in views.unanswered if host.may_hold_any_of(pool_id)]:
             raise _together(missing)
-        found = [one for view in views.seen for one in view.instances if one.pool_id == pool_id]
-        found.sort(key=lambda one: one.worker_id)
-        return [one for _, group in groupby(found, key=lambda one: one.worker_id) for one in _latest([*group])]
+        return _once([one for view in views.seen for one in view.instances if one.pool_id == pool_id])
 
-    async def pools(self) -> Set[PoolId]:
-        """Return the pools of this store that have running workers. Raises Unanswered if a host does not answer."""
+    async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
+        """Return the workers of a pool, or of all pools, on the hosts that answer, and the hosts that do not."""
         self._check_open()
         views = await HostViews.of(self._hosts)
-        if views.unanswered:
+        silent = [host.silent_place(self._name, error) for host, error in views.unanswered]
+        missed = any(pool_id is None or host.may_hold_any_of(pool_id) for host, _ in views.unanswered)
+        found = [one for view in views.seen for one in view.instances if pool_id in (None, one.pool_id)]
+        return ReachableList(instances=_once(found), silent=silent, is_answered=bool(views.seen) or not missed)
+
+    async def pools(self) -> Set[PoolId]:
+        """Return the pools of this store that have running workers on the hosts that answer. Raises Unanswered if none does."""
+        self._check_open()
+        views = await HostViews.of(self._hosts)
+        if views.unanswered and not views.seen:
             raise _together([error for _, error in views.unanswered])
+        for _, error in views.unanswered:
+            log.warning("the pools on one host are not known: %s", error)
         return {one.pool_id for view in views.seen for one in view.instances if one.state is not InstanceState.EXITED}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -123,13 +129,23 @@ class SshSpawner:
                 if exc.kind != "missing":
                     raise
         if silent:
-            raise _together(silent)
+            unknown = f"no host that answers has a log of worker {worker_id} of pool {pool_id}"
+            raise Unanswered(f"{unknown}; the others do not answer: {_together(silent)}", cause=silent[0].cause)
         raise NotFound(f"no host has a log of worker {worker_id} of pool {pool_id}; it may have been terminated")
 
-    async def check(self) -> Sequence[HostReport]:
+    async def check_hosts(self) -> Sequence[HostReport]:
         """Ask each host, also those that were down a moment ago, whether workers can run there."""
         self._check_open()
         return await asyncio.gather(*(self._report(host) for host in self._hosts))
+
+    def at_host(self, name: str) -> "SshSpawner":
+        """Return a spawner for one of the hosts only. Raises InvalidSettings for an unknown name."""
+        chosen = [host for host in self._settings.hosts if host.name == name]
+        if not chosen:
+            known = ", ".join(host.name for host in self._settings.hosts)
+            raise InvalidSettings(f"expected a host of the engine {self._name} ({known}), got {name!r}")
+        settings = replace(self._settings, hosts=chosen, labels={})
+        return SshSpawner(settings, self._environment, self._store, self._clock, self._name)
 
     async def __aenter__(self) -> Self:
         self._hosts = [ConnectedHost(each, self._settings, self._scope, self._clock) for each in self._settings.hosts]
@@ -144,17 +160,19 @@ class SshSpawner:
     # Starting
 
     async def _place(self, order: Order, name: Name, views: HostViews) -> Instance:
-        """Start a worker that does not run on any host that answered. Raises SpawnFailed, SpawnAmbiguous."""
-        if hidden := [error for host, error in views.unanswered if host.may_hold(name)]:
+        """Start a worker that runs on no host that answered. Raises SpawnFailed, SpawnAmbiguous."""
+        if hidden := [error for host, error in views.unanswered if host.may_hold(name, is_first=order.is_first)]:
             raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} may run on a host that does not answer: {_together(hidden)}")
+        went_down: list[Unanswered] = []
         for view in views.candidates(name, self._settings.chosen_hosts):
-            instance = await self._start(order, name, view.host)
-            if instance is not None:
-                return await self._only(name, instance, view)
-        raise self._no_room(name, views)
+            started = await self._start(order, name, view.host)
+            if isinstance(started, Instance):
+                return await self._only(name, started, view)
+            went_down += [] if started is None else [started]
+        raise self._no_room(name, views, went_down)
 
-    async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | None:
-        """Start the worker on a host; None if the host has no room, or went down before it was asked."""
+    async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | Unanswered | None:
+        """Start the worker on a host; None if the host has no room, an error if it went down before it was asked."""
         subject = f"worker {name[1]} of {name[0]}"
         request = {
             "do": "spawn",
@@ -174,7 +192,7 @@ class SshSpawner:
         except Unanswered as exc:
             host.note_unsent(name)
             log.warning("could not start %s, trying the next host: %s", subject, exc)
-            return None
+            return exc
         except AgentRefused as exc:
             if exc.kind == "full":
                 return None
@@ -195,13 +213,13 @@ class SshSpawner:
             await view.host.ask({"do": "terminate", "key": self._key(name), "run": run})
         return ranked[0][1]
 
-    def _no_room(self, name: Name, views: HostViews) -> SpawnFailed:
+    def _no_room(self, name: Name, views: HostViews, went_down: Sequence[Unanswered]) -> SpawnFailed:
         silent = {host.settings.name: error for host, error in views.unanswered}
         chosen = self._settings.chosen_hosts
         asked = [host for host in chosen if host.name not in silent]
         subject = f"worker {name[1]} of {name[0]}"
-        if not asked:
-            down = _together([silent[host.name] for host in chosen])
+        if not asked or went_down:
+            down = _together([*went_down, *(silent[host.name] for host in chosen if host.name in silent)])
             return SpawnFailed(f"{subject} could not be started: {down}", cause=down.cause)
         also = f"; {_together([*silent.values()])}" if silent else ""
         slots = sum(host.slots for host in asked)
@@ -213,27 +231,32 @@ class SshSpawner:
     # Asking
 
     async def _tell(self, name: Name, verb: str) -> None:
-        """Send a request about one worker to all hosts. Raises Unanswered if a host that may run it does not answer."""
+        """Send a request about one worker to all hosts. Raises Unanswered if one that may hold the worker does not answer.
+
+        If a host that answers has the worker, a silent host may hold it only if it has shown it before.
+        """
         self._check_open()
         request = {"do": verb, "key": self._key(name)}
         answers = await asyncio.gather(*(host.ask(request) for host in self._hosts), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, Unanswered):
                 raise answer
+        is_found = any(not isinstance(each, BaseException) and each["found"] for each in answers)
         pairs = zip(self._hosts, answers, strict=True)
-        if silent := [each for host, each in pairs if isinstance(each, Unanswered) and host.may_hold(name)]:
+        if silent := [each for host, each in pairs if isinstance(each, Unanswered) and host.may_hold(name, is_found=is_found)]:
             raise _together(silent)
 
     async def _report(self, host: ConnectedHost) -> HostReport:
         settings = host.settings
+        is_chosen = settings in self._settings.chosen_hosts
         request = {"do": "check", "python": self._settings.python_of(settings), "environment": self._environment}
         try:
             answer: Mapping[str, Any] = await host.ask(request, at_once=True)
             offset = answer["time"] - self._clock.now().timestamp()
             view = await host.look()
         except SpawnError as exc:
-            return HostReport(name=settings.name, problem=str(exc), cause=exc.cause, slots=settings.slots)
-        problem = f"{settings.place}: Drumbeat cannot be imported there: {answer['problem']}" if "problem" in answer else None
+            return HostReport(name=settings.name, problem=str(exc), cause=exc.cause, slots=settings.slots, is_chosen=is_chosen)
+        problem = _import_problem(settings.place, answer) if "problem" in answer else None
         return HostReport(
             name=settings.name,
             problem=problem,
@@ -243,6 +266,7 @@ class SshSpawner:
             clock_offset=timedelta(seconds=offset),
             slots=settings.slots,
             taken=view.taken,
+            is_chosen=is_chosen,
         )
 
     def _key(self, name: Name) -> str:
@@ -257,6 +281,16 @@ class SshSpawner:
             raise InvalidInput("expected an open spawner; use it as: async with SshSpawner(...) as spawner")
 
 
+def _once(instances: Sequence[Instance]) -> Sequence[Instance]:
+    """Return the instances in order of pool and worker; of a worker that was on two hosts, the one that counts."""
+    ordered = sorted(instances, key=_name_of)
+    return [one for _, group in groupby(ordered, key=_name_of) for one in _latest([*group])]
+
+
+def _name_of(instance: Instance) -> Name:
+    return instance.pool_id, instance.worker_id
+
+
 def _latest(instances: Sequence[Instance]) -> Sequence[Instance]:
     """Return a worker's live instances, or else the one that was started last."""
     live = [one for one in instances if one.state is not InstanceState.EXITED]
@@ -266,3 +300,16 @@ def _latest(instances: Sequence[Instance]) -> Sequence[Instance]:
 def _together(errors: Sequence[Unanswered]) -> Unanswered:
     """Return one error for all hosts that did not answer."""
     return Unanswered("; ".join(map(str, errors)), cause=errors[0].cause)
+
+
+def _import_problem(place: str, answer: Mapping[str, Any]) -> str:
+    """Say why Drumbeat cannot be imported on a host, and what to do."""
+    version = answer.get("python")
+    is_old = version is not None and tuple(map(int, version.split(".")[:2])) < WORKER_PYTHON
+    needed = ".".join(map(str, WORKER_PYTHON))
+    advice = (
+        f"its Python is {version}, and workers need {needed} or newer: set python to such a one"
+        if is_old
+        else "install it there: pip install 'drumbeat[postgres]', or set python to one that has it"
+    )
+    return f"{place}: Drumbeat cannot be imported there: {answer['problem']}; {advice}"
