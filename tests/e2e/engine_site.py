@@ -39,8 +39,11 @@ class Site:
     def __init__(self, folder: Path, store: str, engine: str = "cluster") -> None:
         self.folder, self.store, self.engine = folder, store, engine
 
+    def attempt(self, *words: str) -> Said:
+        return ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+
     def run(self, *words: str) -> Said:
-        done = ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+        done = self.attempt(*words)
         assert done.code == 0, (words, done.output, done.errors)
         return done
 
@@ -70,7 +73,7 @@ class Site:
         """Run checks, as cron would, until all jobs are done; a check may fail while a host does not answer."""
 
         def is_done() -> bool:
-            ran("pool", "check", pool, cwd=self.folder, DRUMBEAT_STORE=self.store)
+            self.attempt("pool", "check", pool)
             return self.done(pool) == count
 
         eventually(is_done, f"{count} jobs of {pool} are done")

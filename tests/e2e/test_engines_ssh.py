@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from cli.given import drumbeat, eventually
-from e2e.engine_site import Site, write_ssh_engine
+from e2e.engine_site import ENGINE, HOST, Site
 from servers.openssh import OpenSshServer
 from servers.places import free_port
 from spawn.ssh.conftest import sshd as sshd
@@ -26,33 +26,11 @@ scaling: {{mode: FIXED, min_workers: 2, min_connections: 1}}
 """
 
 
-class Site:
-    """A folder with engines.toml, and the store that its commands use."""
-
-    def __init__(self, folder: Path, store: str) -> None:
-        self.folder, self.store = folder, store
-
-    def attempt(self, *words: str) -> Said:
-        return ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
-
-    def run(self, *words: str) -> Said:
-        done = self.attempt(*words)
-        assert done.code == 0, (words, done.output, done.errors)
-        return done
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json").output)
-
-    @property
-    def running(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.json("engine", "workers", "cluster")["workers"]
-        return found
-
-
 def write_engines(folder: Path, sshd: OpenSshServer, ports: Mapping[str, int], known: Path | None = None) -> None:
-    hosts = "".join(HOST.format(name=name, port=port, user=sshd.user, folder=folder) for name, port in ports.items())
-    text = ENGINES.format(key=sshd.key_file, known=known or sshd.known_hosts, python=sys.executable, hosts=hosts)
-    (folder / "engines.toml").write_text(text)
+    place = {"engine": "cluster", "address": "127.0.0.1", "user": sshd.user, "slots": 3, "folder": folder}
+    hosts = "".join(HOST.format(name=name, port=port, **place) for name, port in ports.items())
+    keys = {"key": sshd.key_file, "known": known or sshd.known_hosts, "python": sys.executable, "patience": "2m"}
+    (folder / "engines.toml").write_text(ENGINE.format(engine="cluster", **keys) + hosts)
 
 
 @pytest.fixture
