@@ -48,12 +48,14 @@ from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
-from drumbeat.runtime.timeouts import pause
+from drumbeat.runtime.prompt_spawner import PromptSpawner
+from drumbeat.runtime.timeouts import pause, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 LAST_GOOD = "last-good"
 _ORPHANS_POLLED_EVERY = timedelta(seconds=2)
+_SILENT_FOR = timedelta(seconds=5)  #: how long a run that is being stopped waits for an engine that does not answer
 
 log = logging.getLogger(__name__)
 
@@ -167,15 +169,36 @@ class BenchService:
         return await self.create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
 
     async def conduct(
-        self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
+        self,
+        run_id: RunId,
+        leave: asyncio.Event,
+        on_beat: Callable[[BeatReport], None] | None = None,
+        hurry: asyncio.Event | None = None,
     ) -> RunStatus:
-        """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over)."""
-        async with self._spawner_of(await self._store.runs.get(run_id)) as spawner:
-            status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
+        """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over).
+
+        Once ``hurry`` is set, engines elsewhere that do not answer are not waited for: after a few seconds the run is left."""
+        run = await self._store.runs.get(run_id)
+        async with self._spawner_of(run) as spawner:
+            if hurry is None or engine_of(run) == DEFAULT_ENGINE:
+                status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
+            else:
+                prompt = PromptSpawner(spawner, hurry, self._clock)
+                conducting = self._orchestrator(prompt).conduct(run_id, leave, on_beat)
+                status = await race(self._leave_silent(prompt, hurry, leave), conducting)
         run = await self._store.runs.get(run_id)
         if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
             await self.load_executions(run_id)
         return status
+
+    async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
+        """Set ``leave`` if a run has not ended a few seconds after ``hurry`` was set, and its engine does not answer."""
+        await hurry.wait()
+        while not leave.is_set():
+            await self._clock.sleep(_SILENT_FOR)
+            if spawner.silence is not None:
+                leave.set()
+        await asyncio.Event().wait()
 
     async def executions(self, run_id: RunId, **query: Any) -> Sequence[Execution]:
         """Return a page of a run's recorded operations, from the store or files on this host. ``query``: see ExecutionQuery."""
@@ -251,7 +274,7 @@ class BenchService:
 
     def _spawner_of(self, run: Run) -> AbstractAsyncContextManager[Spawner]:
         """Open a spawner for the engine that the run's template names. Raises InvalidSettings, MissingExtra."""
-        return self._open_spawner((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
+        return self._open_spawner(engine_of(run))
 
     async def regress(self, run_id: RunId, against: str = LAST_GOOD) -> Comparison | None:
         """Compare a run with the run ``against``, or with the newest comparable run that passed; None if there is none."""
@@ -275,6 +298,11 @@ def _statements(run: Run) -> Mapping[str, Sequence[str]]:
     except DrumbeatError:
         return {}
     return {str(each.kind): [statement.sql for statement in each.statements] for each in used}
+
+
+def engine_of(run: Run) -> str:
+    """Return the engine that runs a run's workers, or several as ``a,b``."""
+    return str((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
 
 
 def _target(run: Run) -> Mapping[str, Any]:

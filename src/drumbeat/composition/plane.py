@@ -31,6 +31,7 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store import open_store
 
 if TYPE_CHECKING:
+    from drumbeat.bench.control.orchestrator import RunReport as RunReport
     from drumbeat.bench.results.compare import Comparison as Comparison
     from drumbeat.bench.service import BenchService as BenchService
     from drumbeat.bench.targets.connections import ConnectionService as ConnectionService

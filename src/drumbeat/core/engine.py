@@ -46,6 +46,12 @@ def covers(engines: str, provider: str | None) -> bool:
     return not provider or not engines or provider == engines or set(provider.split(",")) <= set(engines.split(","))
 
 
+def silent_engine(engines: str, error: str) -> str:
+    """Return a phrase that says that an engine, or one of several, does not answer, and why."""
+    subject = f"one of the engines {engines}" if "," in engines else f"engine {engines}"
+    return f"{subject} does not answer ({error})"
+
+
 def unreachable_store(store: str, engines: str, url: str | None = None) -> str:
     """Return the error message for a store that workers of these engines cannot reach, with what to do."""
     source = url if url is not None and url.startswith("sqlite:") else "sqlite:///FILE"
