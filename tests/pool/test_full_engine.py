@@ -14,6 +14,7 @@ from drumbeat.pool.service import Pool
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
 from drumbeat.spawn.interface import Instance, Order
+from drumbeat.store.interface import PoolChange
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
 
@@ -147,9 +148,7 @@ async def test_a_worker_that_was_refused_is_not_taken_for_lost() -> None:
     assert name(2) not in [action["worker"]["worker_id"] for action in report[POOL].actions if action["type"] == "MarkLost"]
 
 
-def _paused(stage: Stage) -> object:
-    from drumbeat.store.interface import PoolChange
-
+def _paused(stage: Stage) -> PoolChange:
     return PoolChange(paused_until=stage.clock.now() + timedelta(hours=9))
 
 

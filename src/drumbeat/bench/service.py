@@ -26,7 +26,7 @@ from drumbeat.bench.results.compare import Comparison, baseline_criterion, compa
 from drumbeat.bench.results.curves import curves_of
 from drumbeat.bench.results.enrichment import enrich
 from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
-from drumbeat.bench.results.executions import load_executions
+from drumbeat.bench.results.executions import folders_elsewhere, load_executions
 from drumbeat.bench.results.judgement import read_judgement
 from drumbeat.bench.results.partial_reads import read_errors, read_seconds
 from drumbeat.bench.results.record import read_candidates, read_decisions, read_record
@@ -44,7 +44,7 @@ from drumbeat.bench.templates import TemplateDocument, parse, with_settings
 from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
-from drumbeat.core.engine import DEFAULT_ENGINE
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
@@ -84,10 +84,12 @@ class BenchService:
         open_spawner: Callable[[str], AbstractAsyncContextManager[Spawner]],
         connections: ConnectionService | None = None,
         check_engine: Callable[[str], object] | None = None,
+        engine_room: Callable[[str], EngineRoom] | None = None,
     ) -> None:
         """``open_spawner`` opens a spawner for the name of an engine, or of several. ``check_engine`` raises InvalidSettings
-        for an engine that is not known, or whose workers cannot reach the store."""
+        for an engine that is not known, or whose workers cannot reach the store; ``engine_room`` returns its slots."""
         self._check_engine = check_engine or (lambda engines: None)
+        self._engine_room = engine_room or (lambda engines: EngineRoom(engines=engines))
         self._store = store
         self._clock = clock
         self._owner = owner
@@ -100,6 +102,7 @@ class BenchService:
         self.trend, self.remove = partial(read_trend, store), partial(remove_run, store)
         self.watch, self.worker_curves = partial(RunWatch, store), partial(read_worker_curves, store)
         self.load_executions = partial(load_executions, store)
+        self.folders_elsewhere = partial(folders_elsewhere, store)
         runs = self._orchestrator()
         self.start, self.stop, self.status, self.orphans = runs.start_run, runs.stop_run, runs.get_run_status, runs.orphans
 
@@ -136,8 +139,14 @@ class BenchService:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of this template document would start, with warnings. Nothing is started."""
-        self._check_engine(document.scaling.engine or DEFAULT_ENGINE)
-        return await preview_run(document, self._host, self._connections, await self.prices())
+        room = self._room(document)
+        return await preview_run(document, self._host, self._connections, await self.prices(), room)
+
+    def _room(self, document: TemplateDocument) -> EngineRoom:
+        """Return the slots of the template's engine. Raises InvalidSettings if it is not known, or cannot reach the store."""
+        engines = document.scaling.engine or DEFAULT_ENGINE
+        self._check_engine(engines)
+        return self._engine_room(engines)
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
         """Return the operations that a run's workers would send, with their SQL. Nothing is executed."""
@@ -152,8 +161,8 @@ class BenchService:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """Create a run from a template document, in the status PREPARED. Raises InvalidInput before anything is stored."""
-        self._check_engine(document.scaling.engine or DEFAULT_ENGINE)
-        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices())
+        room = self._room(document)
+        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices(), room)
         template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
+from drumbeat.cli.bench_outcome import form_of, print_folders, print_notes, print_outcome, print_plan, write
 from drumbeat.cli.bench_templates import SetOption, read_document
 from drumbeat.cli.engine_options import EngineOption, warn_of_store
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
+from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane, on_stop_signals, until_stopped
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.recovery import unconfirmed
@@ -204,6 +205,7 @@ async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports
         print(await bench.report(run_id, "json"), end="")
     else:
         print_outcome(bench, record, list(reports))
+        print_folders(await bench.folders_elsewhere(run_id))
     return int(bench.judge(record).gate)
 
 
@@ -236,12 +238,13 @@ def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
     say(f"orchestrator: {orchestrator}; {row.operations:,} operations, {row.errors:,} errors, {row.qps:,.0f} ops/s")
     columns: Columns = {
         "worker": lambda worker: worker.worker_id,
-        "status": lambda worker: worker.status,
+        "status": lambda worker: worker.shown_status,
+        **place_columns(found.workers),
         "target": lambda worker: worker.target,
         "connections": lambda worker: worker.applied_target,
         "operations": lambda worker: f"{worker.operations:,}",
         "errors": lambda worker: worker.errors,
-        "error": lambda worker: worker.error,
+        "error": problem,
     }
     if found.workers:
         console.print(table(found.workers, columns))

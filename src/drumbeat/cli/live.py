@@ -13,6 +13,7 @@ from rich.text import Text
 
 from drumbeat.bench.model import ms
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
+from drumbeat.cli.worker_columns import place_columns
 from drumbeat.core.beat import Beat
 from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import StoreError
@@ -20,7 +21,7 @@ from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.repeats import SOON, collapsed
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus, Step
 from drumbeat.core.sample import StoredSample
-from drumbeat.core.worker import Health, Worker, judge
+from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.store.interface import Store
 
 SPARKS = " ▁▂▃▄▅▆▇█"
@@ -139,8 +140,9 @@ class RunScreen:
     def _columns(self) -> Columns:
         return {
             "worker": lambda worker: worker.worker_id,
-            "status": lambda worker: worker.status,
+            "status": lambda worker: worker.shown_status,
             "health": self._health,
+            **place_columns(self.workers),
             "target": lambda worker: worker.target,
             "connections": lambda worker: worker.applied_target,
             "ops/s": lambda worker: self._sample(worker, lambda sample: f"{sample.qps:,.0f}"),
@@ -150,10 +152,10 @@ class RunScreen:
         }
 
     def _health(self, worker: Worker) -> object:
-        if not worker.is_live or self.now is None or self.pool is None:
+        if self.now is None or self.pool is None:
             return None
-        health = judge(worker, self.now, self.pool.thresholds)
-        return Text(health, style=_HEALTH[health])
+        health = shown_health(worker, self.now, self.pool.thresholds)
+        return None if health is None else Text(health, style=_HEALTH[health])
 
     def _sample(self, worker: Worker, read: Any) -> object:
         sample = self.latest.get(worker.worker_id)

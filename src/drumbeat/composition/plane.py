@@ -226,6 +226,7 @@ class ControlPlane(ControlPlaneBase):
 
     def bench(self) -> "BenchService":
         """Return the service for benchmarks. Its workers outlive this process, so another process can continue a run."""
+        from drumbeat.composition.worker_slots import engine_room
         from drumbeat.runtime.host import this_host
 
         host = this_host()
@@ -237,6 +238,7 @@ class ControlPlane(ControlPlaneBase):
             self._bench_spawner,
             self.connections(),
             self.engines.check_reach,
+            partial(engine_room, self.engines),
         )
         return service
 

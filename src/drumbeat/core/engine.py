@@ -20,6 +20,21 @@ class EngineFacts:
     is_rented: bool = False  #: whether a worker is a rented machine, which takes minutes to start
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRoom:
+    """How many workers the engines of a benchmark can run, and whether on other machines."""
+
+    engines: str = DEFAULT_ENGINE
+    slots: int | None = None  #: the most workers at once; None: no limit, or not known
+    elsewhere: bool = False
+
+    @property
+    def text(self) -> str:
+        """The engines and their slots, as messages show them."""
+        slots = "" if self.slots is None else f" has {self.slots} {'slot' if self.slots == 1 else 'slots'}"
+        return f"engine {self.engines}{slots}"
+
+
 def engine_names(engines: str) -> tuple[str, ...]:
     """Return the names in a list such as ``gpu-cluster,k8s``, in order of preference. Raises InvalidSettings."""
     names = tuple(engines.split(","))

@@ -100,7 +100,7 @@ def encode(view: object) -> Mapping[str, Any]:
 
 
 def encode_action(action: ActionWithReason, error: str | None = None, cause: str | None = None) -> Mapping[str, Any]:
-    """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error and (of a start) the cause."""
+    """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error (of a start, also why)."""
     encoded = {"type": action_type(action), **encode(action)}
     failed = {} if error is None else {"error": error}
     return {**encoded, **failed, **({} if cause is None else {"cause": cause})}

@@ -89,6 +89,11 @@ class RecoveryActor:
             raise
         await self._note(instance, fence, {UNANSWERED: None} if before.meta.get(UNANSWERED) else {})
 
+    async def add_unasked(self, row: Worker, error: SpawnError, fence: Fence) -> None:
+        """Add the row of a worker that is not asked for yet, because its engine has just failed to start another one."""
+        await self._store.workers.add([row], fence=fence)
+        await self._keep(row, SpawnFailed(str(error), cause=error.cause), fence)
+
     async def check(self, fence: Fence) -> None:
         """Raise Fenced if another controller leads. The store finds out when it is asked to append an empty list of events."""
         await self._store.events.append(self._pool_id, (), fence=fence)
@@ -130,7 +135,8 @@ class RecoveryActor:
 
     async def _note(self, instance: Instance, fence: Fence, cleared: Mapping[str, None]) -> None:
         """Store the provider's id, price and location of an instance, if known. A store outage is only logged."""
-        meta = {name: value for name, value in instance.meta.items() if name not in _VOLATILE and value is not None} | cleared
+        told = {name: value for name, value in instance.meta.items() if name not in _VOLATILE and value is not None}
+        meta: dict[str, Any] = {**told, **cleared}
         if instance.price_per_hour is not None:
             meta["price_per_hour"] = instance.price_per_hour
         if not meta:

@@ -91,9 +91,12 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. If an engine elsewhere failed to start another one in this beat, raise SpawnError without asking."""
+        """Start a worker. If an engine elsewhere failed to start another one in this beat, it is not asked: the worker gets its
+        row, which SetTargets needs, and SpawnError is raised."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
+            if action.is_new:
+                await self._recovery.add_unasked(self._row(action), earlier, fence)
             raise SpawnError(f"not tried: an earlier start failed: {earlier}", cause=earlier.cause)
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
