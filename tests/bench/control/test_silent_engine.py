@@ -19,7 +19,7 @@ from drumbeat.core.event import EventType
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import unconfirmed
 from drumbeat.core.run import Run, RunId, RunStatus
-from drumbeat.core.worker import NOT_STARTED, Worker, WorkerStatus
+from drumbeat.core.worker import NOT_STARTED, Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
 from drumbeat.spawn.group import EngineGroup
 from drumbeat.spawn.interface import Instance, Order, Spawner
@@ -39,6 +39,9 @@ class DownEngine(FakeSpawner):
         raise SpawnFailed(f"worker {order.worker_id} of {order.pool_id} could not be started: {DOWN}")
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        raise Unanswered(DOWN)
+
+    async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         raise Unanswered(DOWN)
 
 
