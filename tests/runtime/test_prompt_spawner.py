@@ -1,8 +1,9 @@
 """A program that was asked to stop does not wait for an engine that does not answer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ class SilentEngine(FakeSpawner):
         return await self._never()
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
-        return await self._never()
+        return [await self._never()]
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         await self._never()
@@ -47,7 +48,7 @@ def clock() -> ManualClock:
 
 async def interrupted(spawner: PromptSpawner, engine: SilentEngine, stop: asyncio.Event, clock: ManualClock, verb: str) -> None:
     """Call the engine, and ask the program to stop while it waits."""
-    calls = {
+    calls: Mapping[str, Callable[[], Coroutine[Any, Any, object]]] = {
         "spawn": lambda: spawner.spawn(ORDER),
         "list": lambda: spawner.list(P),
         "terminate": lambda: spawner.terminate(P, W),

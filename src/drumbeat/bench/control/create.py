@@ -32,9 +32,14 @@ def capacity(cores: float, memory: int) -> HostCapacity:
 
 
 async def preview_run(
-    document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices, room: EngineRoom
+    document: TemplateDocument,
+    host: HostCapacity,
+    connections: ConnectionService,
+    usual: Prices,
+    room: EngineRoom | None = None,
 ) -> Preflight:
-    """Return what a run of the template would start, with errors and warnings. Nothing is started."""
+    """Return what a run of the template would start at engines with this room (default: this machine). Nothing is started."""
+    room = room or EngineRoom()
     resolved = await with_connection(document, connections)
     plan = with_default_prices(_plan(resolved, host, room), usual)
     inspection = await _inspect(resolved, connections) if resolved.target.url else inspect_offline(resolved)
@@ -42,13 +47,18 @@ async def preview_run(
 
 
 async def prepare_run(
-    document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices, room: EngineRoom
+    document: TemplateDocument,
+    host: HostCapacity,
+    connections: ConnectionService,
+    usual: Prices,
+    room: EngineRoom | None = None,
 ) -> PreparedRun:
     """Return the configuration of a run of the template. Raises InvalidInput with every error found in the template.
 
     The configuration contains no password; passwords are looked up when the database is opened. If the template sets no price,
     the default prices (``usual``) are copied, so that a later change of the defaults does not alter this run's cost.
     """
+    room = room or EngineRoom()
     resolved = await with_connection(document, connections)
     check_complete(resolved)
     plan = with_default_prices(_plan(resolved, host, room), usual)
