@@ -16,7 +16,7 @@ _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=2), timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class StartRefusal:
     """How an engine last refused to start a worker that is still wanted."""
 
     reason: str
@@ -37,13 +37,13 @@ def is_curable(cause: SpawnCause, engines: str | None) -> bool:
     return cause is SpawnCause.NO_CAPACITY or (cause in _CURABLE and engines != DEFAULT_ENGINE)
 
 
-def refusal_of(worker: Worker) -> Refusal | None:
+def refusal_of(worker: Worker) -> StartRefusal | None:
     """Return the refusal of a worker that is still to be started; None if there is none."""
     stored = worker.meta.get(REFUSED)
     if not stored or worker.status is not WorkerStatus.SPAWNING:
         return None
     wait = stored.get("retry_after_seconds")
-    return Refusal(
+    return StartRefusal(
         reason=str(stored["reason"]),
         cause=SpawnCause(stored["cause"]),
         at=datetime.fromisoformat(stored["at"]),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from drumbeat.core.engine import covers
 from drumbeat.core.recovery import MarkFailed
-from drumbeat.core.refusal import Refusal, refusal_of
+from drumbeat.core.refusal import StartRefusal, refusal_of
 from drumbeat.core.worker import Worker
 from drumbeat.pool.model import PoolView
 
@@ -16,7 +16,7 @@ class RefusedWorkers:
 
     wanted: tuple[Worker, ...] = ()
     elsewhere: tuple[Worker, ...] = ()
-    wait: Refusal | None = None  #: the refusal after which no worker is asked for yet; None: they may be asked for now
+    wait: StartRefusal | None = None  #: the refusal after which no worker is asked for yet; None: they may be asked for now
 
     def close(self, needed: int) -> list[MarkFailed]:
         """Return actions that close the rows of workers that are not needed: all but the first ``needed``."""
@@ -39,7 +39,7 @@ def refused_workers(view: PoolView, staying: Sequence[Worker]) -> RefusedWorkers
     )
 
 
-def _is_early(view: PoolView, latest: Refusal) -> bool:
+def _is_early(view: PoolView, latest: StartRefusal) -> bool:
     """Whether it is too early to ask again: the wait is not over, and no worker has left since then."""
     made_room = any(row.ended_at is not None and row.ended_at > latest.at for row in view.workers)
     return view.now < latest.retry_at and not made_room
