@@ -123,7 +123,8 @@ def _worker_json(worker: Worker, health: str | None) -> dict[str, Any]:
 
 def _print_status(found: "FleetStatus") -> None:
     leaving = sum(each.is_terminating for each in found.workers)
-    live = f"{len(found.workers)} live workers" + (f", {leaving} of them terminating" if leaving else "")
+    live = f"{sum(not each.was_refused for each in found.workers)} live workers"
+    live += f", {leaving} of them terminating" if leaving else ""
     say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {live}")
     for each in found.workers:
         deadline = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""

@@ -164,7 +164,8 @@ def _print(found: PoolStatus) -> None:
     ready, delayed, claimed = (format_count(each) for each in (counts.ready, counts.delayed, counts.claimed))
     waiting = f"{ready} ready{oldest}, {delayed} delayed, {claimed} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
-    say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
+    live = sum(not each.was_refused for each in found.workers)
+    say(f"workers: {live} live, " + (_workers(found, found.workers) or "none"))
     if found.no_handler is not None:
         say(found.no_handler, style="yellow")
     if found.trouble is not None:

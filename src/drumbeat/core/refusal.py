@@ -12,6 +12,7 @@ from drumbeat.core.worker import REFUSED, Worker, WorkerStatus
 
 TIMES_REFUSED = "times_refused"  #: key in a row's ``meta``: how often the engine has refused to start the worker
 _CURABLE = frozenset({SpawnCause.NO_CAPACITY, SpawnCause.RATE_LIMITED, SpawnCause.TRANSIENT})
+_SUBJECT = re.compile(r"^worker \S+(?: of [^:]*)?: ")
 _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=2), timedelta(minutes=1)
 
 
@@ -52,11 +53,11 @@ def refusal_of(worker: Worker) -> StartRefusal | None:
     )
 
 
-def refusal_meta(worker: Worker, refusal: SpawnFailed, at: datetime, times: int) -> Mapping[str, Any]:
+def refusal_meta(refusal: SpawnFailed, at: datetime, times: int) -> Mapping[str, Any]:
     """Return what the row of a refused worker notes in its ``meta``."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
     stored = {
-        "reason": refusal_text(worker.worker_id, str(refusal)),
+        "reason": refusal_text(str(refusal)),
         "cause": refusal.cause.value,
         "at": at.isoformat(),
         **wait,
@@ -64,7 +65,7 @@ def refusal_meta(worker: Worker, refusal: SpawnFailed, at: datetime, times: int)
     return {REFUSED: stored, TIMES_REFUSED: times}
 
 
-def refusal_text(worker_id: str, error: str) -> str:
+def refusal_text(error: str) -> str:
     """Return an engine's error without its subject (``worker X: …``, ``worker X of Y could not be started: …``), which is known
     where the error is shown."""
-    return re.sub(rf"^worker {re.escape(worker_id)}(?: of [^:]*)?: ", "", error, count=1)
+    return _SUBJECT.sub("", error, count=1)

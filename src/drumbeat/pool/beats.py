@@ -82,7 +82,7 @@ def with_starts(summary: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]
     failed = [action for action in starts if "error" in action]
     if not failed:
         return summary
-    why = refusal_text(str(failed[0].get("worker_id")), str(failed[0]["error"]))
+    why = refusal_text(str(failed[0]["error"]))
     return {**summary, "spawned": len(starts) - len(failed), "wanted": len(starts), "not_started": why}
 
 

@@ -120,12 +120,12 @@ class RecoveryActor:
 
     async def _keep(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
         """Note in the row of a worker that could not be started why, when and how often, so that it is asked for again."""
-        meta = refusal_meta(row, refusal, await self._store.now(), int(row.meta.get(TIMES_REFUSED) or 0) + 1)
+        meta = refusal_meta(refusal, await self._store.now(), int(row.meta.get(TIMES_REFUSED) or 0) + 1)
         await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", meta, fence=fence)
 
     async def _note_unanswered(self, row: Worker, error: SpawnError, fence: Fence) -> None:
         """Note in the row why the worker may not have been started. If the store fails too, that is only logged."""
-        meta = {UNANSWERED: refusal_text(row.worker_id, str(error))}
+        meta = {UNANSWERED: refusal_text(str(error))}
         try:
             await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", meta, fence=fence)
         except Fenced:
