@@ -274,7 +274,8 @@ class BenchService:
 
     async def _orchestrate_one(self, run: Run, leave: asyncio.Event, mine: set[RunId]) -> None:
         try:
-            async with self._spawner_of(run) as spawner:
+            async with self._spawner_of(run) as opened:
+                spawner = opened if engine_of(run) == DEFAULT_ENGINE else PromptSpawner(opened, leave, self._clock)
                 await self._orchestrator(spawner).conduct(run.run_id, leave)
         except DrumbeatError as exc:
             log.warning("stopped leading run %s: %s; any orchestrator may take it over", run.run_id, exc)
