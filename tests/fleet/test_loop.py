@@ -33,7 +33,7 @@ def done(beats: list[Beat]) -> Counter[str]:
 
 def decided(action: Mapping[str, Any]) -> dict[str, Any]:
     """An action as it was decided, whatever became of it."""
-    return {name: value for name, value in action.items() if name != "error"}
+    return {name: value for name, value in action.items() if name not in ("error", "cause")}
 
 
 def replay(beat: Beat) -> None:

@@ -173,7 +173,8 @@ def test_new_workers_take_new_names_and_the_lowest_free_slots() -> None:
 
     reason = "4 jobs ready, 0 of 1 slots are free, 3 more workers are allowed"
     assert spawned == [
-        SpawnJobWorker(worker_id=name(41 + n), slot=slot, group_count=4, reason=reason) for n, slot in enumerate((0, 2, 3))
+        SpawnJobWorker(worker_id=name(41 + n), slot=slot, group_count=4, reason=reason, at=NOW)
+        for n, slot in enumerate((0, 2, 3))
     ]
 
 

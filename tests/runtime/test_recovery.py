@@ -110,7 +110,8 @@ async def test_what_was_asked_for_again_is_waited_for_as_long_by_whoever_comes_n
         await RecoveryActor(store, spawner, POOL).start(ROW, 1, held, is_new=False)
     row = await store.workers.get(POOL, W)
     assert spawner.asked("spawn") == [W]
-    assert row.meta == {**ROW.meta, "asked_at": "2026-01-01T00:03:20+00:00"}
+    unanswered = {"unanswered": "the provider gave no answer; list the workers before trying again"}
+    assert row.meta == {**ROW.meta, "asked_at": "2026-01-01T00:03:20+00:00", **unanswered}
 
 
 async def test_a_row_that_was_closed_meanwhile_gets_no_instance(store: MemoryStore, clock: ManualClock) -> None:

@@ -26,7 +26,7 @@ from drumbeat.bench.results.compare import Comparison, baseline_criterion, compa
 from drumbeat.bench.results.curves import curves_of
 from drumbeat.bench.results.enrichment import enrich
 from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
-from drumbeat.bench.results.executions import load_executions
+from drumbeat.bench.results.executions import folders_elsewhere, load_executions
 from drumbeat.bench.results.judgement import read_judgement
 from drumbeat.bench.results.partial_reads import read_errors, read_seconds
 from drumbeat.bench.results.record import read_candidates, read_decisions, read_record
@@ -44,16 +44,18 @@ from drumbeat.bench.templates import TemplateDocument, parse, with_settings
 from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
-from drumbeat.core.engine import DEFAULT_ENGINE
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
-from drumbeat.runtime.timeouts import pause
+from drumbeat.runtime.prompt_spawner import PromptSpawner
+from drumbeat.runtime.timeouts import pause, race
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 LAST_GOOD = "last-good"
 _ORPHANS_POLLED_EVERY = timedelta(seconds=2)
+_SILENT_FOR = timedelta(seconds=5)  #: how long a run that is being stopped waits for an engine that does not answer
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +84,12 @@ class BenchService:
         open_spawner: Callable[[str], AbstractAsyncContextManager[Spawner]],
         connections: ConnectionService | None = None,
         check_engine: Callable[[str], object] | None = None,
+        engine_room: Callable[[str], EngineRoom] | None = None,
     ) -> None:
-        """``open_spawner`` gets the name of an engine (a place that runs workers), or several, and opens the spawner that
-        starts workers there. ``check_engine`` raises InvalidSettings for an unknown engine or one whose workers cannot reach
-        the store."""
+        """``open_spawner`` opens a spawner for the name of an engine, or of several. ``check_engine`` raises InvalidSettings
+        for an engine that is not known, or whose workers cannot reach the store; ``engine_room`` returns its slots."""
         self._check_engine = check_engine or (lambda engines: None)
+        self._engine_room = engine_room or (lambda engines: EngineRoom(engines=engines))
         self._store = store
         self._clock = clock
         self._owner = owner
@@ -99,6 +102,7 @@ class BenchService:
         self.trend, self.remove = partial(read_trend, store), partial(remove_run, store)
         self.watch, self.worker_curves = partial(RunWatch, store), partial(read_worker_curves, store)
         self.load_executions = partial(load_executions, store)
+        self.folders_elsewhere = partial(folders_elsewhere, store)
         runs = self._orchestrator()
         self.start, self.stop, self.status, self.orphans = runs.start_run, runs.stop_run, runs.get_run_status, runs.orphans
 
@@ -135,8 +139,14 @@ class BenchService:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """Return what a run of this template document would start, with warnings. Nothing is started."""
-        self._check_engine(document.scaling.engine or DEFAULT_ENGINE)
-        return await preview_run(document, self._host, self._connections, await self.prices())
+        room = self._room(document)
+        return await preview_run(document, self._host, self._connections, await self.prices(), room)
+
+    def _room(self, document: TemplateDocument) -> EngineRoom:
+        """Return the slots of the template's engine. Raises InvalidSettings if it is not known, or cannot reach the store."""
+        engines = document.scaling.engine or DEFAULT_ENGINE
+        self._check_engine(engines)
+        return self._engine_room(engines)
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
         """Return the operations that a run's workers would send, with their SQL. Nothing is executed."""
@@ -151,8 +161,8 @@ class BenchService:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """Create a run from a template document, in the status PREPARED. Raises InvalidInput before anything is stored."""
-        self._check_engine(document.scaling.engine or DEFAULT_ENGINE)
-        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices())
+        room = self._room(document)
+        made: PreparedRun = await prepare_run(document, self._host, self._connections, await self.prices(), room)
         template_id = (await self._store.templates.get(template)).template_id if template else None
         run_id = await self._orchestrator().create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:
@@ -168,15 +178,36 @@ class BenchService:
         return await self.create(with_settings(parse({**stored, "name": before.name}), settings), before.template_id)
 
     async def conduct(
-        self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
+        self,
+        run_id: RunId,
+        leave: asyncio.Event,
+        on_beat: Callable[[BeatReport], None] | None = None,
+        hurry: asyncio.Event | None = None,
     ) -> RunStatus:
-        """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over)."""
-        async with self._spawner_of(await self._store.runs.get(run_id)) as spawner:
-            status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
+        """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over).
+
+        Once ``hurry`` is set, engines elsewhere that do not answer are not waited for: after a few seconds the run is left."""
+        run = await self._store.runs.get(run_id)
+        async with self._spawner_of(run) as spawner:
+            if hurry is None or engine_of(run) == DEFAULT_ENGINE:
+                status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
+            else:
+                prompt = PromptSpawner(spawner, hurry, self._clock)
+                conducting = self._orchestrator(prompt).conduct(run_id, leave, on_beat)
+                status = await race(self._leave_silent(prompt, hurry, leave), conducting)
         run = await self._store.runs.get(run_id)
         if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
             await self.load_executions(run_id)
         return status
+
+    async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
+        """Set ``leave`` if a run has not ended a few seconds after ``hurry`` was set, and its engine does not answer."""
+        await hurry.wait()
+        while not leave.is_set():
+            await self._clock.sleep(_SILENT_FOR)
+            if spawner.silence is not None:
+                leave.set()
+        await asyncio.Event().wait()
 
     async def executions(self, run_id: RunId, **query: Any) -> Sequence[Execution]:
         """Return a page of a run's recorded operations, from the store or files on this host. ``query``: see ExecutionQuery."""
@@ -243,7 +274,8 @@ class BenchService:
 
     async def _orchestrate_one(self, run: Run, leave: asyncio.Event, mine: set[RunId]) -> None:
         try:
-            async with self._spawner_of(run) as spawner:
+            async with self._spawner_of(run) as opened:
+                spawner = opened if engine_of(run) == DEFAULT_ENGINE else PromptSpawner(opened, leave, self._clock)
                 await self._orchestrator(spawner).conduct(run.run_id, leave)
         except DrumbeatError as exc:
             log.warning("stopped leading run %s: %s; any orchestrator may take it over", run.run_id, exc)
@@ -251,8 +283,8 @@ class BenchService:
             mine.discard(run.run_id)
 
     def _spawner_of(self, run: Run) -> AbstractAsyncContextManager[Spawner]:
-        """Open the spawner for the run's engine (the place that runs workers). Raises InvalidSettings, MissingExtra."""
-        return self._open_spawner((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
+        """Open a spawner for the engine that the run's template names. Raises InvalidSettings, MissingExtra."""
+        return self._open_spawner(engine_of(run))
 
     async def regress(self, run_id: RunId, against: str = LAST_GOOD) -> Comparison | None:
         """Compare a run with the run ``against``, or with the newest comparable run that passed; None if there is none."""
@@ -276,6 +308,11 @@ def _statements(run: Run) -> Mapping[str, Sequence[str]]:
     except DrumbeatError:
         return {}
     return {str(each.kind): [statement.sql for statement in each.statements] for each in used}
+
+
+def engine_of(run: Run) -> str:
+    """Return the engine that runs a run's workers, or several as ``a,b``."""
+    return str((run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE)
 
 
 def _target(run: Run) -> Mapping[str, Any]:

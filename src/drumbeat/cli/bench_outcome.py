@@ -1,11 +1,13 @@
 """Prints a benchmark's plan and its results, and writes its reports."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.bench.model import RunRecord, RunVerdict, ms, number, texts_that_differ
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
@@ -53,6 +55,8 @@ def print_plan(found: Any) -> None:
     say(f"{found.load_mode}: {found.workers} workers initially ({limit}), with {each} connections", style="bold")
     total = f"at most {found.most_connections}" if found.most_connections else "no maximum"
     say(f"connections: at most {found.cap} per worker, {total} in total")
+    if found.engine != DEFAULT_ENGINE or found.slots is not None:
+        say(f"engine: {found.engine}, " + ("no known limit of workers" if found.slots is None else f"slots: {found.slots}"))
     for phase in found.phases:
         if phase.duration is not None:
             about, more = ("about ", f"; {_ESTIMATES[phase.phase]}") if phase.is_estimate else ("", "")
@@ -92,6 +96,12 @@ def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) 
         say(f"note: {warning}", style="yellow")
     for path in reports:
         say(f"report: {path}")
+
+
+def print_folders(folders: Sequence[str]) -> None:
+    """Print the folders on other hosts that hold the recorded operations of a run."""
+    if folders:
+        say(f"recorded operations are on the workers' hosts, and no report needs them: {', '.join(folders)}")
 
 
 def _print_availability(bench: "BenchService", record: RunRecord) -> None:

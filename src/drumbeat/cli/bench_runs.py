@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
+from drumbeat.cli.bench_outcome import form_of, print_folders, print_notes, print_outcome, print_plan, write
 from drumbeat.cli.bench_templates import SetOption, read_document
 from drumbeat.cli.engine_options import EngineOption, refuse_local_store, warn_of_store
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, open_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
+from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane, on_stop_signals, until_stopped
 from drumbeat.core.errors import StoreUnavailable
+from drumbeat.core.recovery import unconfirmed
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
 if TYPE_CHECKING:
     from drumbeat.bench.model import RunJudgement
-    from drumbeat.composition.plane import BenchService
+    from drumbeat.composition.plane import BenchService, RunReport
 
 app = typer.Typer()
 
@@ -142,20 +144,39 @@ async def _start(
 
 async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
     """Control the workers of a run and show it live, until it has ended or is left to another orchestrator."""
-    leave = asyncio.Event()
-    async with _stop_on_signals(bench, run_id, leave), watched(plane.store, run_id, quiet=quiet):
-        return await bench.conduct(run_id, leave)
+    leave, hurry = asyncio.Event(), asyncio.Event()
+    async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, quiet=quiet):
+        status = await bench.conduct(run_id, leave, hurry=hurry)
+    warn_of_workers(await bench.status(run_id))
+    return status
+
+
+def warn_of_workers(found: "RunReport") -> bool:
+    """Print which workers of an ended or left run may still run, and the command that ends them. Returns whether any may."""
+    left = unconfirmed(found.workers)
+    if left:
+        places = {each.place or each.engine for each in left} - {None}
+        where = f" ({', '.join(sorted(str(place) for place in places))})" if places else ""
+        names = ", ".join(each.worker_id for each in left)
+        line = f"may still run{where}: {names}; end what is left with: drumbeat bench stop {found.run.run_id}"
+        errors.print(line, style="yellow", soft_wrap=True)
+    return bool(left)
 
 
 @asynccontextmanager
-async def _stop_on_signals(bench: "BenchService", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
-    """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator."""
+async def _stop_on_signals(
+    bench: "BenchService", run_id: RunId, leave: asyncio.Event, hurry: asyncio.Event
+) -> AsyncIterator[None]:
+    """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator.
+
+    Any signal sets ``hurry``, after which engines that do not answer are not waited for."""
     signalled = asyncio.Event()
 
     def on_signal(_: str) -> None:
         if signalled.is_set():
             leave.set()
         signalled.set()
+        hurry.set()
 
     async def stop_run() -> None:
         while await signalled.wait():
@@ -185,6 +206,7 @@ async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports
         print(await bench.report(run_id, "json"), end="")
     else:
         print_outcome(bench, record, list(reports))
+        print_folders(await bench.folders_elsewhere(run_id))
     return int(bench.judge(record).gate)
 
 
@@ -217,12 +239,13 @@ def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
     say(f"orchestrator: {orchestrator}; {row.operations:,} operations, {row.errors:,} errors, {row.qps:,.0f} ops/s")
     columns: Columns = {
         "worker": lambda worker: worker.worker_id,
-        "status": lambda worker: worker.status,
+        "status": lambda worker: worker.shown_status,
+        **place_columns(found.workers),
         "target": lambda worker: worker.target,
         "connections": lambda worker: worker.applied_target,
         "operations": lambda worker: f"{worker.operations:,}",
         "errors": lambda worker: worker.errors,
-        "error": lambda worker: worker.error,
+        "error": problem,
     }
     if found.workers:
         console.print(table(found.workers, columns))
@@ -252,14 +275,23 @@ def stop(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every worker has ended.")] = True,
     store: StoreOption = None,
 ) -> None:
-    """Cancel a run. If it has no orchestrator, this command stops its workers."""
+    """Cancel a run. If it has no orchestrator, this command stops its workers. Workers that an ended run has left are ended.
 
-    async def work(plane: ControlPlane) -> RunStatus:
+    Exit code 1 if workers may still run, because their engine does not answer.
+    """
+
+    async def work(plane: ControlPlane) -> tuple[RunStatus, bool]:
         bench = plane.bench()
         found = await bench.stop(RunId(run_id))
-        return await bench.conduct(RunId(run_id), asyncio.Event()) if wait and found not in RUN_ENDED else found
+        is_over = found in RUN_ENDED and not unconfirmed((await bench.status(RunId(run_id))).workers)
+        if wait and not is_over:
+            found = await bench.conduct(RunId(run_id), asyncio.Event())
+        return found, wait and warn_of_workers(await bench.status(RunId(run_id)))
 
-    say(f"{run_id} is {with_control_plane(store, work)}")
+    status, may_run = with_control_plane(store, work)
+    say(f"{run_id} is {status}")
+    if may_run:
+        raise typer.Exit(1)
 
 
 @app.command("list")

@@ -14,10 +14,11 @@ from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.cli.run_worker import plan_changes
+from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.engine import ENGINE_IN_POLICY
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, shown_health
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetConfigured, FleetStatus
@@ -114,23 +115,25 @@ def _status_json(found: "FleetStatus") -> dict[str, Any]:
     last = found.last
     beat = None if last is None else {"n": last.n, "at": last.at, "why_not": last.why_not, "error": last.error}
     summary = {name: value for name, value in (last.summary if last else {}).items() if name not in INTERNAL_FIELDS}
-    workers = [_worker_json(each, judge(each, found.now, found.pool.thresholds)) for each in found.workers]
+    workers = [_worker_json(each, shown_health(each, found.now, found.pool.thresholds)) for each in found.workers]
     return {"pool_id": found.pool.pool_id, "policy": found.pool.policy, "workers": workers, "beat": beat, "summary": summary}
 
 
 def _worker_json(worker: Worker, health: str | None) -> dict[str, Any]:
-    return asdict(worker) | {"health": health, "terminating": worker.is_terminating}
+    return asdict(worker) | {"health": health, "terminating": worker.is_terminating, "not_started": worker.not_started}
 
 
 def _print_status(found: "FleetStatus") -> None:
     leaving = sum(each.is_terminating for each in found.workers)
-    live = f"{len(found.workers)} live workers" + (f", {leaving} of them terminating" if leaving else "")
+    live = f"{sum(not each.was_refused for each in found.workers)} live workers"
+    live += f", {leaving} of them terminating" if leaving else ""
     say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {live}")
     for each in found.workers:
         deadline = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""
         exempt = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
-        health = judge(each, found.now, found.pool.thresholds)
-        say(f"  {each.worker_id} {each.standing} ({health}, {each.active} jobs{deadline}{exempt})")
+        health = shown_health(each, found.now, found.pool.thresholds)
+        details = each.not_started or f"{health}, {each.active} jobs{deadline}{exempt}"
+        say(f"  {each.worker_id} {each.standing} ({details})")
     last = found.last
     if last is None:
         say(f"no beat yet; run one with: drumbeat fleet beat {found.pool.pool_id}")
@@ -144,17 +147,20 @@ def _print_status(found: "FleetStatus") -> None:
         say(f"  failed: {last.error}" if last.error else f"  did nothing: {last.why_not}")
 
 
-_WORKER: Columns = {
-    "worker": lambda row: row[0].worker_id,
-    "status": lambda row: row[0].standing,
-    "health": lambda row: row[1],
-    "created": lambda row: row[0].created_at,
-    "ready": lambda row: row[0].ready_at,
-    "jobs": lambda row: row[0].active,
-    "leaves by": lambda row: row[0].drain_deadline,
-    "ended": lambda row: row[0].ended_at,
-    "error": lambda row: row[0].error,
-}
+def _columns(rows: Sequence[tuple[Worker, str | None]]) -> Columns:
+    health = {worker.worker_id: each for worker, each in rows}
+    return {
+        "worker": lambda worker: worker.worker_id,
+        "status": lambda worker: worker.standing,
+        "health": lambda worker: health[worker.worker_id],
+        **place_columns([worker for worker, _ in rows]),
+        "created": lambda worker: worker.created_at,
+        "ready": lambda worker: worker.ready_at,
+        "jobs": lambda worker: worker.active,
+        "leaves by": lambda worker: worker.drain_deadline,
+        "ended": lambda worker: worker.ended_at,
+        "error": problem,
+    }
 
 
 @app.command("workers")
@@ -169,13 +175,14 @@ def list_workers(
     async def read(plane: ControlPlane) -> Sequence[tuple[Worker, str | None]]:
         row, now = await plane.store.pools.get(PoolId(pool)), await plane.store.now()
         workers = await plane.store.workers.list(row.pool_id, live=not everyone)
-        return [(each, judge(each, now, row.thresholds) if each.is_live else None) for each in workers]
+        return [(each, shown_health(each, now, row.thresholds)) for each in workers]
 
     rows = with_control_plane(store, read)
     if as_json:
         show_json([_worker_json(worker, health) for worker, health in rows])
     else:
-        show(rows, _WORKER, as_json=False, nothing=f"pool {pool} has no workers; see: drumbeat fleet explain {pool}")
+        workers = [worker for worker, _ in rows]
+        show(workers, _columns(rows), as_json=False, nothing=f"pool {pool} has no workers; see: drumbeat fleet explain {pool}")
 
 
 @app.command()

@@ -82,8 +82,18 @@ async def _run_loop(
     watch = _PolicyWatch(policy.provider, policy.every)
     async with plane.fleets.spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, watch.over):
-            await plane.fleets.run(pool, spawner, policy.every, watch.over, printer.print_report, watch.check)
+            silence = await plane.fleets.run(pool, spawner, policy.every, watch.over, printer.print_report, watch.check)
+    if stop.is_set() and silence is not None:
+        await _warn_of_workers(plane, pool, silence)
     return watch.changed
+
+
+async def _warn_of_workers(plane: ControlPlane, pool: str, silence: str) -> None:
+    """Log which workers may run at an engine that does not answer, and the command that ends them."""
+    live = [each for each in (await plane.fleet(pool).status()).workers if not each.was_refused]
+    if live:
+        names = ", ".join(each.worker_id for each in live)
+        log.warning("stopped while %s; may still run: %s; end them with: drumbeat fleet drain %s", silence, names, pool)
 
 
 @app.command()

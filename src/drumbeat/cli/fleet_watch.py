@@ -16,12 +16,13 @@ from rich.text import Text
 from drumbeat.cli.fleet_options import PoolArgument
 from drumbeat.cli.options import StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
+from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane, until_stopped
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
 from drumbeat.core.job import JobCounts, format_count
 from drumbeat.core.pool import PoolId, PoolRow
-from drumbeat.core.worker import TERMINATING, Health, Worker, WorkerStatus, judge
+from drumbeat.core.worker import NOT_STARTED, TERMINATING, Health, Worker, WorkerStatus, shown_health
 from drumbeat.store.interface import Store
 
 app = typer.Typer()
@@ -103,7 +104,8 @@ class FleetScreen:
 
     def _states(self) -> str:
         count = Counter(worker.standing for worker in self.workers)
-        return ", ".join(f"{count[each]} {each}" for each in (*WorkerStatus, TERMINATING) if count[each]) or "no workers"
+        shown = (*WorkerStatus, TERMINATING, NOT_STARTED)
+        return ", ".join(f"{count[each]} {each}" for each in shown if count[each]) or "no workers"
 
     def _queue(self) -> str:
         oldest = self.counts.oldest_ready
@@ -146,18 +148,20 @@ class FleetScreen:
             "worker": lambda worker: worker.worker_id,
             "status": lambda worker: worker.standing,
             "health": self._health,
+            **place_columns(self.workers),
             "age": lambda worker: self.now - worker.created_at if self.now and worker.created_at else None,
             "jobs": lambda worker: worker.active,
             "done": lambda worker: worker.operations,
             "per hour": lambda worker: worker.meta.get("price_per_hour"),
             "leaves by": lambda worker: worker.drain_deadline,
+            **({"problem": problem} if any(map(problem, self.workers)) else {}),
         }
 
     def _health(self, worker: Worker) -> object:
         if self.now is None or self.pool is None:
             return None
-        health = judge(worker, self.now, self.pool.thresholds)
-        return Text(health, style=_COLOURS[health])
+        health = shown_health(worker, self.now, self.pool.thresholds)
+        return None if health is None else Text(health, style=_COLOURS[health])
 
     def print_new_decisions(self) -> None:
         """Print the actions since the last call, one per line."""

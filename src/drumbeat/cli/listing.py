@@ -8,12 +8,13 @@ import typer
 
 from drumbeat.cli.options import JsonOption, LimitOption, PoolArgument, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
+from drumbeat.cli.worker_columns import place_columns, problem
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.log import LEVELS
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Health, Worker, WorkerId, judge
+from drumbeat.core.worker import Health, Worker, WorkerId, shown_health
 from drumbeat.store.interface import Store
 
 T = TypeVar("T")
@@ -98,13 +99,15 @@ def list_workers(
         now = await plane.store.now()
 
         def health(worker: Worker) -> Health | None:
-            return judge(worker, now, row.thresholds) if worker.is_live else None
+            return shown_health(worker, now, row.thresholds)
 
+        found = await plane.store.workers.list(row.pool_id, live=live)
         columns: Columns = {
             "worker": lambda worker: worker.worker_id,
             "slot": lambda worker: worker.slot,
-            "status": lambda worker: worker.status,
+            "status": lambda worker: worker.shown_status,
             "health": health,
+            **place_columns(found),
             "last beat": lambda worker: worker.heartbeat_at and now - worker.heartbeat_at,
             "target": lambda worker: worker.target,
             "active": lambda worker: worker.active,
@@ -112,11 +115,10 @@ def list_workers(
             "cpu %": lambda worker: worker.cpu_percent,
             "mem %": lambda worker: worker.memory_percent,
             "exit": lambda worker: worker.exit_code,
-            "error": lambda worker: worker.error,
+            "error": problem,
         }
-        found = await plane.store.workers.list(row.pool_id, live=live)
         if as_json:
-            show_json([asdict(worker) | {"health": health(worker)} for worker in found])
+            show_json([asdict(each) | {"health": health(each), "not_started": each.not_started} for each in found])
         else:
             show(found, columns, as_json=False, nothing=f"pool {pool} has no workers")
 

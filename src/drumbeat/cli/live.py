@@ -13,18 +13,21 @@ from rich.text import Text
 
 from drumbeat.bench.model import ms
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
+from drumbeat.cli.worker_columns import place_columns
 from drumbeat.core.beat import Beat
+from drumbeat.core.engine import DEFAULT_ENGINE
 from drumbeat.core.errors import StoreError
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.repeats import SOON, collapsed
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus, Step
 from drumbeat.core.sample import StoredSample
-from drumbeat.core.worker import Health, Worker, judge
+from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.store.interface import Store
 
 SPARKS = " ▁▂▃▄▅▆▇█"
 _REFRESH_SECONDS = 0.5
 _RECENT = timedelta(seconds=2.5)
+_SILENT_AFTER = timedelta(seconds=3)  #: after this time without a beat, the engine is said to keep the run waiting
 _HIDDEN = frozenset({"Remember"})  #: types of actions that are not shown
 _HEALTH = {Health.HEALTHY: "green", Health.STALE: "yellow", Health.LOST: "red"}
 _PHASES = (Phase.PREPARING, Phase.WARMUP, Phase.MEASUREMENT, Phase.COOLDOWN, Phase.PROCESSING)
@@ -52,6 +55,7 @@ class RunScreen:
     last_printed: int = 0  #: number of the last beat that was printed, if there is no terminal
     last_made: dict[str, datetime] = field(default_factory=dict)  #: when each decision was last made
     printed_phase: str | None = None
+    printed_wait: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def refresh(self) -> None:
@@ -82,12 +86,28 @@ class RunScreen:
         lines: list[RenderableType] = [self._heading(run), self._phases(run), Text(self._figures(run)), Text()]
         if banner := (run.custom_metrics.get("soft_guardrails") or {}).get("state", "normal").replace("normal", ""):
             lines.append(Text(f"guardrails: {banner}", style="yellow"))
+        if waiting := self.waiting():
+            lines.append(Text(waiting, style="yellow"))
         lines += [Text(sparkline(self.rates), style="cyan"), Text(), table(self.workers, self._columns())]
         if self.steps:
             lines += [Text(), table(self.steps[-8:], STEPS)]
         lines_shown = [f"{line}{f'  ({times} times)' if times > 1 else ''}" for line, times in self.decisions()[-6:]]
         recent = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines_shown]
         return Group(*lines, Text(), Text("decisions", style="bold"), *recent)
+
+    def waiting(self) -> str | None:
+        """Return what a starting run waits for because of its engine; None if it does not."""
+        if self.run is None or self.run.status is not RunStatus.STARTING:
+            return None
+        noted: str | None = self.run.custom_metrics.get("waiting")
+        return self._slow_engine(self.run) or noted
+
+    def _slow_engine(self, run: Run) -> str | None:
+        """Return that a run waits for its engine's answer, if its last beat is some seconds ago; None if it does not."""
+        engine = (run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE
+        last = self.beats[-1].at if self.beats else run.started_at
+        is_slow = engine != DEFAULT_ENGINE and self.now and last and self.now - last > _SILENT_AFTER
+        return f"waiting for engine {engine} to answer" if is_slow else None
 
     def _heading(self, run: Run) -> Text:
         bounds = (run.custom_metrics.get("bounds_state") or {}).get("message")
@@ -120,8 +140,9 @@ class RunScreen:
     def _columns(self) -> Columns:
         return {
             "worker": lambda worker: worker.worker_id,
-            "status": lambda worker: worker.status,
+            "status": lambda worker: worker.shown_status,
             "health": self._health,
+            **place_columns(self.workers),
             "target": lambda worker: worker.target,
             "connections": lambda worker: worker.applied_target,
             "ops/s": lambda worker: self._sample(worker, lambda sample: f"{sample.qps:,.0f}"),
@@ -131,10 +152,10 @@ class RunScreen:
         }
 
     def _health(self, worker: Worker) -> object:
-        if not worker.is_live or self.now is None or self.pool is None:
+        if self.now is None or self.pool is None:
             return None
-        health = judge(worker, self.now, self.pool.thresholds)
-        return Text(health, style=_HEALTH[health])
+        health = shown_health(worker, self.now, self.pool.thresholds)
+        return None if health is None else Text(health, style=_HEALTH[health])
 
     def _sample(self, worker: Worker, read: Any) -> object:
         sample = self.latest.get(worker.worker_id)
@@ -145,6 +166,10 @@ class RunScreen:
         if self.run is not None and self.run.phase != self.printed_phase:
             self.printed_phase = self.run.phase
             say(f"• {self.run.phase}")
+        if self.run is not None and self.run.status is RunStatus.STARTING and (wait := self._slow_engine(self.run)):
+            if wait != self.printed_wait:
+                say(f"  {wait}", style="yellow")
+            self.printed_wait = wait
         for line in self.new_decisions():
             say(f"  {line}")
 

@@ -31,7 +31,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import format_count
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, read_retention
-from drumbeat.core.worker import Health, Worker, judge
+from drumbeat.core.worker import Health, Worker, shown_health
 
 app = typer.Typer(
     no_args_is_help=True, help="Job queues: create pools, push jobs, run workers, inspect, cancel and requeue jobs."
@@ -146,14 +146,16 @@ def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = 
 
 
 def _status_json(found: PoolStatus) -> dict[str, object]:
-    health = [asdict(worker) | {"health": _health(found, worker)} for worker in found.workers]
+    health = [
+        asdict(worker) | {"health": _health(found, worker), "not_started": worker.not_started} for worker in found.workers
+    ]
     counts = asdict(found.counts) | {"pending": found.counts.pending}
     fields = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
     return {**fields, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
 
 
-def _health(found: PoolStatus, worker: Worker) -> Health:
-    return judge(worker, found.now, found.pool.thresholds)
+def _health(found: PoolStatus, worker: Worker) -> Health | None:
+    return shown_health(worker, found.now, found.pool.thresholds)
 
 
 def _print(found: PoolStatus) -> None:
@@ -164,7 +166,8 @@ def _print(found: PoolStatus) -> None:
     ready, delayed, claimed = (format_count(each) for each in (counts.ready, counts.delayed, counts.claimed))
     waiting = f"{ready} ready{oldest}, {delayed} delayed, {claimed} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
-    say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
+    live = sum(not each.was_refused for each in found.workers)
+    say(f"workers: {live} live, " + (_workers(found, found.workers) or "none"))
     if found.no_handler is not None:
         say(found.no_handler, style="yellow")
     if found.trouble is not None:
@@ -172,7 +175,10 @@ def _print(found: PoolStatus) -> None:
 
 
 def _workers(found: PoolStatus, workers: Sequence[Worker]) -> str:
-    return ", ".join(f"{each.worker_id} {each.status} ({_health(found, each)}, {each.active} jobs)" for each in workers)
+    return ", ".join(
+        f"{each.worker_id} {each.shown_status} ({each.not_started or f'{_health(found, each)}, {each.active} jobs'})"
+        for each in workers
+    )
 
 
 @app.command()

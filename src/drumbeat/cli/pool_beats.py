@@ -9,6 +9,7 @@ from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_contro
 from drumbeat.cli.pool_forks import forkserver
 from drumbeat.cli.render import say, sentence, show_json
 from drumbeat.composition.plane import ControlPlane
+from drumbeat.core.errors import SpawnCause
 from drumbeat.core.pool import PoolId
 from drumbeat.triggers.model import BeatKind, Firing
 
@@ -32,7 +33,7 @@ def check(
     """Release the jobs of dead workers, then start workers for the queued jobs, once.
 
     Several checks may run at the same time: they take turns, and never start more workers than the maximum. Exit code 1 when
-    an action failed.
+    an action failed. A full engine is no failure as long as workers of the pool run: later checks try again.
     """
     firing = Firing(trigger="pool check", pool_id=name, max_workers=max_workers)
 
@@ -69,7 +70,7 @@ def reap(
 
 
 def finish(beats: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print what the check or reap of each pool did. Raises Exit with code 1 if an action failed."""
+    """Print the reports of beats, by pool. Raises Exit with code 1 if an action failed, unless its engine is only full."""
     if as_json:
         show_json(beats)
     else:
@@ -77,15 +78,21 @@ def finish(beats: Mapping[str, Any], *, as_json: bool) -> None:
             _print(pool_id, beat)
         if not beats:
             say("no pool of jobs yet; create one with: drumbeat pool create NAME")
-    if any(beat["error"] or any(action.get("error") for action in beat["actions"]) for beat in beats.values()):
+    if not all(beat["ok"] for beat in beats.values()):
         raise typer.Exit(1)
 
 
 def _print(pool_id: str, beat: Mapping[str, Any]) -> None:
-    counts = ", ".join(f"{name} {value}" for name, value in beat["summary"].items())
+    summary, actions = dict(beat["summary"]), beat["actions"]
+    wanted, why = summary.pop("wanted", None), summary.pop("not_started", None)
+    counts = ", ".join(f"{name} {value}" for name, value in summary.items())
     say(f"{pool_id}: {counts}" if counts else f"{pool_id}: no summary")
-    for action in beat["actions"]:
-        say(f"  did: {sentence(action)}")
+    for action in actions:
+        if action.get("cause") != SpawnCause.NO_CAPACITY:
+            say(f"  did: {sentence(action)}")
+    if why is not None:
+        workers = "1 worker" if wanted == 1 else f"{wanted} workers"
+        say(f"  started {summary['spawned']} of {workers}: {why}", style="yellow")
     if beat["why_not"]:
         say(f"  did nothing: {beat['why_not']}")
     if beat["error"]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.composition.base import ControlPlaneBase, process_name
-from drumbeat.core.engine import EngineFacts
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineFacts
 from drumbeat.core.errors import DrumbeatError, StoreError
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.fleet import policy_store
@@ -34,6 +34,7 @@ from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
 from drumbeat.runtime.lease import Leadership, lease_for
+from drumbeat.runtime.prompt_spawner import PromptSpawner
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
 
@@ -240,8 +241,13 @@ class Fleets:
         stop: asyncio.Event,
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
-    ) -> None:
-        """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once."""
+    ) -> str | None:
+        """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once.
+
+        Returns why the engine did not answer the last call; None if it did. Once ``stop`` is set, an engine elsewhere is not
+        waited for."""
+        prompt = PromptSpawner(spawner, stop, self._base.clock)
+        is_local = spawner.traits.name == DEFAULT_ENGINE
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
 
         def reported(report: BeatReport) -> None:
@@ -253,12 +259,14 @@ class Fleets:
             await stop.wait()
             waker.woken.set()
 
-        loop = self.loop(PoolId(name), spawner, every, on_beat=reported, on_policy=on_policy)
+        beating = spawner if is_local else prompt
+        loop = self.loop(PoolId(name), beating, every, on_beat=reported, on_policy=on_policy)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in (waker.watch(), end(), self._keep_sweeping(name))]
             await loop.run(stop, waker.woken)
             for task in tasks:
                 task.cancel()
+        return prompt.silence
 
     def _sweep(self, spawner: Spawner) -> Sweep:
         clock = self._base.clock

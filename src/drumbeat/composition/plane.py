@@ -31,6 +31,7 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store import open_store
 
 if TYPE_CHECKING:
+    from drumbeat.bench.control.orchestrator import RunReport as RunReport
     from drumbeat.bench.results.compare import Comparison as Comparison
     from drumbeat.bench.service import BenchService as BenchService
     from drumbeat.bench.targets.connections import ConnectionService as ConnectionService
@@ -228,6 +229,7 @@ class ControlPlane(ControlPlaneBase):
 
     def bench(self) -> "BenchService":
         """Return the service for benchmarks. Its workers outlive this process, so another process can continue a run."""
+        from drumbeat.composition.worker_slots import engine_room
         from drumbeat.runtime.host import this_host
 
         host = this_host()
@@ -239,6 +241,7 @@ class ControlPlane(ControlPlaneBase):
             self._bench_spawner,
             self.connections(),
             self.engines.check_reach,
+            partial(engine_room, self.engines),
         )
         return service
 

@@ -20,6 +20,21 @@ class EngineFacts:
     is_rented: bool = False  #: whether a worker is a rented machine, which takes minutes to start
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRoom:
+    """How many workers the engines of a benchmark can run, and whether on other machines."""
+
+    engines: str = DEFAULT_ENGINE
+    slots: int | None = None  #: the most workers at once; None: no limit, or not known
+    elsewhere: bool = False
+
+    @property
+    def text(self) -> str:
+        """The engines and their slots, as messages show them."""
+        slots = "" if self.slots is None else f" has {self.slots} {'slot' if self.slots == 1 else 'slots'}"
+        return f"engine {self.engines}{slots}"
+
+
 def engine_names(engines: str) -> tuple[str, ...]:
     """Return the names in a list such as ``gpu-cluster,k8s``, in order of preference. Raises InvalidSettings.
 
@@ -50,6 +65,12 @@ def covers(engines: str, provider: str | None) -> bool:
 
 def _split(engines: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in engines.split(","))
+
+
+def silent_engine(engines: str, error: str) -> str:
+    """Return a phrase that says that an engine, or one of several, does not answer, and why."""
+    subject = f"one of the engines {engines}" if "," in engines else f"engine {engines}"
+    return f"{subject} does not answer ({error})"
 
 
 def unreachable_store(store: str, engines: str, url: str | None = None) -> str:

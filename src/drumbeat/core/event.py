@@ -20,9 +20,10 @@ class EventType(StrEnum):
     SCALE_DOWN = "SCALE_DOWN"  #: record only: a guardrail lowered a target
     GUARDRAIL_WARNING = "GUARDRAIL_WARNING"  #: record only
     WORKER_MOVED = "WORKER_MOVED"  #: record only: a worker changed state
+    WAITING_FOR_WORKERS = "WAITING_FOR_WORKERS"  #: record only: an engine does not start a run's workers, and why
 
 
-FACTS = frozenset({EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING, EventType.WORKER_MOVED})
+FACTS = frozenset({EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING, EventType.WORKER_MOVED, EventType.WAITING_FOR_WORKERS})
 
 
 class Scope(StrEnum):

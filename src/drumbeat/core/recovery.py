@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from drumbeat.core.engine import covers
 from drumbeat.core.pool import Thresholds
+from drumbeat.core.refusal import refusal_of
 from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
 _MISSED_AFTER = 1.5  #: a heartbeat is missed after this many heartbeat intervals
@@ -174,11 +175,14 @@ def _has_recent_heartbeat(worker: Worker, snapshot: PoolSnapshot) -> bool:
 
 
 def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
-    """Return actions that close rows of workers silent for too long; time without a controller does not count."""
+    """Return actions that close rows of workers silent for too long; time without a controller does not count.
+
+    A worker that its engine refused to start is not silent: it is asked for again."""
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, snapshot.now).total_seconds():.0f} s")
         for worker in live
         if judge(worker, snapshot.now, snapshot.thresholds, snapshot.looking_since) is Health.LOST
+        and refusal_of(worker) is None
     ]
 
 
@@ -205,7 +209,7 @@ def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
 def may_still_appear(snapshot: PoolSnapshot, worker: Worker) -> bool:
     """Whether a worker's instance may still appear in the provider's list: its request is recent and got no answer."""
     was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
-    if was_seen or worker.meta.get("spawn_failed"):
+    if was_seen or worker.was_refused:
         return False
     return snapshot.now - asked_at(worker, snapshot.now) < snapshot.settle
 
@@ -236,7 +240,7 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
     Leaves out workers that were refused by the provider, reaped, or whose instance has surely ended. The latter is known only
     from a complete list of a provider that never runs two instances of one worker (``unique_names``).
     """
-    rows = [row for row in snapshot.workers if row.reaped_at is None and not row.meta.get("spawn_failed")]
+    rows = [row for row in snapshot.workers if row.reaped_at is None and not row.was_refused]
     if snapshot.partial or not snapshot.unique_names:
         return rows
     running = {instance.worker_id for instance in snapshot.instances if instance.running}
@@ -250,6 +254,16 @@ def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
     if not covers(snapshot.provider, row.provider):
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))
+
+
+def unconfirmed(workers: Sequence[Worker]) -> list[Worker]:
+    """Return the workers that may still run although nobody waits for them: their engine did not confirm that they are gone.
+
+    Leaves out those that it refused to start, and those that have left by themselves."""
+    left = [row for row in workers if row.status is WorkerStatus.TERMINATED and row.heartbeat_at is not None]
+    by_themselves = {row.worker_id for row in left if not row.meta.get("drain_timed_out")}
+    rest = [row for row in workers if row.reaped_at is None and row.worker_id not in by_themselves]
+    return [row for row in rest if not row.was_refused]
 
 
 def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Worker]:

@@ -15,6 +15,10 @@ WorkerId = NewType("WorkerId", str)
 _NUMBERED = re.compile(r"worker-([0-9]{1,15})")
 
 TERMINATING = "terminating"  #: the status that a fleet shows for a live worker that is leaving
+NOT_STARTED = "not started"  #: the status that is shown for a worker that its engine did not start
+SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: its engine refused to start it, and it is not asked for again
+REFUSED = "refused"  #: key in a row's ``meta``: how its engine refused to start it; it is asked for again
+UNANSWERED = "unanswered"  #: key in a row's ``meta``: why the last request to start it got no answer
 CAPACITY_EXEMPT = "capacity_exempt"  #: key in a row's ``meta``: the worker does not count in its fleet
 DISK = "disk"  #: the key in ``gpu`` under which a worker reports the disk of its volume
 
@@ -134,6 +138,31 @@ class Worker:
         return self.meta.get("engine") or self.provider
 
     @property
+    def place(self) -> str | None:
+        """The name of the host that runs the worker: as its engine calls it, or else as the worker reports it."""
+        return self.meta.get("host") or self.host
+
+    @property
+    def not_started(self) -> str | None:
+        """Why the worker's process never joined: its engine refused to start it, or gave no answer. None: no such problem."""
+        if self.started_at is not None or self.heartbeat_at is not None:
+            return None
+        if self.meta.get(SPAWN_FAILED):
+            return self.error or "its engine refused to start it"
+        refused = self.meta.get(REFUSED)
+        return str(refused["reason"]) if refused else self.meta.get(UNANSWERED)
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether its engine refused to start the worker, so that it surely does not run."""
+        return bool(self.meta.get(SPAWN_FAILED) or self.meta.get(REFUSED))
+
+    @property
+    def shown_status(self) -> str:
+        """The status to show: that of the row, or ``not started`` if its engine refused to start it or gave no answer."""
+        return self.status.value if self.not_started is None else NOT_STARTED
+
+    @property
     def is_live(self) -> bool:
         return self.status in LIVE
 
@@ -145,7 +174,7 @@ class Worker:
     @property
     def standing(self) -> str:
         """The status that a fleet shows for the worker: ``terminating`` as soon as it is asked to leave."""
-        return TERMINATING if self.is_terminating else self.status.value
+        return TERMINATING if self.is_terminating else self.shown_status
 
     @property
     def tells_of_gpu(self) -> bool:
@@ -191,3 +220,8 @@ def judge(worker: Worker, now: datetime, thresholds: Thresholds, looking_since: 
     if quiet > thresholds.lost_after:
         return Health.LOST
     return Health.STALE if quiet > thresholds.stale_after else Health.HEALTHY
+
+
+def shown_health(worker: Worker, now: datetime, thresholds: Thresholds) -> Health | None:
+    """Return the health to show for a worker; None if it has ended or was not started, as it then sends no heartbeats."""
+    return judge(worker, now, thresholds) if worker.is_live and worker.not_started is None else None

@@ -104,7 +104,7 @@ def _replayed(
 
 def _comparable(action: Mapping[str, Any]) -> Any:
     """Return an action as JSON without error and reason, since another version may word the same reason differently."""
-    return json.loads(json.dumps({name: value for name, value in action.items() if name not in ("error", "reason")}))
+    return json.loads(json.dumps({name: value for name, value in action.items() if name not in ("error", "cause", "reason")}))
 
 
 def _describe(action: Mapping[str, Any]) -> str:

@@ -1,6 +1,9 @@
 """Carries out what a pool's checker decided: starts workers, takes jobs back. Every action is safe to repeat."""
 
-from drumbeat.core.errors import NotFound, StaleWrite
+from datetime import datetime
+
+from drumbeat.core.engine import DEFAULT_ENGINE
+from drumbeat.core.errors import NotFound, SpawnCause, SpawnError, StaleWrite
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker
@@ -18,12 +21,13 @@ class PoolActor:
         self._pool_id = pool_id
         self._provider = spawner.traits.name
         self._recovery = RecoveryActor(store, spawner, pool_id)
+        self._refused: tuple[datetime, SpawnError] | None = None  #: time of the decision whose start last failed, and its error
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Carry out one action. The store refuses it if another checker has taken over the lease (``fence``) meanwhile."""
         match action:
             case SpawnJobWorker():
-                await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+                await self._start(action, fence)
             case TakeBackJobs():
                 await self._release(action, fence)
             case ExpireLeases():
@@ -31,6 +35,18 @@ class PoolActor:
                 await self._store.queue.expire()
             case _:
                 await self._recovery.recover(action, fence)
+
+    async def _start(self, action: SpawnJobWorker, fence: Fence) -> None:
+        """Start a worker. If an earlier start of the same decision failed, raise SpawnError without a row or a request."""
+        if self._refused is not None and self._refused[0] == action.at:
+            earlier = self._refused[1]
+            raise SpawnError(f"not tried: an earlier start failed: {earlier}", cause=earlier.cause)
+        try:
+            await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
+        except SpawnError as exc:
+            refuses_all = self._provider != DEFAULT_ENGINE or exc.cause is SpawnCause.NO_CAPACITY
+            self._refused = (action.at, exc) if refuses_all and action.at is not None else None
+            raise
 
     async def _release(self, action: TakeBackJobs, fence: Fence) -> None:
         """Take back the jobs of an ended worker. Raises StaleWrite if the worker is alive after all; it then keeps its

@@ -1,17 +1,18 @@
 """Runs the beats (observe, decide, act) of a pool's checker, which recovers jobs and starts workers, and of its reaper, which
 only recovers jobs. Only the process that holds the pool's lease runs beats."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, SpawnCause
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
+from drumbeat.core.refusal import refusal_text
 from drumbeat.pool.act import PoolActor
 from drumbeat.pool.decide import MAKES_ROOM, decide, decide_recovery
-from drumbeat.pool.model import Action, PoolView
+from drumbeat.pool.model import Action, PoolView, SpawnJobWorker
 from drumbeat.pool.observe import observe
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode
 from drumbeat.runtime.lease import Leadership
@@ -65,6 +66,7 @@ def pool_loop(
         decide=decide_recovery if only_recover else decide,
         act=PoolActor(store, spawner, pool_id).act,
         keep=_recorded,
+        sum_up=with_starts,
         after=after,
     )
 
@@ -72,6 +74,22 @@ def pool_loop(
 def _recorded(view: PoolView) -> Mapping[str, Any] | None:
     """Return the observed state of the pool as JSON, to be stored with the beat; None if a fleet stores it instead."""
     return None if view.is_scaled else encode(view)
+
+
+def with_starts(summary: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return a beat's summary with how many workers were really started and, if some were not, how many should have been and
+    why they were not."""
+    starts = [action for action in actions if action["type"] == SpawnJobWorker.TYPE]
+    failed = [action for action in starts if "error" in action]
+    if not failed:
+        return summary
+    why = refusal_text(str(failed[0]["error"]))
+    return {**summary, "spawned": len(starts) - len(failed), "wanted": len(starts), "not_started": why}
+
+
+def is_full(action: Mapping[str, Any]) -> bool:
+    """Whether an action of a beat failed only because its engine has no free place for a worker now."""
+    return action.get("cause") == SpawnCause.NO_CAPACITY
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait: timedelta = MAX_WAIT) -> BeatReport:
@@ -119,5 +137,13 @@ def beat_report(report: BeatReport) -> Mapping[str, Any]:
         "actions": [dict(action) for action in report.actions],
         "why_not": report.why_not if report.led or report.error else "another checker is running",
         "error": report.error,
+        "ok": report.error is None and _went_well(report),
         "seconds": report.duration.total_seconds(),
     }
+
+
+def _went_well(report: BeatReport) -> bool:
+    """Whether no action failed; an engine that is full is no failure as long as workers of the pool are at work."""
+    failed = [action for action in report.actions if "error" in action]
+    works = bool(report.summary.get("workers") or report.summary.get("spawned"))
+    return all(works and is_full(action) for action in failed)

@@ -22,6 +22,7 @@ from drumbeat.core.recovery import (
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.breaker import breaker_message, next_start_at, start_limit
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, SpawnJobWorker, TakeBackJobs, no_handler, worker_name
+from drumbeat.pool.refused import RefusedWorkers, refused_workers
 
 SHOW_WITHIN = timedelta(seconds=10)  #: how long a new worker's instance may be missing before it is started again
 MOST_REAPED = 50  #: at most this many ended workers are reaped in one beat
@@ -61,10 +62,12 @@ def decide(view: PoolView) -> Decision[Action]:
     if view.is_scaled:
         return take_back(view)
     recovery = plan_recovery(view)
+    refused = refused_workers(view, recovery.staying)
     need = compute_need(view, recovery)
-    spawning = [] if _is_paused(view) else [*respawn(view, recovery.staying, need), *spawn(view, recovery, need)]
-    actions = [*recovery.first, *spawning, *recovery.last]
-    why = None if spawning else why_none_started(view, recovery, need)
+    spawning = [] if _is_paused(view) else [*respawn(view, recovery.staying, need), *spawn(view, recovery, need, refused)]
+    unneeded = [] if _is_paused(view) else refused.close(count_missing(view, recovery, need))
+    actions = [*recovery.first, *unneeded, *spawning, *recovery.last]
+    why = None if spawning else why_none_started(view, recovery, need, refused)
     made = {"spawned": len(spawning), **({MAKES_ROOM: True} if _makes_room(need, actions) else {})}
     return Decision(actions=actions, why_not=None if actions else why, summary=_summary(view, recovery, need) | made)
 
@@ -151,13 +154,14 @@ def compute_need(view: PoolView, recovery: RecoveryPlan) -> Need:
     demand = Counter(view.demand) + Counter(recovery.returning)
     within = {capability: jobs for capability, jobs in demand.items() if capability in offered}
     held = _held(view.claims)
-    free = [(worker, max(view.policy.concurrency - held[worker.worker_id], 0)) for worker in recovery.staying]
+    staying = [worker for worker in recovery.staying if not worker.was_refused]
+    free = [(worker, max(view.policy.concurrency - held[worker.worker_id], 0)) for worker in staying]
     free_slots, here = sum(slots for _, slots in free), count_running(view)
     return Need(
         ready=sum(within.values()),
         out_of_reach={capability: jobs for capability, jobs in sorted(demand.items()) if capability not in offered},
         uncovered=count_uncovered(within, free),
-        busy=len(recovery.staying) * view.policy.concurrency - free_slots,
+        busy=len(staying) * view.policy.concurrency - free_slots,
         free=free_slots,
         here=here,
         room=view.policy.max_workers - here,
@@ -184,7 +188,7 @@ def count_uncovered(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]
 
 def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[SpawnJobWorker]:
     """Return the actions that start workers that have a row but no instance: the controller died after it wrote the row."""
-    unstarted = never_started(view.snapshot, staying)
+    unstarted = never_started(view.snapshot, [worker for worker in staying if not worker.was_refused])
     return [
         SpawnJobWorker(
             worker_id=worker.worker_id,
@@ -193,33 +197,57 @@ def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[Spawn
             capabilities=worker.capabilities,
             reason="its row exists, but its instance was never started",
             is_new=False,
+            at=view.now,
         )
         for worker in unstarted[: max(need.room + len(unstarted), 0)]
         if worker.created_at is not None and view.now - worker.created_at > SHOW_WITHIN
     ]
 
 
-def spawn(view: PoolView, recovery: RecoveryPlan, need: Need) -> list[SpawnJobWorker]:
-    """Return the actions that start new workers, each with the lowest free worker index (``slot``)."""
+def count_missing(view: PoolView, recovery: RecoveryPlan, need: Need) -> int:
+    """Return how many more workers the ready jobs need, within the limits of the pool and of the circuit breaker."""
     count = max(min(ceil(need.uncovered / view.policy.concurrency), need.room), 0)
     limit = start_limit(view.streak, recovery.living, view.now)
-    count = count if limit is None else min(count, limit)
+    return count if limit is None else min(count, limit)
+
+
+def spawn(view: PoolView, recovery: RecoveryPlan, need: Need, refused: RefusedWorkers) -> list[SpawnJobWorker]:
+    """Return the actions that start missing workers: those that the engine refused before, then new ones, each with the
+    lowest free worker index (``slot``). None while it is too early to ask the engine again."""
+    if refused.wait is not None:
+        return []
+    count = count_missing(view, recovery, need)
+    again = refused.wanted[:count]
     taken = {worker.slot for worker in recovery.living}
-    slots = [slot for slot in range(view.policy.max_workers) if slot not in taken][:count]
+    slots = [slot for slot in range(view.policy.max_workers) if slot not in taken][: count - len(again)]
     reason = f"{_ready(need)}, {need.free} of {_slots(need)} slots are free, {need.room} more workers are allowed"
-    return [
+    asked_again = [
+        SpawnJobWorker(
+            worker_id=worker.worker_id,
+            slot=worker.slot,
+            group_count=max(view.policy.max_workers, worker.slot + 1),
+            capabilities=worker.capabilities,
+            reason=f"{reason}; its engine refused to start it before",
+            is_new=False,
+            at=view.now,
+        )
+        for worker in again
+    ]
+    new = [
         SpawnJobWorker(
             worker_id=worker_name(view.pool_id, view.next_number + n),
             slot=slot,
             group_count=view.policy.max_workers,
             capabilities=view.policy.capabilities,
             reason=reason,
+            at=view.now,
         )
         for n, slot in enumerate(slots)
     ]
+    return [*asked_again, *new]
 
 
-def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need) -> str:
+def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need, refused: RefusedWorkers) -> str:
     """Return a sentence that says why this beat starts no worker."""
     if _is_paused(view):
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
@@ -231,6 +259,8 @@ def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need) -> str:
         return f"no job is ready{others}"
     if not need.wants:
         return f"{_ready(need)} and {need.free} of {_slots(need)} slots are free{others}"
+    if refused.wait is not None and need.room > 0:
+        return f"{_ready(need)}, but {refused.wait.reason}; the next start is tried after {refused.wait.retry_at:%H:%M:%S} UTC"
     if need.room > 0 and (why := breaker_message(view.streak)) is not None:
         return f"{_ready(need)}, but {why}"
     return f"{_ready(need)}, but {need.here} of at most {view.policy.max_workers} workers are here{others}"
@@ -239,7 +269,7 @@ def why_none_started(view: PoolView, recovery: RecoveryPlan, need: Need) -> str:
 def _summary(view: PoolView, recovery: RecoveryPlan, need: Need) -> dict[str, int]:
     return {
         "max_workers": view.policy.max_workers,
-        "workers": len(recovery.living),
+        "workers": sum(not worker.was_refused for worker in recovery.living),
         "busy": need.busy,
         "ready": need.ready,
         "out_of_reach": sum(need.out_of_reach.values()),

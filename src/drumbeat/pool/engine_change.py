@@ -1,8 +1,11 @@
-"""Checks whether a pool of jobs may get another engine (place where its workers run)."""
+"""Checks whether a pool of jobs may get another engine (place where its workers run), or be deleted."""
+
+from collections.abc import Sequence
 
 from drumbeat.core.engine import covers
 from drumbeat.core.errors import Refused
-from drumbeat.core.pool import PoolRow
+from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.store.interface import Store
 
 
@@ -13,10 +16,19 @@ async def check_engine_change(store: Store, row: PoolRow, engine: str | None) ->
     if row.is_scaled:
         raise Refused(f"pool {row.pool_id} is a fleet; change its engine with: drumbeat fleet create {row.pool_id} --engine")
     rows = await store.workers.list_unreaped(row.pool_id)
-    here = [each for each in rows if each.reaped_at is None and not covers(engine, each.provider)]
+    here = [each for each in rows if each.reaped_at is None and not each.was_refused and not covers(engine, each.provider)]
     if here:
         raise Refused(
             f"cannot change the engine of {row.pool_id} from {row.engine} to {engine} while workers may still run "
             f"({here[0].worker_id}{' and others' if len(here) > 1 else ''}); wait until they have left, run "
             f"drumbeat pool check {row.pool_id}, then change it"
         )
+
+
+async def close_refused(store: Store, pool_id: PoolId) -> Sequence[Worker]:
+    """Close the rows of workers that were never started, because their engine refused. Returns the other live workers."""
+    live = await store.workers.list(pool_id, live=True)
+    for row in live:
+        if row.was_refused:
+            await store.workers.move(row, WorkerStatus.TERMINATED, "it was not started, and is not needed any more")
+    return [row for row in live if not row.was_refused]

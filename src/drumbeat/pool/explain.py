@@ -178,8 +178,10 @@ def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
         yield Reason(why=ReasonCode.NO_HANDLER, says=f"{had}; add one with: {add}")
     if facts.trouble is not None:
         yield Reason(why=ReasonCode.WORKERS_FAIL, says=facts.trouble)
-    if not facts.workers:
+    unstarted = next((worker.not_started for worker in facts.workers if worker.not_started), None)
+    if all(worker.not_started for worker in facts.workers):
         hint = "" if facts.triggered else f", and nothing starts any: drumbeat pool work {facts.pool.pool_id}"
+        hint = f"; one could not be started: {unstarted}" if unstarted else hint
         yield Reason(why=ReasonCode.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")
     elif job.capability is not None and not able:
         yield Reason(
@@ -206,7 +208,8 @@ def _in_line(facts: ExplainInputs) -> Reason:
 def _able(facts: ExplainInputs) -> list[Worker]:
     """Return the live workers that may claim the job: not draining, and with the capability it needs."""
     need = facts.job.capability
-    staying = [worker for worker in facts.workers if worker.status is not WorkerStatus.DRAINING]
+    started = [worker for worker in facts.workers if worker.not_started is None]
+    staying = [worker for worker in started if worker.status is not WorkerStatus.DRAINING]
     return [worker for worker in staying if need is None or need in worker.capabilities]
 
 

@@ -131,6 +131,7 @@ class PoolView:
     next_number: int = 0  #: number in the name of the next worker, above those of all past workers
     streak: FailureStreak = FailureStreak()
     is_scaled: bool = False  #: a fleet starts and ends the pool's workers, not the checker
+    engine: str = ""  #: the engine that starts the pool's workers, or several as ``a,b``; empty: not known
 
     @property
     def snapshot(self) -> PoolSnapshot:
@@ -160,6 +161,7 @@ class SpawnJobWorker:
     reason: str
     capabilities: tuple[str, ...] = ()
     is_new: bool = True  #: False: the worker's row exists already, only its instance is missing
+    at: datetime | None = None  #: when it was decided; the actions of one decision have the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

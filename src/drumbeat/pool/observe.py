@@ -49,6 +49,7 @@ async def observe(
         next_number=next_number(pool, snapshot),
         streak=await read_streak(store, pool_id, policy.mended_at),
         is_scaled=pool.is_scaled,
+        engine=spawner.traits.name,
     )
 
 

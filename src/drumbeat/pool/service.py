@@ -12,7 +12,7 @@ from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, Jo
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, USUAL, Prunable, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
-from drumbeat.pool.engine_change import check_engine_change
+from drumbeat.pool.engine_change import check_engine_change, close_refused
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.validation import (
@@ -374,7 +374,7 @@ class Pool:
         row, counts = await self.get(), await self._store.jobs.counts(self.pool_id)
         if (left := counts.pending + counts.claimed) and not unfinished:
             raise Refused(f"pool {self.pool_id!r} has {left} unfinished jobs; cancel them, or delete them too (--unfinished)")
-        if live := await self._store.workers.list(self.pool_id, live=True):
+        if live := await close_refused(self._store, self.pool_id):
             raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")
         if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
             raise Refused(

@@ -13,7 +13,7 @@ import msgspec
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock
 from drumbeat.core.decision import ActionWithReason, Decision, action_type
-from drumbeat.core.errors import DrumbeatError, Fenced, StoreError
+from drumbeat.core.errors import DrumbeatError, Fenced, SpawnError, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.runtime.lease import Leadership
@@ -99,10 +99,11 @@ def encode(view: object) -> Mapping[str, Any]:
     return fields
 
 
-def encode_action(action: ActionWithReason, error: str | None = None) -> Mapping[str, Any]:
-    """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error."""
+def encode_action(action: ActionWithReason, error: str | None = None, cause: str | None = None) -> Mapping[str, Any]:
+    """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error (of a start, also why)."""
     encoded = {"type": action_type(action), **encode(action)}
-    return encoded if error is None else {**encoded, "error": error}
+    failed = {} if error is None else {"error": error}
+    return {**encoded, **failed, **({} if cause is None else {"cause": cause})}
 
 
 async def _as_coroutine(work: Awaitable[T]) -> T:
@@ -238,6 +239,7 @@ class ControlLoop(Generic[V, A]):
         what = f"{action_type(action)} {worker}".rstrip()
         log.info("pool %s: carrying out %s, because: %s", self._pool_id, what, action.reason)
         error: str | None = None
+        cause: str | None = None
         try:
             await self._in_time(self._act(action, draft.lease.fence))
         except Fenced as exc:
@@ -245,8 +247,9 @@ class ControlLoop(Generic[V, A]):
             draft.note(f"act: {error}", exc)
         except Exception as exc:
             error = describe(exc)
+            cause = exc.cause.value if isinstance(exc, SpawnError) else None
             log.error("pool %s: %s failed: %s", self._pool_id, what, error, exc_info=not isinstance(exc, DrumbeatError))
-        draft.actions.append(encode_action(action, error=error))
+        draft.actions.append(encode_action(action, error=error, cause=cause))
         return not draft.fenced
 
     async def _in_time(self, work: Awaitable[T]) -> T:

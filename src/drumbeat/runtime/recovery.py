@@ -1,16 +1,18 @@
 """Carries out recovery actions and starts workers. It writes a worker's row before it asks the provider for an instance."""
 
 import logging
+from collections.abc import Mapping
 from functools import singledispatchmethod
 from typing import Any
 
 from drumbeat.core.engine import covers
-from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable, Unanswered
+from drumbeat.core.errors import DrumbeatError, Fenced, SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, list_reachable
+from drumbeat.core.refusal import TIMES_REFUSED, is_curable, refusal_meta, refusal_of, refusal_text
+from drumbeat.core.worker import REFUSED, SPAWN_FAILED, UNANSWERED, Worker, WorkerId, WorkerStatus
+from drumbeat.spawn.interface import Instance, Order, Spawner
 from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
@@ -78,28 +80,44 @@ class RecoveryActor:
         change = WorkerChange(meta={"drain_timed_out": True}, error=action.reason)
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
-    async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool) -> None:
-        """Add the worker's row if ``is_new``, then start its instance. If the start fails, end the row and raise SpawnFailed.
-        ``group_count`` is the number of workers in the group, which the worker is told."""
+    async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool, keep_refused: bool = False) -> None:
+        """Add the worker's row if ``is_new``, then start its instance. If that fails, ends the row and raises SpawnFailed.
+
+        ``keep_refused``: the row of a worker that the engine may start later is kept, so that it can be asked for again.
+        """
+        before = row
         if is_new:
             await self._store.workers.add([row], fence=fence)
         else:
             await self.check(fence)
-            await self._ask_again(row.worker_id, fence)
-        order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count, is_first=is_new)
+            before = await self._ask_again(row.worker_id, fence)
+        is_first = is_new or refusal_of(before) is not None
+        order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count, is_first=is_first)
         try:
             instance = await self._spawner.spawn(order)
         except SpawnFailed as exc:
-            await self._close(row, exc, fence)
+            if keep_refused and is_curable(exc.cause, row.provider):
+                await self._keep(before, exc, fence)
+            else:
+                await self._close(row, exc, fence)
             raise
-        await self._note(instance, fence)
+        except SpawnError as exc:
+            await self._note_unanswered(before, exc, fence)
+            raise
+        await self._note(instance, fence, {UNANSWERED: None} if before.meta.get(UNANSWERED) else {})
+
+    async def add_unasked(self, row: Worker, error: SpawnError, fence: Fence) -> None:
+        """Add the row of a worker that is not asked for yet, because its engine has just failed to start another one."""
+        await self._store.workers.add([row], fence=fence)
+        await self._keep(row, SpawnFailed(str(error), cause=error.cause), fence)
 
     async def check(self, fence: Fence) -> None:
         """Raise Fenced if another controller leads. To check that, append an empty list of events, which writes nothing."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
-    async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:
-        """Check that the provider may be asked again for this worker's instance, and record the new request.
+    async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> Worker:
+        """Check that the provider may be asked again for this worker's instance, and record the new request. Returns the row
+        as it was. A refusal is cleared first: if this controller dies, the next one does not take the worker for refused.
 
         Raises StaleWrite if the worker has ended, SpawnError while the instance of an earlier request may still appear: the
         controller may have died before the provider's answer, and the provider's list may lag behind.
@@ -107,18 +125,35 @@ class RecoveryActor:
         found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
         if not found.is_live:
             raise StaleWrite(f"worker {worker_id} has ended as {found.status}; no instance is started for it")
-        settle = self._spawner.traits.settle
+        settle, was_refused = self._spawner.traits.settle, refusal_of(found) is not None
         left = settle - (now - asked_at(found, now))
-        if left.total_seconds() > 0:
+        if left.total_seconds() > 0 and not was_refused:
             wait = f"{left.total_seconds():.0f} s"
             raise SpawnError(f"worker {worker_id}: no new instance requested, as the earlier one may still start within {wait}")
-        if settle:
-            meta = {ASKED_AT: now.isoformat()}
+        if settle or was_refused:
+            meta = {ASKED_AT: now.isoformat(), **({REFUSED: None} if was_refused else {})}
             await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", meta, fence=fence)
+        return found
 
-    async def _note(self, instance: Instance, fence: Fence) -> None:
+    async def _keep(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
+        """Note in the row of a worker that could not be started why, when and how often, so that it is asked for again."""
+        meta = refusal_meta(refusal, await self._store.now(), int(row.meta.get(TIMES_REFUSED) or 0) + 1)
+        await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", meta, fence=fence)
+
+    async def _note_unanswered(self, row: Worker, error: SpawnError, fence: Fence) -> None:
+        """Note in the row why the worker may not have been started. If the store fails too, that is only logged."""
+        meta = {UNANSWERED: refusal_text(str(error))}
+        try:
+            await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", meta, fence=fence)
+        except Fenced:
+            raise
+        except DrumbeatError as exc:
+            log.warning("failed to record why worker %s may not have been started: %s", row.worker_id, exc)
+
+    async def _note(self, instance: Instance, fence: Fence, cleared: Mapping[str, None]) -> None:
         """Store the provider's id, price and location of an instance, if known. A store outage is only logged."""
-        meta = {name: value for name, value in instance.meta.items() if name not in _VOLATILE and value is not None}
+        told = {name: value for name, value in instance.meta.items() if name not in _VOLATILE and value is not None}
+        meta: dict[str, Any] = {**told, **cleared}
         if instance.price_per_hour is not None:
             meta["price_per_hour"] = instance.price_per_hour
         if not meta:
@@ -149,4 +184,4 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
     """Return, for the worker's row, why the provider did not start the worker, and when to ask again."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
-    return {_SPAWN_FAILED: True, "cause": refusal.cause.value, **wait}
+    return {SPAWN_FAILED: True, "cause": refusal.cause.value, **wait}

@@ -189,7 +189,8 @@ class LocalSpawner:
         slots = self._settings.slots
         running = {process.name for process in self._all_running()} if slots is not None else set()
         if slots is not None and len(running) >= slots:
-            message = f"worker {order.worker_id}: expected a free slot at {self._name}, got {len(running)} workers on {slots}"
+            used = f"{len(running)} of {slots} in use"
+            message = f"worker {order.worker_id}: engine {self._name} has no free slot ({used}); raise its slots, or wait"
             raise SpawnFailed(message, cause=SpawnCause.NO_CAPACITY)
 
     def _start(self, order: Order, name: Name, lock: int) -> _Child:

@@ -10,7 +10,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.job import JobCounts
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.core.worker import Worker, judge, silence
+from drumbeat.core.worker import Worker, shown_health, silence
 from drumbeat.web.feeds import Feed, Feeds, FeedUpdate
 
 POOL_UPDATE = "POOL_UPDATE"
@@ -83,7 +83,8 @@ def _worker(worker: Worker, now: datetime, pool: PoolRow) -> dict[str, Any]:
     return {
         "worker_id": worker.worker_id,
         "status": worker.status,
-        "health": judge(worker, now, pool.thresholds),
+        "health": shown_health(worker, now, pool.thresholds),
+        "not_started": worker.not_started,
         "heartbeat_age_seconds": round(silence(worker, now).total_seconds(), 3),
         "active": worker.active,
         "operations": worker.operations,

@@ -122,7 +122,7 @@ def worker_document(snapshot: WorkerSnapshot) -> dict[str, Any]:
         "health": snapshot.health,
         "heartbeat_age_seconds": round(snapshot.silence.total_seconds(), 3),
         "host": worker.host,
-        "error": worker.error,
+        "error": worker.error or worker.not_started,
         "metrics": {
             "qps": snapshot.qps,
             "p50_ms": snapshot.p50_ms,

@@ -1,6 +1,7 @@
 """Carries out the actions decided for a run: first changes rows, then starts or ends workers. Actions are safe to repeat."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from drumbeat.bench.model import (
     Action,
@@ -21,7 +22,8 @@ from drumbeat.bench.results.record import ended_record, read_record
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.run_state import state_document, stored_state
 from drumbeat.core.decision import action_type
-from drumbeat.core.errors import Refused
+from drumbeat.core.engine import DEFAULT_ENGINE
+from drumbeat.core.errors import Refused, SpawnError
 from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
@@ -44,6 +46,7 @@ class RunActor:
         self._pool_id = PoolId(run_id)
         self._provider = spawner.traits.name
         self._recovery = RecoveryActor(store, spawner, self._pool_id)
+        self._refused: tuple[datetime, SpawnError] | None = None  #: time of the decision whose start last failed, and its error
         self._undone: list[Action] = []  #: failed actions since the orchestrator state was last stored
         #: events stored in one transaction with the orchestrator state: exactly once, even if a beat is interrupted
         self._facts: list[tuple[Fence, NewEvent]] = []
@@ -71,7 +74,7 @@ class RunActor:
     async def _do(self, action: Action, fence: Fence) -> None:
         match action:
             case SpawnBenchWorker():
-                await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+                await self._start(action, fence)
             case SetTargets():
                 await self._set_targets(action, fence)
             case AskWorkersToDrain():
@@ -87,6 +90,21 @@ class RunActor:
                 await self._conclude(action, fence)
             case _:
                 await self._recovery.recover(action, fence)
+
+    async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
+        """Start a worker. If an engine elsewhere failed to start another one in this beat, it is not asked: the worker gets its
+        row, which SetTargets needs, and SpawnError is raised."""
+        if self._refused is not None and self._refused[0] == action.at:
+            earlier = self._refused[1]
+            if action.is_new:
+                await self._recovery.add_unasked(self._row(action), earlier, fence)
+            raise SpawnError(f"not tried: an earlier start failed: {earlier}", cause=earlier.cause)
+        try:
+            await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
+        except SpawnError as exc:
+            is_elsewhere = self._provider != DEFAULT_ENGINE
+            self._refused = (action.at, exc) if is_elsewhere and action.at is not None else None
+            raise
 
     def _row(self, action: SpawnBenchWorker) -> Worker:
         return Worker(

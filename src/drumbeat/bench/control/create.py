@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.bench.control.inspect import Inspection, build_load, inspect, inspect_offline
-from drumbeat.bench.control.preflight import Preflight, preflight
+from drumbeat.bench.control.preflight import EnginePlan, Preflight, preflight, within_slots
 from drumbeat.bench.control.prices import with_default_prices
-from drumbeat.bench.model import Load, Prices
+from drumbeat.bench.model import Load, Prices, RunPlan
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.templates import TemplateDocument, check_complete, check_no_password, plan_of, run_config, with_url
+from drumbeat.bench.templates.plan import check_reachable
+from drumbeat.core.engine import EngineRoom
 from drumbeat.core.errors import InvalidInput
 
 _GIB = 1024**3
@@ -30,31 +32,48 @@ def capacity(cores: float, memory: int) -> HostCapacity:
 
 
 async def preview_run(
-    document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
+    document: TemplateDocument,
+    host: HostCapacity,
+    connections: ConnectionService,
+    usual: Prices,
+    room: EngineRoom | None = None,
 ) -> Preflight:
-    """Return what a run of the template would start, with errors and warnings. ``usual`` holds the default prices."""
+    """Return what a run of the template would start at engines with this room (default: this machine). Nothing is started."""
+    room = room or EngineRoom()
     resolved = await with_connection(document, connections)
-    plan = with_default_prices(plan_of(resolved, host), usual)
+    plan = with_default_prices(_plan(resolved, host, room), usual)
     inspection = await _inspect(resolved, connections) if resolved.target.url else inspect_offline(resolved)
-    return preflight(resolved, plan, inspection)
+    return preflight(resolved, plan, inspection, EnginePlan(room=room, model=host))
 
 
 async def prepare_run(
-    document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
+    document: TemplateDocument,
+    host: HostCapacity,
+    connections: ConnectionService,
+    usual: Prices,
+    room: EngineRoom | None = None,
 ) -> PreparedRun:
     """Return the configuration of a run of the template. Raises InvalidInput with every error found in the template.
 
     The configuration contains no password; passwords are looked up when the database is opened. If the template sets no price,
     the default prices (``usual``) are copied, so that a later change of the defaults does not alter this run's cost.
     """
+    room = room or EngineRoom()
     resolved = await with_connection(document, connections)
     check_complete(resolved)
-    plan = with_default_prices(plan_of(resolved, host), usual)
+    plan = with_default_prices(_plan(resolved, host, room), usual)
     inspection = await _inspect(resolved, connections)
-    checked = preflight(resolved, plan, inspection)
+    checked = preflight(resolved, plan, inspection, EnginePlan(room=room, model=host))
     if not checked.can_proceed:
         raise InvalidInput("; ".join(checked.errors))
     return PreparedRun(config={**run_config(inspection.document, plan), **_origin(document, inspection)}, preflight=checked)
+
+
+def _plan(document: TemplateDocument, host: HostCapacity, room: EngineRoom) -> RunPlan:
+    """Return the plan of a run that starts no more workers than its engine has slots for. Raises InvalidInput."""
+    plan = within_slots(plan_of(document, host), room.slots)
+    check_reachable(plan, document.expected_latency_ms)
+    return plan
 
 
 async def preview_operations(document: TemplateDocument, connections: ConnectionService) -> Load:

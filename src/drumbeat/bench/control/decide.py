@@ -12,7 +12,8 @@ from typing import Any
 from drumbeat.bench.control import losses
 from drumbeat.bench.control.guardrails import guard, soft_guardrails
 from drumbeat.bench.control.modes import concurrency, find_max, qps
-from drumbeat.bench.control.staffing import Staffing, reconcile_workers, staffing_of, with_assigned_targets
+from drumbeat.bench.control.staffing import reconcile_workers, staffing_of, with_assigned_targets
+from drumbeat.bench.control.waiting import READY, note_waiting, start_overdue, waiting_for
 from drumbeat.bench.model import (
     Action,
     AskWorkersToDrain,
@@ -37,17 +38,15 @@ from drumbeat.bench.model import (
     StopLoad,
 )
 from drumbeat.core.decision import Decision
-from drumbeat.core.recovery import MarkFailed, Recovered, never_started, recover
+from drumbeat.core.recovery import MarkFailed, Reap, Recovered, never_started, recover
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 
-_START_LIMIT = timedelta(seconds=60)
-_PER_CONNECTION = timedelta(milliseconds=20)  #: added to the start limit for each connection that workers must open
+_BUSY = frozenset({RunStatus.STARTING, RunStatus.RUNNING})
 LAST = "after_measurement"  #: server statistics read when the load stops, and again when all workers have left
 _TOTALS_DELAY = timedelta(seconds=1)  #: database sessions add their counts to the server statistics once a second
 _READINGS_AFTER_END = 1  #: how many times the server statistics are read after the last worker has left
 _MAX_BEATS_WAITED = 8  #: most beats to wait for the reading after the last worker has left
-_READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 
 
 def decide(view: RunView) -> Decision[Action]:
@@ -62,7 +61,9 @@ def decide(view: RunView) -> Decision[Action]:
             actions = _ending(view, recovered)
         case _:
             actions = []
-    every = [*recovered.actions, *actions]
+    reaps = [action for action in recovered.actions if isinstance(action, Reap)] if view.unlisted is not None else []
+    first = [action for action in recovered.actions if action not in reaps]
+    every = [*first, *actions, *(reaps if view.status not in _BUSY else ())]
     others = [action for action in every if not isinstance(action, Remember)]
     return Decision(
         actions=every,
@@ -74,12 +75,14 @@ def decide(view: RunView) -> Decision[Action]:
 def _starting(view: RunView, recovered: Recovered) -> list[Action]:
     steer = _steer(view, recovered)
     staffing = staffing_of(view, recovered, steer, view.state, {})
-    if ending := losses.while_starting(view, recovered) or _start_overdue(view, recovered, staffing):
+    wanted, connections = staffing.state.workers, staffing.state.connections
+    if ending := losses.while_starting(view, recovered) or start_overdue(view, recovered, wanted, connections):
         return _stop(view, staffing.state, ending)
-    actions: list[Action] = [*reconcile_workers(view, recovered, staffing)]
-    state = with_assigned_targets(staffing.state, actions)
-    ready = [worker for worker in recovered.staying if worker.status in _READY]
-    if len(ready) >= staffing.state.workers and not staffing.spawns:
+    waiting = waiting_for(view, recovered, wanted)
+    actions: list[Action] = [*note_waiting(view.state, waiting), *reconcile_workers(view, recovered, staffing)]
+    state = replace(with_assigned_targets(staffing.state, actions), waiting=waiting)
+    ready = [worker for worker in recovered.staying if worker.status in READY]
+    if len(ready) >= wanted and not staffing.spawns:
         state = _snapshot(state, "before_warmup", view)
         actions.append(_begin(view, len(ready)))
     return [*actions, *_remember(view, state)]
@@ -88,17 +91,6 @@ def _starting(view: RunView, recovered: Recovered) -> list[Action]:
 def _begin(view: RunView, ready: int) -> Begin:
     phase = Phase.WARMUP if view.plan.warmup or qps.settles_first(view.plan) else Phase.MEASUREMENT
     return Begin(phase=phase, workers=ready, reason=f"all {ready} workers are ready")
-
-
-def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> RunEnding | None:
-    """If workers are not ready in time, return how to end the run, else None. Time without an orchestrator does not count."""
-    limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
-    if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
-        return None
-    late = [worker.worker_id for worker in recovered.staying if worker.status not in _READY]
-    missing = ", ".join(late) or f"{staffing.state.workers - len(recovered.staying)} workers"
-    reason = f"Worker registration timeout: not ready after {limit.total_seconds():g} s: {missing}"
-    return RunEnding(status=RunStatus.FAILED, completion_reason="START_TIMEOUT", reason=reason)
 
 
 def _running(view: RunView, recovered: Recovered) -> list[Action]:
@@ -189,7 +181,10 @@ def _stop(view: RunView, state: ControllerState, ending: RunEnding) -> list[Acti
 
 
 def _ending(view: RunView, recovered: Recovered) -> list[Action]:
-    """Return the actions that end a run: stop all workers, wait until they have left, enter PROCESSING, store the result."""
+    """Return the actions that end a run: stop all workers, wait until they have left, enter PROCESSING, store the result.
+
+    While the engine does not answer, the run does not wait until it has confirmed that the instances of ended workers are
+    gone: those workers have been told to leave, and end when they find their row closed."""
     unstarted = never_started(view.sight, recovered.living)
     actions: list[Action] = [
         MarkFailed(worker=worker, exit_code=0, reason="the run ended before this worker was started") for worker in unstarted
@@ -199,7 +194,8 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
     )
     if running:
         actions.append(AskWorkersToDrain(workers=running, within=view.thresholds.drain_within, reason=_why_ending(view)))
-    if recovered.living or recovered.actions:
+    unconfirmed = [action for action in recovered.actions if view.unlisted is None or not isinstance(action, Reap)]
+    if recovered.living or unconfirmed:
         return actions
     if view.phase != Phase.PROCESSING:
         return [EnterPhase(phase=Phase.PROCESSING, reason="every worker has left")]
@@ -248,7 +244,7 @@ def _steer(view: RunView, recovered: Recovered) -> LoadDecision:
 
 
 def _mode_view(view: RunView, recovered: Recovered) -> ModeView:
-    ready = [worker for worker in recovered.staying if worker.status in _READY]
+    ready = [worker for worker in recovered.staying if worker.status in READY]
     phase = view.phase if view.phase in (Phase.WARMUP, Phase.MEASUREMENT) else Phase.WARMUP
     return ModeView(
         run_id=view.run_id,
@@ -328,6 +324,7 @@ def _metrics(view: RunView, state: ControllerState) -> dict[str, Any]:
             "target_connections": state.connections,
         },
         "bounds_state": _bounds(view, state),
+        **({"waiting": state.waiting} if state.waiting is not None and view.status is RunStatus.STARTING else {}),
         **({"soft_guardrails": soft_guardrails(state.guard)} if state.guard is not None else {}),
     }
 
@@ -352,8 +349,9 @@ def _why_nothing(view: RunView, recovered: Recovered) -> str:
         case RunStatus.PREPARED:
             return "the run has not been started"
         case RunStatus.STARTING:
-            ready = sum(worker.status in _READY for worker in recovered.staying)
-            return f"{ready} of {view.state.workers} workers are ready"
+            ready = sum(worker.status in READY for worker in recovered.staying)
+            waiting = waiting_for(view, recovered, view.state.workers)
+            return waiting or f"{ready} of {view.state.workers} workers are ready"
         case RunStatus.RUNNING:
             return f"{view.phase}: {here}, target {view.state.connections} connections, {view.recent.qps:.0f} ops/s"
         case RunStatus.STOPPING | RunStatus.CANCELLING:

@@ -1,5 +1,6 @@
 """Handles lost workers by the run's policy: fail the run, tolerate the loss, or replace the worker. Pure."""
 
+from drumbeat.bench.control.waiting import refused_for_good, refused_too_long
 from drumbeat.bench.model import OnWorkerLost, RunEnding, RunView
 from drumbeat.core.recovery import MarkFailed, MarkLost, Recovered
 from drumbeat.core.run import RunStatus
@@ -7,12 +8,15 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 
 
 def lost(view: RunView, recovered: Recovered) -> list[Worker]:
-    """Return workers that ended without being asked to stop, including those just marked as lost or failed (``recovered``)."""
+    """Return workers that ended without being asked to stop, including those that this beat marks as lost or failed. A worker
+    that another machine's engine refused to start is not lost."""
     closing = {action.worker.worker_id for action in recovered.actions if isinstance(action, MarkLost | MarkFailed)}
     return [
         worker
         for worker in view.workers
-        if worker.drain_deadline is None and (not worker.is_live or worker.worker_id in closing)
+        if worker.drain_deadline is None
+        and (not worker.is_live or worker.worker_id in closing)
+        and not refused_for_good(worker)
     ]
 
 
@@ -23,12 +27,21 @@ def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
     if misconfigured:
         reason = f"{misconfigured[0].worker_id} cannot run with this configuration: {misconfigured[0].error}"
         return RunEnding(status=RunStatus.FAILED, completion_reason="ERROR", reason=reason)
-    return _judged(view, gone)
+    return _refused(view) or _judged(view, gone)
 
 
 def while_running(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Return why a running run must end because of lost workers, or None if it may go on."""
-    return _judged(view, lost(view, recovered))
+    """Return why a running run must end because of lost or refused workers, or None if it may go on."""
+    return _refused(view) or refused_too_long(view, recovered) or _judged(view, lost(view, recovered))
+
+
+def _refused(view: RunView) -> RunEnding | None:
+    """Return how to end a run whose engine refuses to start a worker for a reason that does not pass, else None."""
+    refused = [worker for worker in view.workers if refused_for_good(worker)]
+    if not refused:
+        return None
+    reason = f"{refused[0].worker_id} could not be started at {refused[0].provider}: {refused[0].error}"
+    return RunEnding(status=RunStatus.FAILED, completion_reason="ERROR", reason=reason)
 
 
 def workers_wanted(view: RunView, recovered: Recovered, wanted: int) -> int:
@@ -58,6 +71,8 @@ def _most_replacements(view: RunView) -> int:
 
 
 def _how(worker: Worker) -> str:
+    if worker.not_started is not None:
+        return f"not started: {worker.not_started}"
     if worker.status in (WorkerStatus.ERROR, WorkerStatus.TERMINATED) and worker.error:
         return worker.error
     return str(worker.status)

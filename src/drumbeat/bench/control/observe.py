@@ -29,7 +29,9 @@ class _Waits:
 
 
 class Observer:
-    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan and past server statistics."""
+    """Reads the state of one run for its orchestrator. Caches only what cannot change: the plan and past server statistics.
+
+    If the engine does not list its workers, the run goes on with what the store knows of them."""
 
     def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> None:
         self._store = store
@@ -44,7 +46,8 @@ class Observer:
     async def observe(self, gap: timedelta) -> RunView:
         """Read the run, its workers and figures from the store. ``gap``: time since this controller last reached the store."""
         run = await self._store.runs.get(self._run_id)
-        snapshot = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
+        pool = await self._store.pools.get(self._pool_id)
+        snapshot = await take_snapshot(self._store, self._spawner, pool, gap, unlisted_too=True)
         plan = self._plan = self._plan or stored_plan(run)
         state = stored_state(run)
         probe = self._probe()
@@ -67,6 +70,8 @@ class Observer:
             recent=await self._recent(snapshot.now),
             figures=await self._figures(window_of(state), snapshot.now),
             probe=probe,
+            engine=self._spawner.traits.name,
+            unlisted=snapshot.unlisted,
         )
 
     async def _recent(self, now: datetime) -> Figures:

@@ -1,20 +1,22 @@
 """Computes what a run would start, with errors and warnings, without starting it. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from math import ceil, log2
 
 from drumbeat.bench.control.inspect import Inspection
 from drumbeat.bench.control.modes.allocate import allocate, workers_for
 from drumbeat.bench.control.modes.qps import settles_first
-from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan
+from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan, ScalingMode
+from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.targets.urls import holds_password
 from drumbeat.bench.templates.document import PASSWORD_REFUSED, TemplateDocument
-from drumbeat.bench.templates.plan import most_connections, plan_warnings
+from drumbeat.bench.templates.plan import is_cap_estimated, most_connections, plan_warnings
 from drumbeat.bench.templates.run_config import missing_fields
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.bench.workloads.sharding import check_sharding, sharding_of
+from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
@@ -45,6 +47,8 @@ class Preflight:
     phases: tuple[PlannedPhase, ...]
     estimated_cost: float | None = None  #: None: no prices, or the duration is not known
     currency: str = "USD"
+    engine: str = DEFAULT_ENGINE  #: the engine that runs the workers, or several as ``a,b``
+    slots: int | None = None  #: how many workers the engine can run at once; None: no limit, or not known
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 
@@ -57,8 +61,26 @@ class Preflight:
         return sum(self.connections)
 
 
-def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection) -> Preflight:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlan:
+    """The engine that a run is planned for, and the host from whose size the connections of a worker are estimated."""
+
+    room: EngineRoom = field(default_factory=EngineRoom)
+    model: HostCapacity | None = None  #: None: not known
+
+
+def within_slots(plan: RunPlan, slots: int | None) -> RunPlan:
+    """Return the plan with at most as many workers as the engine has slots; unchanged if even its first workers are more."""
+    scaling = plan.scaling
+    if slots is None or scaling.mode is ScalingMode.FIXED or len(starting_connections(plan)) > slots:
+        return plan
+    most = slots if scaling.max_workers is None else min(scaling.max_workers, slots)
+    return replace(plan, scaling=replace(scaling, max_workers=most))
+
+
+def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection, engine: EnginePlan | None = None) -> Preflight:
     """Compute what a run would start, with errors and warnings from its plan and the inspection of its database. Pure."""
+    engine = engine or EnginePlan()
     connections = starting_connections(plan)
     ready = Preflight(
         load_mode=plan.load_mode,
@@ -70,11 +92,13 @@ def preflight(document: TemplateDocument, plan: RunPlan, inspection: Inspection)
         phases=phases(plan),
         estimated_cost=estimated_cost(plan),
         currency=plan.prices.currency,
+        engine=engine.room.engines,
+        slots=engine.room.slots,
     )
     return replace(
         ready,
-        errors=tuple(_errors(document, plan, ready, inspection)),
-        warnings=tuple(_warnings(document, plan, ready, inspection)),
+        errors=(*_slot_errors(ready, engine.room), *_errors(document, plan, ready, inspection)),
+        warnings=(*_engine_warnings(document, ready, engine), *_warnings(document, plan, ready, inspection)),
     )
 
 
@@ -141,6 +165,26 @@ def estimated_cost(plan: RunPlan) -> float | None:
         return None
     hours = (plan.warmup + time) / timedelta(hours=1)
     return hours * (workers * (prices.worker_hour or 0.0) + (prices.target_hour or 0.0))
+
+
+def _slot_errors(ready: Preflight, room: EngineRoom) -> Iterator[str]:
+    if room.slots is not None and ready.workers > room.slots:
+        yield (
+            f"the run needs {ready.workers} workers, but {room.text}; use fewer workers (scaling.min_workers), "
+            "more connections per worker (scaling.max_connections), or raise the slots of the engine"
+        )
+
+
+def _engine_warnings(document: TemplateDocument, ready: Preflight, engine: EnginePlan) -> Iterator[str]:
+    room, model, most = engine.room, engine.model, document.scaling.max_workers
+    if room.slots is not None and most is not None and most > room.slots >= ready.workers:
+        yield f"scaling.max_workers is {most}, but {room.text}; at most {room.slots} workers are started"
+    if room.elsewhere and model is not None and is_cap_estimated(document):
+        yield (
+            f"at most {ready.cap} connections per worker: this machine was taken as the model ({model.cpu_cores:g} cores, "
+            f"{model.memory_gb:.1f} GiB), as the hosts of engine {room.engines} are not known; if they differ, set "
+            "scaling.max_connections"
+        )
 
 
 def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspection: Inspection) -> Iterator[str]:

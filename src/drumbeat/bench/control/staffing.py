@@ -9,7 +9,8 @@ from drumbeat.bench.control.modes.allocate import allocate
 from drumbeat.bench.model import Action, AssignedTarget, ControllerState, LoadDecision, RunView, SetTargets, SpawnBenchWorker
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.refusal import refusal_of
+from drumbeat.core.worker import Worker, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +75,31 @@ def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]
 
 
 def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[SpawnBenchWorker]:
+    """Return the actions that start workers that have a row but no instance. While the engine does not list its workers, only
+    those that it surely did not start are asked for again."""
     return [
         SpawnBenchWorker(
             worker_id=worker.worker_id,
             slot=worker.slot,
             group_count=max(workers, worker.slot + 1),
             connections=connections.get(worker.slot, 0),
-            reason="requested, but it has no instance",
+            reason=_why_again(worker),
             is_new=False,
+            at=view.now,
         )
         for worker in never_started(view.sight, recovered.staying)
+        if _may_ask_again(view, worker)
     ]
+
+
+def _may_ask_again(view: RunView, worker: Worker) -> bool:
+    refusal = refusal_of(worker)
+    return view.unlisted is None if refusal is None else refusal.retry_at <= view.now
+
+
+def _why_again(worker: Worker) -> str:
+    refusal = refusal_of(worker)
+    return "requested, but it has no instance" if refusal is None else f"asked for again, as it was refused: {refusal.reason}"
 
 
 def _spawn(
@@ -98,6 +113,7 @@ def _spawn(
             group_count=max(workers, slot + 1),
             connections=connections.get(slot, 0),
             reason=f"{len(recovered.staying)} of {workers} workers are here",
+            at=view.now,
         )
         for n, slot in enumerate(slots)
     ]

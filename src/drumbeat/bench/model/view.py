@@ -63,6 +63,7 @@ class ControllerState:
     snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: server totals by moment (before_warmup …)
     left_at_look: int | None = None  #: number of the latest server reading when the last worker left
     looks_waited: int = 0  #: how many beats have waited since then for the server's final totals
+    waiting: str | None = None  #: what the run waits for because of its engine; None: its workers start as they should
     ending: RunEnding | None = None
 
 
@@ -87,6 +88,8 @@ class RunView:
     recent: Figures  #: measurements of the last few seconds
     figures: Figures | None = None  #: measurements of the window that the load mode requested, once it has ended
     probe: ServerProbe | None = None
+    engine: str = ""  #: the engine that runs the workers, or several as ``a,b``
+    unlisted: str | None = None  #: why the engine gave no list of its workers; ``instances`` is then empty
 
     @property
     def sight(self) -> PoolSnapshot:
@@ -96,6 +99,8 @@ class RunView:
             thresholds=self.thresholds,
             workers=self.workers,
             instances=self.instances,
+            partial=self.unlisted is not None,
+            unlisted=self.unlisted,
         )
 
 
@@ -111,6 +116,7 @@ class SpawnBenchWorker:
     connections: int  #: how many connections it opens at first
     reason: str
     is_new: bool = True  #: False: the worker has a row in the store, but no running process
+    at: datetime | None = None  #: when it was decided; the actions of one decision have the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

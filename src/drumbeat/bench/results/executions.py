@@ -4,7 +4,7 @@ import logging
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -46,6 +46,12 @@ async def load_executions(store: Store, run_id: RunId) -> LoadReport:
 def is_here(file: ExecutionFile) -> bool:
     """Whether a file can be read from this host."""
     return file.host == socket.gethostname() and Path(file.path).is_file()
+
+
+async def folders_elsewhere(store: Store, run_id: RunId) -> tuple[str, ...]:
+    """Return the folders on other hosts, as ``host:folder``, in which workers left files of a run's recorded operations."""
+    files = [file for file in await store.results.list_files(run_id) if file.host != socket.gethostname()]
+    return tuple(sorted({f"{file.host}:{PurePosixPath(file.path).parent.parent}" for file in files}))
 
 
 def statements_of(run: Run) -> dict[str, str]:

@@ -38,7 +38,14 @@ _PAGE = 200  #: beats read at a time
 _MOST_SAMPLES = 1_000  #: samples read at a time
 AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may be dated
 _SHOWN_EVENTS = frozenset(
-    {EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING}
+    {
+        EventType.START,
+        EventType.STOP,
+        EventType.SET_PHASE,
+        EventType.SCALE_DOWN,
+        EventType.GUARDRAIL_WARNING,
+        EventType.WAITING_FOR_WORKERS,
+    }
 )
 _HIDDEN_ACTIONS = frozenset({"Remember"})  #: actions that occur in every beat, so they are not shown
 #: the event that each action causes; only one of the two is shown

@@ -48,7 +48,7 @@ def plan_of(document: TemplateDocument, capacity: HostCapacity, *, measured_late
         prices=Prices(**document.prices.model_dump()),
     )
     _check_total(plan)
-    _check_reachable(plan, measured_latency_ms or document.expected_latency_ms)
+    check_reachable(plan, measured_latency_ms or document.expected_latency_ms)
     return plan
 
 
@@ -179,7 +179,8 @@ def _check_total(plan: RunPlan) -> None:
         )
 
 
-def _check_reachable(plan: RunPlan, latency_ms: float | None) -> None:
+def check_reachable(plan: RunPlan, latency_ms: float | None) -> None:
+    """Raise InvalidInput if the target QPS cannot be reached at this latency with as many connections as the plan allows."""
     most = most_connections(plan)
     if plan.load_mode is not LoadMode.QPS or most is None or latency_ms is None:
         return
@@ -200,6 +201,12 @@ def most_connections(plan: RunPlan) -> int | None:
     """Return how many connections all workers together may hold; None: no limit."""
     most = plan.scaling.most_workers
     return None if most is None else most * plan.scaling.cap
+
+
+def is_cap_estimated(document: TemplateDocument) -> bool:
+    """Whether the most connections of a worker are estimated from the capacity of a host, as the template sets no maximum."""
+    given = document.scaling
+    return given.mode is not ScalingMode.FIXED and given.max_connections is None and _ceiling(document) is None
 
 
 def plan_warnings(document: TemplateDocument, plan: RunPlan) -> tuple[str, ...]:

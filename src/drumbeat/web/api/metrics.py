@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RunStatus
-from drumbeat.core.worker import WorkerStatus, judge
+from drumbeat.core.worker import WorkerStatus, shown_health
 from drumbeat.web.api.entry import Plane
 from drumbeat.web.api.metrics_fleet import FLEET_HELP, Line, fleet_lines
 from drumbeat.web.api.route import router as checked
@@ -21,6 +21,7 @@ router = checked("health")
 MOST_POOLS = 200  #: maximum number of pools with metrics: the newest, not counting the pools of benchmark runs
 MOST_RUNS = 1000  #: maximum number of runs counted by status: the newest
 _TYPE = "text/plain; version=0.0.4"
+_NOT_STARTED = "not_started"  #: the health of a worker that its engine did not start
 _HELP = {
     "drumbeat_up": "Whether the store answers.",
     "drumbeat_runs": "Runs by status, among the newest 1000.",
@@ -85,7 +86,7 @@ async def _workers(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Li
     workers, name = await plane.store.workers.list(pool.pool_id, live=True), str(pool.pool_id)
     terminating = sum(worker.is_terminating for worker in workers)
     states = Counter(str(WorkerStatus.DRAINING if worker.is_terminating else worker.status) for worker in workers)
-    health = Counter(str(judge(worker, now, pool.thresholds)) for worker in workers)
+    health = Counter(str(shown_health(worker, now, pool.thresholds) or _NOT_STARTED) for worker in workers)
     lines: list[Line] = [("drumbeat_workers", {"pool": name, "state": each}, float(count)) for each, count in states.items()]
     lines += [("drumbeat_workers_health", {"pool": name, "health": each}, float(count)) for each, count in health.items()]
     return [*lines, ("drumbeat_workers_terminating", {"pool": name}, float(terminating))]

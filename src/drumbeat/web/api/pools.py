@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 from drumbeat.client import WorkPlan
 from drumbeat.core.errors import NotFound
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
-from drumbeat.core.worker import Worker, WorkerId, judge
+from drumbeat.core.worker import Worker, WorkerId, shown_health
 from drumbeat.web.api.answers import created, problems, set_location
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.paging import by_number
@@ -77,8 +77,8 @@ async def show_pool(pool_id: Id, plane: Plane) -> PoolStanding:
 def worker_shape(worker: Worker, now: datetime, pool: PoolRow) -> WorkerShape:
     """Return a worker with its health at ``now`` (the store's time)."""
     values = {each.name: getattr(worker, each.name) for each in fields(worker)}
-    health = judge(worker, now, pool.thresholds) if worker.is_live else None
-    return WorkerShape.model_validate({**values, "health": health, "terminating": worker.is_terminating})
+    shown = {"health": shown_health(worker, now, pool.thresholds), "not_started": worker.not_started}
+    return WorkerShape.model_validate({**values, **shown, "terminating": worker.is_terminating})
 
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))

@@ -281,7 +281,10 @@ class WorkerShape(Shape):
     terminating: bool = Field(
         default=False, description="Whether the worker was asked to stop and is still alive; `status` may not show this yet."
     )
-    health: Health | None = Field(description="Null once the worker has ended.")
+    health: Health | None = Field(description="Null once the worker has ended, and if it was not started.")
+    not_started: str | None = Field(
+        default=None, description="Why its engine did not start the worker; null if it did, or is starting it."
+    )
     phase: str | None
     host: str | None
     pid: int | None

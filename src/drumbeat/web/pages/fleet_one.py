@@ -10,7 +10,7 @@ from nicegui import ui
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.core.worker import judge, silence
+from drumbeat.core.worker import shown_health, silence
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirm, notify, report_errors
 from drumbeat.web.pages.auto_refresh import refresh_every
@@ -33,11 +33,13 @@ _MAX_BEAT = 2**31 - 1  #: largest beat number that every database accepts
 _WORKERS = (
     TableColumn(name="worker", read=lambda row: row[1].worker_id),
     TableColumn(name="status", read=lambda row: row[1].standing, is_status=True),
-    TableColumn(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
+    TableColumn(name="health", read=lambda row: shown_health(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
     TableColumn(name="silent", label="last heartbeat", read=lambda row: silence(row[1], row[0].now), number=True),
     TableColumn(name="jobs", label="jobs in progress", read=lambda row: row[1].active, number=True),
     TableColumn(name="engine", read=lambda row: row[1].engine),
+    TableColumn(name="host", read=lambda row: row[1].place),
     TableColumn(name="leaves", label="drain deadline (UTC)", read=lambda row: row[1].drain_deadline),
+    TableColumn(name="problem", read=lambda row: row[1].not_started),
 )
 
 

@@ -11,7 +11,7 @@ from nicegui import ui
 from drumbeat.core.job import JobCounts, format_count
 from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RUN_ENDED, RunStatus
-from drumbeat.core.worker import Health, Worker, judge
+from drumbeat.core.worker import Health, Worker, shown_health
 from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.auto_refresh import refresh_every
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, TableOrPlaceholder, as_text, duration_text, tiles
@@ -47,7 +47,7 @@ class PoolSummary:
 
     @property
     def unhealthy(self) -> list[Worker]:
-        return [each for each in self.workers if judge(each, self.now, self.pool.thresholds) is not Health.HEALTHY]
+        return [each for each in self.workers if shown_health(each, self.now, self.pool.thresholds) is not Health.HEALTHY]
 
     @property
     def href(self) -> str:

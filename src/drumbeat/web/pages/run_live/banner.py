@@ -1,10 +1,11 @@
-"""The banner on a run's page: exceeded guardrails, a missing orchestrator, or an unavailable store."""
+"""The banner on a run's page: exceeded guardrails, a missing orchestrator, a silent engine, or an unavailable store."""
 
 from typing import Any
 
 from nicegui import ui
 
 from drumbeat.bench.model import LiveRun
+from drumbeat.core.run import RunStatus
 from drumbeat.web.snapshot_sections import guardrails
 
 
@@ -22,6 +23,10 @@ class Banner:
         state = guardrails(watched)
         if watched.judgement.is_orphan and state["message"] is None:
             self._show_text(_sentence(watched.judgement.reason), "yellow", "person_off")
+            return
+        waiting = watched.run.custom_metrics.get("waiting") if watched.run.status is RunStatus.STARTING else None
+        if waiting is not None and state["message"] is None:
+            self._show_text(_sentence(waiting), "yellow", "hourglass_empty")
             return
         text = ": ".join(each for each in (state["message"], state["detail"]) if each)
         self._show_text(text or None, state["color"], state["icon"] or "warning")

@@ -19,7 +19,9 @@ _JUST_NOW = timedelta(seconds=2)
 
 
 def state_of(snapshot: WorkerSnapshot) -> str:
-    """Return the state of a worker in the grid: healthy, stale, lost, or gone if it ended normally."""
+    """Return the state of a worker in the grid: healthy, stale (or not started), lost, or gone if it ended normally."""
+    if snapshot.worker.is_live and snapshot.worker.not_started is not None:
+        return str(Health.STALE)
     if not snapshot.worker.is_live and snapshot.health is not Health.LOST:
         return "gone"
     return str(snapshot.health)
@@ -28,8 +30,9 @@ def state_of(snapshot: WorkerSnapshot) -> str:
 def sentence(snapshot: WorkerSnapshot) -> str:
     """Return the state of a worker in one line: status, health, throughput, connections, last heartbeat."""
     worker = snapshot.worker
-    if not worker.is_live:
-        return f"{worker.status}" + (f": {worker.error}" if worker.error else "")
+    problem = worker.error or worker.not_started
+    if not worker.is_live or worker.not_started is not None:
+        return f"{worker.shown_status}" + (f": {problem}" if problem else "")
     heartbeat = "just now" if snapshot.silence < _JUST_NOW else f"{duration_text(snapshot.silence)} ago"
     connections = f"{worker.applied_target}/{worker.target} connections"
     return f"{worker.status}, {snapshot.health} · {number(snapshot.qps)}/s · {connections} · heartbeat {heartbeat}"
@@ -101,10 +104,11 @@ def facts(snapshot: WorkerSnapshot) -> dict[str, object]:
     """Return the details of one worker: each a name and a value."""
     worker = snapshot.worker
     return {
-        "status": worker.status,
-        "health": snapshot.health,
+        "status": worker.shown_status,
+        "health": snapshot.health if worker.not_started is None else None,
         "last heartbeat": f"{duration_text(snapshot.silence)} ago",
-        "host": worker.host,
+        "engine": worker.engine,
+        "host": worker.place,
         "process ID": worker.pid,
         "phase": worker.phase,
         "connections": f"{worker.active} busy, {worker.applied_target} open, {worker.target} target",
@@ -115,5 +119,5 @@ def facts(snapshot: WorkerSnapshot) -> dict[str, object]:
         "host CPU / memory": f"{number(worker.cpu_percent)} % / {number(worker.memory_percent)} %",
         "started (UTC)": worker.started_at,
         "ended (UTC)": worker.ended_at,
-        "error": worker.error,
+        "error": worker.error or worker.not_started,
     }

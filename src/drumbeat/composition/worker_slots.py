@@ -1,0 +1,26 @@
+"""How many workers engines can run at once, as far as their settings say."""
+
+from typing import Any
+
+from drumbeat.composition.engines import Engines, NamedEngine
+from drumbeat.core.engine import EngineRoom
+from drumbeat.core.errors import DrumbeatError
+
+
+def engine_room(engines: Engines, names: str) -> EngineRoom:
+    """Return the slots of one engine, or of several together. Raises InvalidSettings for an unknown name."""
+    found = [_slots(each) for each in engines.find(names)]
+    known = [slots for slots in found if slots is not None]
+    total = sum(known) if len(known) == len(found) else None
+    return EngineRoom(engines=names, slots=total, elsewhere=engines.run_elsewhere(names))
+
+
+def _slots(engine: NamedEngine) -> int | None:
+    """Return how many workers an engine's settings allow at once; None if they set no limit, or cannot be read here."""
+    try:
+        settings: Any = engine.settings
+    except DrumbeatError:
+        return None
+    hosts = getattr(settings, "chosen_hosts", None)
+    slots: int | None = getattr(settings, "slots", None) if hosts is None else sum(host.slots for host in hosts)
+    return slots

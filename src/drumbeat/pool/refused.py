@@ -1,0 +1,45 @@
+"""Workers that a pool's engine refused to start: which are asked for again, when, and which are no longer needed. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drumbeat.core.engine import covers
+from drumbeat.core.recovery import MarkFailed
+from drumbeat.core.refusal import StartRefusal, refusal_of
+from drumbeat.core.worker import Worker
+from drumbeat.pool.model import PoolView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedWorkers:
+    """The workers that were refused and have a row: those to ask for again, and those of an engine that is not used now."""
+
+    wanted: tuple[Worker, ...] = ()
+    elsewhere: tuple[Worker, ...] = ()
+    wait: StartRefusal | None = None  #: the refusal after which no worker is asked for yet; None: they may be asked for now
+
+    def close(self, needed: int) -> list[MarkFailed]:
+        """Return actions that close the rows of workers that are not needed: all but the first ``needed``."""
+        surplus = [(worker, "it was not started, and is not needed any more") for worker in self.wanted[needed:]]
+        others = [(worker, f"it was not started at {worker.provider}, which is not used any more") for worker in self.elsewhere]
+        return [MarkFailed(worker=worker, exit_code=0, reason=reason) for worker, reason in (*surplus, *others)]
+
+
+def refused_workers(view: PoolView, staying: Sequence[Worker]) -> RefusedWorkers:
+    """Find the workers that were refused. While others work, the engine is asked again after a while, or once one has ended."""
+    refused = [(worker, found) for worker in staying if (found := refusal_of(worker)) is not None]
+    if not refused:
+        return RefusedWorkers()
+    wanted = [each for each in refused if covers(view.engine, each[0].provider)]
+    latest = max((found for _, found in wanted), key=lambda found: found.at, default=None)
+    return RefusedWorkers(
+        wanted=tuple(worker for worker, _ in wanted),
+        elsewhere=tuple(worker for worker, _ in refused if not covers(view.engine, worker.provider)),
+        wait=latest if latest is not None and len(staying) > len(refused) and _is_early(view, latest) else None,
+    )
+
+
+def _is_early(view: PoolView, latest: StartRefusal) -> bool:
+    """Whether it is too early to ask again: the wait is not over, and no worker has left since then."""
+    made_room = any(row.ended_at is not None and row.ended_at > latest.at for row in view.workers)
+    return view.now < latest.retry_at and not made_room
