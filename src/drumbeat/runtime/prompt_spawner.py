@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,7 +12,7 @@ from drumbeat.core.errors import SpawnAmbiguous, SpawnError, Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.runtime.timeouts import LostRace, race
-from drumbeat.spawn.interface import Instance, Order, Spawner, SpawnerTraits
+from drumbeat.spawn.interface import Instance, ListsReachable, Order, ReachableList, Spawner, SpawnerTraits
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ class PromptSpawner:
         for name in _OPTIONAL:
             if hasattr(spawner, name):
                 setattr(self, name, getattr(spawner, name))
+        if isinstance(spawner, ListsReachable):
+            self.list_reachable = partial(self._list_reachable, spawner)
 
     @property
     def traits(self) -> SpawnerTraits:
@@ -48,6 +51,11 @@ class PromptSpawner:
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         return await self._answered(self._spawner.list(pool_id))
+
+    async def _list_reachable(self, spawner: ListsReachable, pool_id: PoolId | None) -> ReachableList:
+        found = await self._answered(spawner.list_reachable(pool_id))
+        self.silence = found.problem if found.silent else None
+        return found
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         await self._answered(self._spawner.drain(pool_id, worker_id))

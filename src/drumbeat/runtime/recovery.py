@@ -6,18 +6,17 @@ from functools import singledispatchmethod
 from typing import Any
 
 from drumbeat.core.engine import covers
-from drumbeat.core.errors import DrumbeatError, Fenced, SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, Fenced, SpawnError, SpawnFailed, StaleWrite, StoreUnavailable, Unanswered
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
 from drumbeat.core.refusal import TIMES_REFUSED, is_curable, refusal_meta, refusal_of, refusal_text
 from drumbeat.core.worker import REFUSED, SPAWN_FAILED, UNANSWERED, Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import Instance, Order, Spawner
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner, list_reachable
 from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
-_SPAWN_FAILED = "spawn_failed"  #: key in a row's ``meta``: the start was refused, so nothing was started
 _VOLATILE = frozenset({"status", "gpus"})  #: details of an instance that change often and so are not stored
 
 
@@ -64,7 +63,7 @@ class RecoveryActor:
 
         Not if its start was refused, or if its row names a place that answers and does not list it. Raises Unanswered.
         """
-        if row.meta.get(_SPAWN_FAILED):
+        if row.meta.get(SPAWN_FAILED):
             return False
         found = await list_reachable(self._spawner, self._pool_id)
         running = {one.worker_id for one in found.instances if one.state is not InstanceState.EXITED}
