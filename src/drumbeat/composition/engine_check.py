@@ -254,7 +254,8 @@ class EngineCheck:
         code = row.exit_code if row.exit_code is not None else instance.exit_code if instance is not None else None
         last = row.error or await self._last_line(spawner)
         known = f" with exit code {code}" if code is not None else ""
-        hint = _hint(last) or ("the store cannot be reached from there" if code == ExitCode.STORE_LOST else None)
+        hint = instance.meta.get("problem") if instance is not None else None
+        hint = hint or _hint(last) or ("the store cannot be reached from there" if code == ExitCode.STORE_LOST else None)
         return f"the worker ended{known} before it joined" + _said(hint, last)
 
     async def _why_late(self, spawner: Spawner) -> str:
@@ -262,7 +263,8 @@ class EngineCheck:
         if instance is None:
             return f"the worker did not join within {within}, and the engine does not list its instance any more"
         if instance.state is InstanceState.PENDING:
-            return f"the worker is still pending after {within}: the engine's queue is full, or its image is being loaded"
+            why = instance.meta.get("problem") or "the engine's queue is full, or its image is being loaded"
+            return f"the worker is still pending after {within}: {why}"
         last = await self._last_line(spawner)
         hint = _hint(last) or "the store may not be reachable from there"
         return f"the worker runs, but did not join the store within {within}" + _said(hint, last)

@@ -105,6 +105,12 @@ class EngineReport:
     problem: str | None = None
 
 
+def _kubernetes(kubernetes: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = kubernetes.KubernetesSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     return base.local_spawner(survive=True, engine=engine)
 
@@ -130,6 +136,14 @@ def _ssh(ssh: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[s
 KINDS: Mapping[str, EngineKind] = {
     kind.name: kind
     for kind in (
+        EngineKind(
+            name="kubernetes",
+            summary="Jobs of a Kubernetes cluster",
+            module="spawn.kubernetes",
+            settings="KubernetesSettings",
+            make=_kubernetes,
+            extra="kubernetes",
+        ),
         EngineKind(
             name="local",
             summary="processes on this machine",
