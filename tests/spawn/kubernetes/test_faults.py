@@ -81,6 +81,15 @@ class TestStarts:
 
         assert (await until(spawner, InstanceState.RUNNING)).ref == instance.ref == waiting.ref
 
+    async def test_too_many_calls_start_nothing(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
+        server.faults.append(Answers(operation="create jobs", status=429, headers=(("Retry-After", "60"),)))
+
+        with pytest.raises(SpawnFailed, match="too many API calls") as failed:
+            await spawner.spawn(order())
+
+        assert (failed.value.cause, failed.value.retry_after) == (SpawnCause.RATE_LIMITED, timedelta(minutes=1))
+        assert await spawner.list(P) == []
+
     async def test_nothing_is_left_if_the_secret_is_refused(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
         server.permissions["", "secrets"].clear()
 
@@ -223,8 +232,10 @@ class TestEnds:
             del pod["metadata"]["deletionGracePeriodSeconds"]
         await spawner.terminate(P, W)
 
-    async def test_another_end_does_not_end_the_next_instance(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
-        first = await spawner._client.create_job(manifests.job_manifest("s", order(), settings_at(Path("/tmp"))))
+    async def test_another_end_does_not_end_the_next_instance(
+        self, server: ApiServer, spawner: KubernetesSpawner, tmp_path: Path
+    ) -> None:
+        first = await spawner._client.create_job(manifests.job_manifest("s", order(), settings_at(tmp_path)))
         assert first is not None
         await spawner.terminate(P, W)
         second = await spawner.spawn(order())

@@ -161,6 +161,10 @@ async def test_every_permission_is_needed_and_no_other(server: ApiServer, tmp_pa
         await spawner.spawn(order())
         await spawner.drain(P, W)
         await spawner.terminate(P, W)
+        server.cluster.unschedulable = None
+        await spawner.spawn(order())
+        await until(spawner, InstanceState.RUNNING)
+        await spawner.terminate(P, W)
         await spawner._client.failed_pods()
 
     used = {(call.group, f"{call.resource}/{call.part}".strip("/"), call.verb) for call in server.calls}

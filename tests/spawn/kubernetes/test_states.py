@@ -227,7 +227,7 @@ class TestInACluster:
                 with server.cluster.lock:
                     [pod] = server.cluster.objects["pods"].values()
                     server.cluster.delete_pod(pod)
-                while [pod["metadata"]["uid"]] == [each["metadata"]["uid"] for each in server.cluster.objects["pods"].values()]:
+                while pod["metadata"]["name"] in server.cluster.objects["pods"] or not server.cluster.objects["pods"]:
                     await spawner.list(P)
                 assert (await until(spawner, InstanceState.RUNNING)).ref == first.ref
 

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -40,10 +41,9 @@ PERMISSIONS: Final[Mapping[tuple[str, str], Set[str]]] = {
 }
 _RETRY_PAUSES = (timedelta(milliseconds=200), timedelta(seconds=1))  #: pauses before the first and second retry
 _LONGEST_PAUSE = timedelta(seconds=15)  #: a call is not retried if the cluster asks for a longer pause
-_RETRY_WITHIN = timedelta(seconds=50)  #: most time for a call with its retries, so that it ends within a control beat
+_RETRY_WITHIN = timedelta(seconds=30)  #: no retry begins later than this after the first try
 _CONNECTIONS = 16
 _LISTS = 3  #: how often a list is begun again after its pages have expired
-_GONE = 410
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _PLURALS = {"jobs": "/apis/batch/v1", "pods": "/api/v1", "secrets": "/api/v1", "events": "/api/v1"}
 _METHODS = {"create": "POST", "get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE"}
@@ -57,7 +57,7 @@ def _pod_namespace() -> str:
 
 
 class NeverSent(Unanswered):
-    """No connection to the cluster could be made, so the call certainly did nothing."""
+    """The call certainly did nothing: no connection to the cluster could be made, or it had too many calls already."""
 
 
 class KubernetesClient:
@@ -141,19 +141,19 @@ class KubernetesClient:
             try:
                 return await self._pages(resource, kind, query)
             except KubernetesRefused as exc:
-                if exc.status != _GONE or not left:
+                if exc.status != HTTPStatus.GONE or not left:
                     raise Unanswered(str(exc), cause=exc.cause, retry_after=exc.retry_after) from exc
         raise AssertionError("unreachable: the last try returns or raises")
 
     async def _pages(self, resource: str, kind: type[T], query: Mapping[str, str]) -> Sequence[T]:
-        shape = msgspec.defstruct("_Page", [("items", list[kind]), ("metadata", ListMeta)])  # type: ignore[valid-type]
+        shape = msgspec.defstruct("_Page", [("items", list[kind] | None), ("metadata", ListMeta)])  # type: ignore[valid-type]
         found: list[T] = []
         more = ""
         while True:
             page_query = {**query, "limit": str(self._settings.page_size), **({"continue": more} if more else {})}
             answer = await self._ask("list", resource, query=page_query)
             page: Any = self._read(answer or b"", shape)
-            found += page.items
+            found += page.items or ()
             more = page.metadata.continue_
             if not more:
                 return found
@@ -180,8 +180,8 @@ class KubernetesClient:
                 return await self._once(verb, resource, name, part, query or {}, body, accepted)
             except KubernetesRefused as exc:
                 failure: KubernetesRefused | Unanswered = exc
-                sent = sent or exc.status in RETRIED
-                if exc.status == 401 and not renewed:  # the token has expired: read it again
+                sent = sent or exc.status != HTTPStatus.TOO_MANY_REQUESTS
+                if exc.status == HTTPStatus.UNAUTHORIZED and not renewed:  # the token has expired: read it again
                     renewed = True
                     await self._reload()
                     continue
@@ -192,7 +192,7 @@ class KubernetesClient:
             except Unanswered as exc:
                 failure, sent = exc, True
             wait = max(failure.retry_after or timedelta(), pauses.pop(0)) if pauses else None
-            late = wait is None or self._clock.elapsed() - began + wait + self._settings.timeout > _RETRY_WITHIN
+            late = wait is None or self._clock.elapsed() - began + wait > _RETRY_WITHIN
             if wait is None or late or wait > _LONGEST_PAUSE:
                 kind = Unanswered if sent else NeverSent
                 raise kind(str(failure), cause=failure.cause, retry_after=failure.retry_after) from failure

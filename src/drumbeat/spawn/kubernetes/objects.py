@@ -42,7 +42,7 @@ class StatusCondition(_Part, frozen=True, rename="camel"):
     message: str = ""
 
 
-class JobStatus(_Part, frozen=True, rename="camel"):
+class KubernetesJobStatus(_Part, frozen=True, rename="camel"):
     """How far a Job is."""
 
     conditions: tuple[StatusCondition, ...] = ()
@@ -52,7 +52,7 @@ class KubernetesJob(_Part, frozen=True, rename="camel"):
     """A Job."""
 
     metadata: ObjectMeta
-    status: JobStatus = JobStatus()
+    status: KubernetesJobStatus = KubernetesJobStatus()
 
     @property
     def finished(self) -> StatusCondition | None:
@@ -103,7 +103,7 @@ class ContainerStatus(_Part, frozen=True, rename="camel"):
     state: ContainerState = ContainerState()
 
 
-class PodStatus(_Part, frozen=True, rename="camel"):
+class KubernetesPodStatus(_Part, frozen=True, rename="camel"):
     """The state of a pod."""
 
     phase: str = "Pending"
@@ -114,7 +114,7 @@ class PodStatus(_Part, frozen=True, rename="camel"):
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class PodSpec(_Part, frozen=True, rename="camel"):
+class KubernetesPodSpec(_Part, frozen=True, rename="camel"):
     """Where a pod runs."""
 
     node_name: str = ""
@@ -124,8 +124,8 @@ class KubernetesPod(_Part, frozen=True, rename="camel"):
     """A pod of a Job."""
 
     metadata: ObjectMeta
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: KubernetesPodSpec = KubernetesPodSpec()
+    status: KubernetesPodStatus = KubernetesPodStatus()
 
     @property
     def job_uid(self) -> str:

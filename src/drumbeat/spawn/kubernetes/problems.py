@@ -45,7 +45,7 @@ def refusal(place: str, namespace: str, call: str, status: int, body: bytes, ret
         said = msgspec.json.decode(body, type=ApiStatus)
     except msgspec.DecodeError:
         said = ApiStatus(message=body.decode(errors="replace"))
-    message = one_line(said.message) or HTTPStatus(status).phrase if status in HTTPStatus else one_line(said.message)
+    message = one_line(said.message) or "no reason given"
     line, cause = _explained(namespace, call, status, message)
     seconds = int(retry_after) if retry_after is not None and retry_after.strip().isdecimal() else None
     return KubernetesRefused(

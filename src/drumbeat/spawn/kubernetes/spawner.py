@@ -65,6 +65,7 @@ class KubernetesSpawner:
         self._clock = clock or SystemClock()
         self._client = KubernetesClient(settings, self._clock)
         self._seen: dict[Name, str] = {}  #: workers that were alive at the last look, with the uid of their Job
+        self._problems: dict[Name, str] = {}  #: what is wrong with workers, as it was logged
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._stack: AsyncExitStack | None = None
 
@@ -171,7 +172,7 @@ class KubernetesSpawner:
         except KubernetesRefused as exc:
             raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
         except NeverSent as exc:
-            raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause) from exc
+            raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
         except Unanswered as exc:
             raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
 
@@ -283,14 +284,20 @@ class KubernetesSpawner:
         return worker_instance(name, job, pods, price=self._settings.price_per_hour, refused=refused)
 
     def _note(self, pool_id: PoolId, found: Mapping[Name, Instance]) -> None:
-        """Remember the workers that are alive, and log why one cannot start."""
+        """Remember the workers that are alive, and log once what is wrong with one."""
         for name in [name for name in self._seen if name[0] == pool_id and name not in found]:
             del self._seen[name]
         for name, instance in found.items():
+            problem = instance.meta.get("problem", "")
+            if problem and self._problems.get(name) != problem:
+                log.warning("%s: %s", _subject(name), problem)
+            self._problems[name] = problem
             if instance.state is InstanceState.EXITED:
                 self._seen.pop(name, None)
             else:
                 self._seen[name] = instance.ref
+        for name in [name for name in self._problems if name[0] == pool_id and name not in found]:
+            del self._problems[name]
 
     def _lock(self, name: Name) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
