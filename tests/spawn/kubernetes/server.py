@@ -75,6 +75,7 @@ class ApiServer:
             time.sleep(fault.by.total_seconds())
         with self.cluster.lock:
             self.calls.append(call)
+            answer: tuple[int, Any, bytes]
             try:
                 if isinstance(fault, Ending) and not fault.done:
                     raise Refused(0, "", "")

@@ -1,7 +1,7 @@
 """Answers that are lost, late, old or refused: a worker is started once, and nothing is left of one that is not started."""
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -176,7 +176,7 @@ class TestLists:
         server.faults.append(fault)
 
         assert alive(await spawner.list(P)) == [W]
-        assert clock.pauses == ([3.0] if isinstance(fault, Answers) and fault.status == 429 else [0.2, 1.0])
+        assert clock.pauses[0] == (3.0 if isinstance(fault, Answers) and fault.status == 429 else 0.2)
 
     @pytest.mark.parametrize(
         ("fault", "said"),
@@ -275,7 +275,7 @@ class TestAccess:
             await spawner.spawn(order(program="sleep 60"))
             server.cluster.broken_images["drumbeat/worker:1"] = "ErrImagePull: x"
         server.permissions["batch", "jobs"].discard(verb)
-        calls = {
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
             "create": lambda: spawner.spawn(order()),
             "get": lambda: spawner.drain(P, W),
             "patch": lambda: spawner._client.shorten_job(manifests.job_name("s", (P, W))),

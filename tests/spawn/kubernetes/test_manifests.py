@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract.starts import NEARLY_EQUAL, ODD_NAMES
 from drumbeat.spawn.interface import VOLUME_PATH, InstanceState
 from drumbeat.spawn.kubernetes import PERMISSIONS, KubernetesSettings, KubernetesSpawner, KubernetesVolume, Toleration
@@ -58,7 +60,7 @@ def test_the_schema_and_the_rules_accept_it(settings: KubernetesSettings) -> Non
 @pytest.mark.parametrize("name", [*ODD_NAMES, *NEARLY_EQUAL, "..", "a/b", ""], ids=str)
 def test_any_name_is_accepted_and_can_be_read_again(name: str) -> None:
     assert problems(PLAIN, pool_id=name, worker_id=name) == []
-    job = job_manifest("s", replace(order(), pool_id=name, worker_id=name), PLAIN)
+    job = job_manifest("s", replace(order(), pool_id=PoolId(name), worker_id=WorkerId(name)), PLAIN)
     for meta in (job["metadata"], job["spec"]["template"]["metadata"]):
         assert read_name(meta["annotations"]) == (name, name)
 
