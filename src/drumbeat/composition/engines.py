@@ -137,20 +137,20 @@ KINDS: Mapping[str, EngineKind] = {
     kind.name: kind
     for kind in (
         EngineKind(
-            name="kubernetes",
-            summary="Jobs of a Kubernetes cluster",
-            module="spawn.kubernetes",
-            settings="KubernetesSettings",
-            make=_kubernetes,
-            extra="kubernetes",
-        ),
-        EngineKind(
             name="local",
             summary="processes on this machine",
             module="spawn.local",
             settings="LocalSettings",
             make=_local,
             elsewhere=False,
+        ),
+        EngineKind(
+            name="kubernetes",
+            summary="Jobs of a Kubernetes cluster",
+            module="spawn.kubernetes",
+            settings="KubernetesSettings",
+            make=_kubernetes,
+            extra="kubernetes",
         ),
         EngineKind(
             name="ssh",
