@@ -110,11 +110,14 @@ class Cluster:
             if time.monotonic() - self._since[meta["uid"] + "/end"] > spec["ttlSecondsAfterFinished"] * self.second:
                 self._remove("jobs", job)
             return
-        status.setdefault("startTime", moment())
         self._count(job, pods)
         if spec.get("suspend"):
             self._end_pods(live)
+            status.pop("startTime", None)
             return
+        if "startTime" not in status:
+            status["startTime"] = moment()
+            self._since[meta["uid"]] = time.monotonic()
         self._advance(job, pods, live)
 
     def _count(self, job: Object, pods: list[Object]) -> None:

@@ -56,7 +56,7 @@ class PodRun:
             self._changed(None, ended=True)
             return
         command = [expanded(word, environment) for word in container["command"]]
-        whole = {"PATH": os.environ["PATH"], "HOME": "/", **environment, MARK: self._uid}
+        whole = {"PATH": os.environ["PATH"], "HOME": str(self._log.parent), **environment, MARK: self._uid}
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             with self._guard:

@@ -162,7 +162,7 @@ class ApiServer:
         problems = [*check_change(_KINDS[call.resource], found, changed)]
         if problems:
             raise Refused(422, "Invalid", "; ".join(problems))
-        found["spec"] = changed["spec"]
+        found |= {"spec": changed["spec"], "metadata": changed["metadata"]}
         return found
 
     def _delete(self, call: Call) -> Object:

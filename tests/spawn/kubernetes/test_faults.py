@@ -41,6 +41,8 @@ class TestStarts:
             Answers(operation="create jobs", status=504, done=True, times=2),
             Loses(operation="create secrets"),
             Answers(operation="create secrets", status=503),
+            Loses(operation="patch jobs"),
+            Answers(operation="patch jobs", status=500, done=True),
             Loses(operation="get jobs", times=2),
             Loses(operation="list pods", times=2),
         ],
@@ -71,15 +73,40 @@ class TestStarts:
         assert len(server.cluster.objects["jobs"]) == 1
 
     async def test_a_worker_whose_controller_died_before_its_secret_gets_it_from_the_next(
-        self, server: ApiServer, spawner: KubernetesSpawner, tmp_path: Path
+        self, server: ApiServer, spawner: KubernetesSpawner, tmp_path: Path, clock: LeapingClock
     ) -> None:
         await spawner._client.create_job(manifests.job_manifest("s", order(), settings_at(tmp_path)))
         [waiting] = await spawner.list(P)
-        assert waiting.state is InstanceState.PENDING
+        clock.leapt += timedelta(minutes=1)
+        [given_up] = await spawner.list(P)
+        assert (waiting.state, given_up.state) == (InstanceState.PENDING, InstanceState.EXITED)
+        assert given_up.meta["problem"] == "its start was not completed; start it again, or terminate it"
+        assert server.cluster.objects["pods"] == {}
 
         instance = await spawner.spawn(order())
 
+        assert instance.state is InstanceState.PENDING
         assert (await until(spawner, InstanceState.RUNNING)).ref == instance.ref == waiting.ref
+
+    async def test_nothing_runs_if_the_secret_gets_no_answer(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
+        server.faults += [Loses(operation="create secrets", times=3), Answers(operation="delete jobs", status=500, times=3)]
+
+        with pytest.raises(SpawnFailed, match="create secrets"):
+            await spawner.spawn(order())
+
+        assert server.cluster.objects["pods"] == {}
+        await spawner.spawn(order())
+        await until(spawner, InstanceState.RUNNING)
+        assert len(server.cluster.objects["pods"]) == 1
+
+    async def test_a_job_that_is_not_started_is_drained_by_deleting_it(
+        self, server: ApiServer, spawner: KubernetesSpawner, tmp_path: Path
+    ) -> None:
+        await spawner._client.create_job(manifests.job_manifest("s", order(), settings_at(tmp_path)))
+
+        await spawner.drain(P, W)
+
+        assert await spawner.list(P) == []
 
     async def test_too_many_calls_start_nothing(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
         server.faults.append(Answers(operation="create jobs", status=429, headers=(("Retry-After", "60"),)))

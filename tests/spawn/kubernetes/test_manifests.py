@@ -161,6 +161,7 @@ async def test_every_permission_is_needed_and_no_other(server: ApiServer, tmp_pa
         await spawner.terminate(P, W)
         server.cluster.unschedulable = "no node"
         await spawner.spawn(order())
+        await until(spawner, InstanceState.PENDING)
         await spawner.drain(P, W)
         await spawner.terminate(P, W)
         server.cluster.unschedulable = None

@@ -19,7 +19,7 @@ import msgspec
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidSettings, MissingExtra, SpawnCause, Unanswered
 from drumbeat.spawn.kubernetes.manifests import CONTAINER
-from drumbeat.spawn.kubernetes.objects import KubernetesEvent, KubernetesJob, KubernetesPod, ListMeta
+from drumbeat.spawn.kubernetes.objects import AnyObject, KubernetesEvent, KubernetesJob, KubernetesPod, ListMeta
 from drumbeat.spawn.kubernetes.problems import RETRIED, KubernetesRefused, one_line, refusal
 from drumbeat.spawn.kubernetes.settings import KubernetesSettings
 
@@ -89,7 +89,9 @@ class KubernetesClient:
 
     async def create_secret(self, body: Mapping[str, Any]) -> None:
         """Create a Secret, unless there is one of its name. Raises KubernetesRefused, Unanswered."""
-        await self._ask("create", "secrets", query={"fieldValidation": "Strict"}, body=body, accepted={409})
+        answer = await self._ask("create", "secrets", query={"fieldValidation": "Strict"}, body=body, accepted={409})
+        if answer is not None:
+            self._read(answer, AnyObject)
 
     async def find_job(self, name: str) -> KubernetesJob | None:
         """Return the Job of this name; None if there is none."""
@@ -98,6 +100,11 @@ class KubernetesClient:
 
     async def jobs(self, selector: str) -> Sequence[KubernetesJob]:
         return await self._list("jobs", KubernetesJob, {"labelSelector": selector})
+
+    async def start_job(self, name: str, change: Mapping[str, Any]) -> KubernetesJob | None:
+        """Change a Job so that Kubernetes creates its pod. Returns None if there is no such Job any more."""
+        answer = await self._ask("patch", "jobs", name, body=change, accepted={404})
+        return None if answer is None else self._read(answer, KubernetesJob)
 
     async def shorten_job(self, name: str) -> None:
         """Let a Job end at once by its deadline: Kubernetes ends its pods with SIGTERM, and starts no other."""

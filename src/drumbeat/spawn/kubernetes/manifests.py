@@ -25,6 +25,7 @@ POOL_LABEL: Final = "drumbeat/pool"
 WORKER_LABEL: Final = "drumbeat/worker"
 POOL_NAME: Final = "drumbeat/pool-name"
 WORKER_NAME: Final = "drumbeat/worker-name"
+STARTED: Final = "drumbeat/started"  #: an annotation that a Job gets with its start
 SECRET_NAME: Final = "drumbeat/secret-name"  # noqa: S105  (the name of an annotation)
 _MOST_ENVIRONMENT: Final = 1_048_576  #: bytes that fit into a Secret
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
@@ -55,7 +56,7 @@ def read_name(annotations: Mapping[str, str]) -> Name | None:
 
 
 def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapping[str, Any]:
-    """Return the Job of a worker: one pod, started once, never again."""
+    """Return the Job of a worker: one pod, started once, never again. It waits until it is started, with its Secret there."""
     name = (order.pool_id, order.worker_id)
     title = job_name(scope, name)
     labels = {
@@ -77,6 +78,7 @@ def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapp
             "parallelism": 1,
             "completions": 1,
             "backoffLimit": 0,
+            "suspend": True,
             "ttlSecondsAfterFinished": int(settings.keep_ended.total_seconds()),
             **({"activeDeadlineSeconds": int(deadline.total_seconds())} if deadline else {}),
             "template": {
@@ -85,6 +87,11 @@ def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapp
             },
         },
     }
+
+
+def start_patch() -> Mapping[str, Any]:
+    """Return the change that starts a Job. The annotation stays if something else, such as a queue, suspends the Job again."""
+    return {"metadata": {"annotations": {STARTED: "true"}}, "spec": {"suspend": False}}
 
 
 def secret_manifest(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from drumbeat.spawn.kubernetes.manifests import CONTAINER
+from drumbeat.spawn.kubernetes.manifests import CONTAINER, STARTED
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -48,6 +48,12 @@ class KubernetesJobStatus(_Part, frozen=True, rename="camel"):
     conditions: tuple[StatusCondition, ...] = ()
 
 
+class AnyObject(_Part, frozen=True, rename="camel"):
+    """An object of which only the name matters."""
+
+    metadata: ObjectMeta
+
+
 class KubernetesJob(_Part, frozen=True, rename="camel"):
     """A Job."""
 
@@ -59,6 +65,11 @@ class KubernetesJob(_Part, frozen=True, rename="camel"):
         """Return the condition that says that the Job is over; None if it is not."""
         ends = (each for each in self.status.conditions if each.type in {"Complete", "Failed"} and each.status == "True")
         return next(ends, None)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its worker's start is complete; if not, it waits for its Secret, and no pod was created."""
+        return STARTED in self.metadata.annotations
 
     @property
     def is_over(self) -> bool:

@@ -6,6 +6,9 @@ Deleting the pod, or suspending or deleting the Job, would end the worker as gen
 and a Job may start another pod when its pod is deleted. A worker whose container has not started is drained by a deadline of
 its Job, which Kubernetes deletes later as it deletes every Job that is over.
 
+A Job is created suspended, then its Secret, which belongs to the Job; then the Job is started. If the controller dies in
+between, nothing runs: the next one completes the start, or the worker counts as ended after ``settle``.
+
 To terminate a worker, its Job is deleted, so that no other pod is started, and its pod with a grace of one second: with none,
 Kubernetes would forget the pod at once, although its processes may still run.
 """
@@ -91,14 +94,14 @@ class KubernetesSpawner:
         async with self._lock(name):
             for _ in range(_TRIES):
                 job = await self._create(order, name)
-                found = (job, self._instance(name, job, [])) if job is not None else await self._adopt(name)
+                found = (job, []) if job is not None else await self._adopt(name)
                 if found is None:
                     continue
-                job, instance = found
-                if instance.state is InstanceState.PENDING:
-                    await self._give_environment(order, name, job)
-                self._seen[name] = instance.ref
-                return instance
+                job, pods = found
+                started = job if job.is_started else await self._start(order, name, job)
+                if started is not None:
+                    self._seen[name] = started.metadata.uid
+                    return self._instance(name, started, pods)
         raise SpawnAmbiguous(f"{_subject(name)}: its Job ends as often as it is created; list the workers before trying again")
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
@@ -128,7 +131,9 @@ class KubernetesSpawner:
         running = [pod for pod in pods if pod.is_running and pod.metadata.deletion_timestamp is None]
         for pod in running:
             await self._client.shorten_pod(pod.metadata.name)
-        if not running and not any(pod.has_ended for pod in pods):
+        if not pods:
+            await self._client.delete_job(job)
+        elif not running and not any(pod.has_ended for pod in pods):
             await self._client.shorten_job(job.metadata.name)
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -176,22 +181,26 @@ class KubernetesSpawner:
         except Unanswered as exc:
             raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
 
-    async def _adopt(self, name: Name) -> tuple[KubernetesJob, Instance] | None:
-        """Return the worker's Job if it can still run or runs; None, with the Job gone, if it is over."""
+    async def _adopt(self, name: Name) -> tuple[KubernetesJob, Sequence[KubernetesPod]] | None:
+        """Return the worker's Job and its pods if it can still run or runs; None, with the Job gone, if it is over."""
         try:
             job = await self._client.find_job(manifests.job_name(self._scope, name))
             if job is None:
                 return None
-            instance = self._instance(name, job, [pod for pod in await self._pods_of(name) if pod.job_uid == job.metadata.uid])
-            if instance.state is not InstanceState.EXITED and not job.is_over:
-                return job, instance
+            pods = [pod for pod in await self._pods_of(name) if pod.job_uid == job.metadata.uid]
+            instance = self._instance(name, job, pods)
+            if not job.is_over and not (job.is_started and instance.state is InstanceState.EXITED):
+                return job, pods
             await self._end(name, job)
         except SpawnError as exc:
             raise SpawnAmbiguous(f"{_subject(name)} has a Job that may run: {exc}; list the workers first") from exc
         return None
 
-    async def _give_environment(self, order: Order, name: Name, job: KubernetesJob) -> None:
-        """Create the Secret for which the worker's pod waits; if Kubernetes refuses it, the Job is deleted."""
+    async def _start(self, order: Order, name: Name, job: KubernetesJob) -> KubernetesJob | None:
+        """Create the worker's Secret and start its Job. Returns the Job; None if it has vanished.
+
+        Without its Secret the Job is deleted. Raises SpawnFailed, SpawnAmbiguous.
+        """
         secret = job.metadata.annotations.get(manifests.SECRET_NAME, "")
         meta = job.metadata
         body = manifests.secret_manifest(meta.name, meta.uid, secret, order, self._settings, self._environment)
@@ -201,8 +210,14 @@ class KubernetesSpawner:
             try:
                 await self._end(name, job)
             except SpawnError as also:
-                raise SpawnAmbiguous(f"{_subject(name)}: {exc}; and its Job could not be deleted: {also}") from exc
+                log.warning("%s: its Job, which was not started, could not be deleted: %s", _subject(name), also)
             raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
+        try:
+            return await self._client.start_job(meta.name, manifests.start_patch())
+        except KubernetesRefused as exc:
+            raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
+        except SpawnError as exc:
+            raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
 
     # Ending
 
@@ -281,7 +296,10 @@ class KubernetesSpawner:
         return await self._client.pods(manifests.worker_selector(self._scope, name))
 
     def _instance(self, name: Name, job: KubernetesJob | None, pods: Sequence[KubernetesPod], refused: str = "") -> Instance:
-        return worker_instance(name, job, pods, price=self._settings.price_per_hour, refused=refused)
+        began = job.metadata.creation_timestamp if job is not None and not job.is_started else None
+        is_unfinished = began is not None and self._clock.now() - began > self._settings.settle
+        price = self._settings.price_per_hour
+        return worker_instance(name, job, pods, price=price, refused=refused, is_unfinished=is_unfinished)
 
     def _note(self, pool_id: PoolId, found: Mapping[Name, Instance]) -> None:
         """Remember the workers that are alive, and log once what is wrong with one."""

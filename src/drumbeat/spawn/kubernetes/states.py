@@ -19,15 +19,21 @@ def newest(pods: Sequence[KubernetesPod]) -> KubernetesPod | None:
 
 
 def worker_instance(
-    name: Name, job: KubernetesJob | None, pods: Sequence[KubernetesPod], *, price: float, refused: str = ""
+    name: Name,
+    job: KubernetesJob | None,
+    pods: Sequence[KubernetesPod],
+    *,
+    price: float,
+    refused: str = "",
+    is_unfinished: bool = False,
 ) -> Instance:
     """Return the instance of a worker from its Job and the Job's pods; one of the two may be missing.
 
-    ``refused``: why Kubernetes could not create the Job's pod, if it could not.
+    ``refused``: why Kubernetes could not create the Job's pod, if it could not. ``is_unfinished``: the start was given up.
     """
     pod = newest(pods)
     ref = job.metadata.uid if job is not None else pod.job_uid if pod is not None else ""
-    state = _state(job, pod)
+    state = InstanceState.EXITED if is_unfinished and pod is None else _state(job, pod)
     ended = pod.container.terminated if pod is not None else None
     runs = pod.container.running if pod is not None else None
     started_at = runs.started_at if runs else ended.started_at if ended else None
@@ -85,6 +91,8 @@ def _problem(job: KubernetesJob | None, pod: KubernetesPod | None, state: Instan
     """Return in one line why the worker cannot start, or was ended from outside; empty if nothing is wrong."""
     if pod is None:
         failed = job.finished if job is not None else None
+        if job is not None and not job.is_started and state is InstanceState.EXITED and failed is None:
+            return "its start was not completed; start it again, or terminate it"
         if refused and state is InstanceState.PENDING:
             return f"its pod cannot be created: {one_line(refused)}"
         return f"its Job ended: {failed.reason}: {one_line(failed.message)}" if failed and failed.type == "Failed" else ""
