@@ -165,13 +165,26 @@ class TestLists:
         with pytest.raises(Unanswered, match="too old"):
             await spawner.list(P)
 
-    async def test_a_worker_that_an_old_list_lacks_is_looked_up_by_its_name(
+    async def test_workers_that_an_old_list_lacks_are_looked_up_by_their_names(
         self, server: ApiServer, spawner: KubernetesSpawner
     ) -> None:
-        await spawner.spawn(order())
+        workers = [WorkerId(f"w{n:02}") for n in range(20)]
+        for each in workers:
+            await spawner._client.create_job(manifests.job_manifest("s", order(each), settings_at(server.cluster.folder)))
+        assert alive(await spawner.list(P)) == workers
         server.faults += [Omits(operation="list jobs"), Omits(operation="list pods")]
 
-        assert alive(await spawner.list(P)) == [W]
+        assert alive(await spawner.list(P)) == workers
+
+    async def test_workers_that_are_gone_are_not_all_looked_up(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
+        for n in range(20):
+            await spawner._client.create_job(manifests.job_manifest("s", order(f"w{n}"), settings_at(server.cluster.folder)))
+        await spawner.list(P)
+        with server.cluster.lock:
+            server.cluster.objects["jobs"].clear()
+
+        assert await spawner.list(P) == []
+        assert len(server.asked("get jobs")) == 16
 
     async def test_a_worker_whose_job_was_deleted_by_somebody_is_gone(
         self, server: ApiServer, spawner: KubernetesSpawner

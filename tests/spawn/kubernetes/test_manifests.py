@@ -7,14 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
+from kubernetes.aio.config import incluster_config
 
-from drumbeat.core.errors import InvalidInput, InvalidSettings
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import InvalidInput, InvalidSettings, SpawnCause, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract.starts import NEARLY_EQUAL, ODD_NAMES
 from drumbeat.spawn.interface import VOLUME_PATH, InstanceState
-from drumbeat.spawn.kubernetes import PERMISSIONS, KubernetesSettings, KubernetesSpawner, KubernetesVolume, Toleration
+from drumbeat.spawn.kubernetes import PERMISSIONS, KubernetesSettings, KubernetesSpawner, KubernetesVolume, Toleration, client
 from drumbeat.spawn.kubernetes.manifests import job_manifest, job_name, read_name, secret_manifest, worker_selector
 from spawn.kubernetes.checks import check_rules, check_shape
 from spawn.kubernetes.conftest import P, W, order, settings_at, until
@@ -144,6 +147,30 @@ async def test_a_kubeconfig_without_the_context_is_told(server: ApiServer, tmp_p
             InvalidSettings, match=r"expected a kubeconfig that names a cluster, got: .*other.*; set kubeconfig or"
         ):
             await spawner.list(P)
+
+
+async def test_a_label_that_kubernetes_refuses_is_told(server: ApiServer, tmp_path: Path) -> None:
+    async with KubernetesSpawner(settings_at(tmp_path, labels={"team": "a b"}), {}, "s") as spawner:
+        with pytest.raises(SpawnFailed, match=r"worker w of p: .*create jobs failed \(HTTP 422\): .*'a b'") as failed:
+            await spawner.spawn(order())
+
+    assert failed.value.cause is SpawnCause.BAD_REQUEST
+
+
+async def test_in_a_pod_its_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("of-the-pod")
+    (tmp_path / "namespace").write_text("own\n")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", certifi.where())
+    monkeypatch.setattr(client, "_NAMESPACE_FILE", tmp_path / "namespace")
+    found = client.KubernetesClient(PLAIN, SystemClock())
+
+    async with await found._connected() as api:
+        assert (api.configuration.host, found.namespace) == ("https://10.0.0.1:443", "own")
+        assert api.configuration.api_key == {"BearerToken": "bearer of-the-pod"}
 
 
 async def test_a_closed_spawner_starts_nothing(tmp_path: Path) -> None:

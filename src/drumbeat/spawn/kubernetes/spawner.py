@@ -39,7 +39,7 @@ from drumbeat.spawn.tagged import Name
 log = logging.getLogger(__name__)
 
 _TRIES = 5  #: how often a start begins again because a Job of the same name ended or vanished meanwhile
-_LOOKUPS = 20  #: most Jobs looked up by name per list; others that are missing count as ended
+_LOOKUPS = 16  #: how many Jobs that a list lacks are looked up by name at once
 _TERMINATE_GRACE = 1  #: seconds between SIGTERM and SIGKILL
 _GONE_WITHIN = timedelta(minutes=1)
 _POLLS = (timedelta(milliseconds=20), timedelta(milliseconds=100), timedelta(milliseconds=500))
@@ -107,10 +107,7 @@ class KubernetesSpawner:
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         self._check_open()
         found = await self._instances(manifests.pool_selector(self._scope, pool_id))
-        missing = [name for name in self._seen if name[0] == pool_id and name not in found][:_LOOKUPS]
-        for name in missing:
-            if (instance := await self._look(name)) is not None:
-                found[name] = instance
+        found |= await self._unlisted([name for name in self._seen if name[0] == pool_id and name not in found])
         self._note(pool_id, found)
         return [found[name] for name in sorted(found)]
 
@@ -285,8 +282,19 @@ class KubernetesSpawner:
             log.warning("could not read why pods are not created: %s", exc)
             return {}
 
+    async def _unlisted(self, missing: Sequence[Name]) -> Mapping[Name, Instance]:
+        """Return the workers that exist although a list lacks them. If the first few are gone, so are the others."""
+        found: dict[Name, Instance] = {}
+        for at in range(0, len(missing), _LOOKUPS):
+            names = missing[at : at + _LOOKUPS]
+            looked = zip(names, await asyncio.gather(*map(self._look, names)), strict=True)
+            found |= {name: instance for name, instance in looked if instance is not None}
+            if not found:
+                break
+        return found
+
     async def _look(self, name: Name) -> Instance | None:
-        """Return a worker that a list lacks but was alive before, as a list may be old; None if its Job is gone."""
+        """Return a worker that was alive before, by its name; None if its Job is gone."""
         job = await self._client.find_job(manifests.job_name(self._scope, name))
         if job is None:
             return None
