@@ -97,7 +97,7 @@ def test_the_settings_arrive() -> None:
         "limits": {"cpu": "2", "memory": "1.5Gi", "nvidia.com/gpu": "2"},
     }
     assert [each["operator"] for each in pod["tolerations"]] == ["Exists", "Exists", "Equal"]
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/data", "/models"]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/data", "/models", "/tmp"]
     assert VOLUME_PATH in secret_manifest("j", "u", "j-1", order(), FULL, {})["data"]
 
 

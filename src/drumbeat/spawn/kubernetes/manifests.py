@@ -27,6 +27,7 @@ POOL_NAME: Final = "drumbeat/pool-name"
 WORKER_NAME: Final = "drumbeat/worker-name"
 STARTED: Final = "drumbeat/started"  #: an annotation that a Job gets with its start
 SECRET_NAME: Final = "drumbeat/secret-name"  # noqa: S105  (the name of an annotation)
+_STATE_DIR: Final = {"DRUMBEAT_STATE_DIR": "/tmp/drumbeat"}  # noqa: S108  (the container's own; others may be read-only)
 _MOST_ENVIRONMENT: Final = 1_048_576  #: bytes that fit into a Secret
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
@@ -100,7 +101,7 @@ def secret_manifest(
     """Return the Secret with the worker's environment. It belongs to the Job, so Kubernetes deletes it with the Job."""
     first = {VOLUME_PATH: settings.volumes[0].path} if settings.volumes else {}
     own = {POOL: order.pool_id, WORKER: order.worker_id}
-    variables = {**environment, **settings.environment, **first, **order.environment, **own}
+    variables = {**environment, **_STATE_DIR, **settings.environment, **first, **order.environment, **own}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job_uid}
     return {
         "apiVersion": "v1",
@@ -157,7 +158,8 @@ def _pod(order: Order, settings: KubernetesSettings, secret: str) -> Mapping[str
         "volumes": [
             {"name": f"volume-{n}", "persistentVolumeClaim": {"claimName": each.claim, "readOnly": each.read_only}}
             for n, each in enumerate(settings.volumes)
-        ],
+        ]
+        + ([{"name": "tmp", "emptyDir": {}}] if settings.read_only_root else []),
     }
     return {field: value for field, value in spec.items() if value not in ("", [], {})}
 
@@ -187,7 +189,8 @@ def _container(order: Order, settings: KubernetesSettings, secret: str) -> Mappi
         "volumeMounts": [
             {"name": f"volume-{n}", "mountPath": each.path, "readOnly": each.read_only}
             for n, each in enumerate(settings.volumes)
-        ],
+        ]
+        + ([{"name": "tmp", "mountPath": "/tmp"}] if settings.read_only_root else []),  # noqa: S108
     }
 
 

@@ -64,7 +64,7 @@ class KubernetesSettings:
     labels: Mapping[str, str] = field(default_factory=dict)  #: added to Jobs and pods
     annotations: Mapping[str, str] = field(default_factory=dict)  #: added to pods, such as sidecar.istio.io/inject = "false"
     run_as_user: int = 1000  #: user id of the worker's process; 0: root, which many clusters refuse
-    read_only_root: bool = False  #: whether the container's own disk is read-only
+    read_only_root: bool = False  #: whether the container's own disk is read-only, except /tmp
     grace: timedelta = timedelta(minutes=5)  #: how long a drained worker may take to finish before it is killed
     max_runtime: timedelta | None = None  #: a worker is ended after this time, to limit cost; None: never
     keep_ended: timedelta = timedelta(hours=1)  #: how long an ended Job and its log are kept
