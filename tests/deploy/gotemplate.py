@@ -1,7 +1,8 @@
 """Renders the templates of the Helm chart: only the part of Go templates that they use. Helm itself is not needed.
 
 Known: fields of ``.Values``, ``.Release`` and variables; ``if``, ``else``, ``end``, ``range $x := LIST``; ``not``, ``quote``,
-``indent``, ``toYaml``, ``required``. Anything else is an error, so that the chart stays within it.
+``indent``, ``toYaml``, ``required``, ``int64``. Anything else is an error, so that the chart stays within it. Numbers are
+floats in Helm, which writes 1000000 as 1e+06: they need ``int64``.
 """
 
 import json
@@ -117,6 +118,8 @@ def _call(function: str, given: Sequence[Any]) -> Any:
     match function, given:
         case "not", [value]:
             return not value
+        case "int64", [value]:
+            return str(int(value))
         case "quote", [value]:
             return json.dumps(str(value))
         case "indent", [width, text]:
@@ -145,4 +148,8 @@ def _value(word: str, dot: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _spelt(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        raise Unsupported(f"the number {value} without int64")
+    return str(value)

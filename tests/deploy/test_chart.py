@@ -162,6 +162,19 @@ def test_own_engines_replace_the_usual_one() -> None:
     assert tomllib.loads(content) == tomllib.loads(own)
 
 
+def test_a_large_user_id_arrives() -> None:
+    found = rendered(**{**FULL, "runAsUser": 1000660000})
+
+    for name in ("beat-dashboard", "beat-fleet-render"):
+        assert found["Deployment", name]["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 1000660000
+
+
+def test_the_notes_name_the_dashboard() -> None:
+    notes = render((CHART / "templates" / "NOTES.txt").read_text(), VALUES, RELEASE)
+
+    assert "kubectl -n work port-forward service/beat-dashboard 8321:80" in notes
+
+
 def test_an_image_must_be_given() -> None:
     with pytest.raises(Missing, match="set image"):
         rendered(image="")
