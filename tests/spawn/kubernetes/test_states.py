@@ -152,8 +152,8 @@ class TestInACluster:
 
     @pytest.fixture
     async def spawner(self, server: ApiServer, tmp_path: Path, clock: LeapingClock) -> AsyncIterator[KubernetesSpawner]:
-        settings = settings_at(tmp_path, keep_ended=timedelta(seconds=30))
-        async with KubernetesSpawner(settings, {"DRUMBEAT_STORE": "postgresql://s3cret@db"}, "s", clock) as spawner:
+        store = {"DRUMBEAT_STORE": "postgresql://s3cret@db"}
+        async with KubernetesSpawner(settings_at(tmp_path), store, "s", clock) as spawner:
             yield spawner
             for one in await spawner.list(P):
                 await spawner.terminate(P, one.worker_id)
@@ -247,17 +247,22 @@ class TestInACluster:
             assert ended.meta["problem"] == "its Job ended: DeadlineExceeded: Job was active longer than specified deadline"
             await spawner.terminate(P, W)
 
-    async def test_an_ended_worker_is_deleted_with_its_secret_after_a_while(
-        self, server: ApiServer, spawner: KubernetesSpawner
-    ) -> None:
+    async def test_an_ended_worker_keeps_its_exit_code_and_its_log(self, spawner: KubernetesSpawner) -> None:
         await spawner.spawn(order(W, "3", program=programs.EXITS))
+
         ended = await until(spawner, InstanceState.EXITED)
+
         assert (ended.exit_code, await spawner.logs(P, W)) == (3, "leaving\n")
 
-        while server.cluster.objects["jobs"] or server.cluster.objects["secrets"] or server.cluster.objects["pods"]:
-            await spawner.list(P)
+    async def test_an_ended_worker_is_deleted_with_its_secret_after_a_while(self, server: ApiServer, tmp_path: Path) -> None:
+        settings = settings_at(tmp_path, keep_ended=timedelta(seconds=1))
+        async with KubernetesSpawner(settings, {}, "s") as spawner:
+            await spawner.spawn(order(W, "3", program=programs.EXITS))
 
-        assert await spawner.list(P) == []
+            while any(server.cluster.objects.values()):
+                await spawner.list(P)
+
+            assert await spawner.list(P) == []
 
     async def test_the_environment_is_in_the_secret_alone(self, server: ApiServer, spawner: KubernetesSpawner) -> None:
         await spawner.spawn(order(PASSWORD="s3cret too"))
