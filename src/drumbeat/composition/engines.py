@@ -106,6 +106,12 @@ class EngineReport:
     problem: str | None = None
 
 
+def _kubernetes(kubernetes: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = kubernetes.KubernetesSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     return base.local_spawner(survive=True, engine=engine)
 
@@ -138,6 +144,14 @@ KINDS: Mapping[str, EngineKind] = {
             settings="LocalSettings",
             make=_local,
             elsewhere=False,
+        ),
+        EngineKind(
+            name="kubernetes",
+            summary="Jobs of a Kubernetes cluster",
+            module="spawn.kubernetes",
+            settings="KubernetesSettings",
+            make=_kubernetes,
+            extra="kubernetes",
         ),
         EngineKind(
             name="ssh",
