@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -183,7 +184,16 @@ class DockerClient:
         except docker.errors.APIError as exc:
             raise self._refused(exc.status_code or 500, exc.explanation or str(exc)) from exc
         except _FAILURES as exc:
-            raise self._unanswered(exc) from exc
+            failure = self._unanswered(exc)
+            if isinstance(failure, DaemonUnreachable):
+                self._disconnect(api)
+            raise failure from exc
+
+    def _disconnect(self, api: Any) -> None:
+        """Forget a connection, so that the next request connects again: the daemon may have another version then."""
+        with self._connecting:
+            self._api = None if self._api is api else self._api
+        api.close()
 
     def _connected(self) -> Any:
         with self._connecting:
@@ -247,8 +257,15 @@ def connect_to(settings: DockerSettings) -> Any:
     check_address(url)
     if not url or url.startswith("unix:"):
         environment = {"DOCKER_HOST": url}
+        _knock((url or _USUAL_SOCKET).removeprefix("unix://"))
     known = docker.utils.kwargs_from_env(environment=environment)
     return docker.APIClient(**known, timeout=settings.timeout.total_seconds(), max_pool_size=_THREADS)
+
+
+def _knock(path: str) -> None:
+    """Connect to a socket once, because the SDK leaves a socket open that it could not connect. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.connect(path)
 
 
 def _has_path(api: Any, identifier: str, path: str) -> bool:

@@ -70,9 +70,13 @@ class WorkerContainer:
     def instance(self, price_per_hour: float) -> Instance:
         """Return the worker's instance. The container must have the labels of a worker."""
         has_ended = self.state is InstanceState.EXITED
-        meta = {"container": self.name, "image": self.image, "gpu_ids": self.labels.get(GPU_LABEL)}
-        meta |= {"oom_killed": True} if self.oom_killed else {}
-        meta |= {"error": self.error} if self.error else {}
+        meta = {
+            "container": self.name,
+            "image": self.image,
+            "gpu_ids": self.labels.get(GPU_LABEL),
+            "oom_killed": self.oom_killed or None,
+            "error": self.error or None,
+        }
         return Instance(
             pool_id=PoolId(self.labels[POOL_LABEL]),
             worker_id=WorkerId(self.labels[WORKER_LABEL]),
