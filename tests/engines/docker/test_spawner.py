@@ -188,7 +188,7 @@ class TestSettings:
 
     async def test_a_registry_that_cannot_be_reached_is_told(self, opened: Open) -> None:
         async with opened(image="127.0.0.1:1/nothing:1", pull=PullPolicy.MISSING) as spawner:
-            with pytest.raises(SpawnFailed, match="the daemon cannot reach the registry of 127.0.0.1:1/nothing:1") as no:
+            with pytest.raises(SpawnFailed, match=r"the daemon cannot reach the registry of 127\.0\.0\.1:1/") as no:
                 await spawner.spawn(order())
 
         assert no.value.cause is SpawnCause.TRANSIENT
@@ -256,7 +256,7 @@ class TestLostAnswers:
         self, opened: Open, dockerd: DockerDaemon, what: str
     ) -> None:
         async with opened(connect=self.losing(dockerd, unserved=[what])) as spawner:
-            with pytest.raises(SpawnAmbiguous, match="ann of p may have been started: .*no answer within .*; list the workers"):
+            with pytest.raises(SpawnAmbiguous, match=r"ann of p may have been started: .*no answer within .*; list the"):
                 await spawner.spawn(order(first=True))
 
         async with opened() as later:

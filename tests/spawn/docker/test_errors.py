@@ -81,7 +81,7 @@ class TestNoDaemon:
 
     async def test_a_worker_that_was_never_asked_for_is_certainly_not_started(self) -> None:
         async with DockerSpawner(DockerSettings(image="x", base_url="unix:///nowhere/docker.sock"), {}, "s") as spawner:
-            with pytest.raises(SpawnFailed, match="ann of jobs could not be started: .* no such socket"):
+            with pytest.raises(SpawnFailed, match=r"ann of jobs could not be started: .* no such socket"):
                 await spawner.spawn(ORDER)
 
     async def test_a_worker_that_was_asked_for_before_may_be_running(self) -> None:
@@ -94,7 +94,7 @@ class TestNoDaemon:
         monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
 
         async with DockerSpawner(DockerSettings(image="x", base_url="tcp://127.0.0.1:1"), {}, "s") as spawner:
-            with pytest.raises(Unanswered, match="the Docker daemon at tcp://127.0.0.1:1: .*cert"):
+            with pytest.raises(Unanswered, match=r"the Docker daemon at tcp://127\.0\.0\.1:1: .*cert"):
                 await spawner.list(POOL)
 
     async def test_an_address_over_ssh_is_refused_with_a_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +175,49 @@ async def test_output_that_is_not_there_names_worker_and_daemon() -> None:
         async with DockerSpawner(daemon.settings(), {}, "s") as spawner:
             with pytest.raises(NotFound, match=r"tcp://127\.0\.0\.1:\d+ has no container of worker ann of pool jobs"):
                 await spawner.logs(POOL, ANN)
+
+
+class Resetting:
+    """An SDK client whose daemon closes the first connection without an answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def containers(self, **_: Any) -> Any:
+        return self._answer("list", [])
+
+    def inspect_container(self, name: str) -> Any:
+        labels = vars(self).get("labels", {})
+        return {"Id": "c" * 64, "Name": name, "State": {"Status": "running"}, "Config": {"Image": "x", "Labels": labels}}
+
+    def kill(self, *_: Any) -> Any:
+        return self._answer("signal", None)
+
+    def close(self) -> None: ...
+
+    def _answer(self, what: str, answer: Any) -> Any:
+        self.asked.append(what)
+        if len(self.asked) == 1:
+            raise ConnectionResetError(errno.ECONNRESET, "reset by peer")
+        return answer
+
+
+async def test_a_request_whose_connection_was_closed_is_sent_once_more() -> None:
+    client = Resetting()
+    async with DockerSpawner(DockerSettings(image="x"), {}, "s", connect=lambda: client) as spawner:
+        assert await spawner.list(POOL) == []
+
+    assert client.asked == ["list", "list"]
+
+
+async def test_a_request_to_finish_is_never_sent_twice_because_the_second_ends_jobs_at_once() -> None:
+    client = Resetting()
+    async with DockerSpawner(DockerSettings(image="x"), {}, "s", connect=lambda: client) as spawner:
+        vars(client)["labels"] = spawner._labels((POOL, ANN))
+        with pytest.raises(Unanswered, match=r"the connection was lost: .*reset by peer"):
+            await spawner.drain(POOL, ANN)
+
+    assert client.asked == ["signal"]
 
 
 async def test_a_daemon_that_is_too_slow_is_told() -> None:

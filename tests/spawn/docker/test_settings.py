@@ -55,7 +55,7 @@ def test_gpus_are_a_number_or_all(gpus: int | str, count: int) -> None:
 
 
 def test_gpus_of_another_type_are_refused() -> None:
-    with pytest.raises(InvalidSettings, match="engine box: expected gpus to be a whole number or a text, got 1.5"):
+    with pytest.raises(InvalidSettings, match=r"engine box: expected gpus to be a whole number or a text, got 1\.5"):
         read_settings(DockerSettings, {"image": "x", "gpus": 1.5}, "engine box")
 
 

@@ -97,9 +97,9 @@ class DockerClient:
         return found
 
     async def signal(self, identifier: str, number: str) -> bool:
-        """Send a signal to a container's main process; False if it does not run."""
+        """Send a signal to a container's main process, at most once; False if it does not run."""
         try:
-            await self._ask(lambda api: api.kill(identifier, number))
+            await self._ask(lambda api: api.kill(identifier, number), repeat=False)
         except DaemonRefused as exc:
             if exc.status == 409 or exc.lacks_container:
                 return False
@@ -153,9 +153,12 @@ class DockerClient:
                 return None
             raise
 
-    async def _ask(self, work: Callable[[Any], T], *, abandon: bool = True) -> T:
-        """Run a request in a thread. Not ``abandon``: a cancellation waits until the request was answered."""
-        future = asyncio.get_running_loop().run_in_executor(self._threads, self._tried, work)
+    async def _ask(self, work: Callable[[Any], T], *, abandon: bool = True, repeat: bool = True) -> T:
+        """Run a request in a thread. Not ``abandon``: a cancellation waits until the request was answered.
+
+        ``repeat``: whether the request is safe to send again if the daemon closed the connection without an answer.
+        """
+        future = asyncio.get_running_loop().run_in_executor(self._threads, self._tried, work, repeat)
         if abandon:
             return await future
         try:
@@ -165,13 +168,13 @@ class DockerClient:
                 await future
             raise
 
-    def _tried(self, work: Callable[[Any], T]) -> T:
-        """Send a request; once more if the daemon closed the connection, which is safe as all requests can be repeated."""
+    def _tried(self, work: Callable[[Any], T], repeat: bool) -> T:
+        """Send a request; with ``repeat``, once more if the daemon closed the connection."""
         api = self._connected()
         try:
             return self._translated(work, api)
         except DaemonSilent as exc:
-            if not _was_reset(exc.__cause__):
+            if not repeat or not _was_reset(exc.__cause__):
                 raise
             try:
                 return self._translated(work, api)
