@@ -36,7 +36,26 @@ _PROGRAMS = (
     "bin/busybox",
 )
 #: what the programs of the spawners' contract call
-_APPLETS = ("cat", "echo", "env", "id", "kill", "ls", "mkdir", "od", "printf", "setsid", "sh", "sleep", "tr", "true", "wc")
+_APPLETS = (
+    "cat",
+    "chmod",
+    "chown",
+    "echo",
+    "env",
+    "id",
+    "kill",
+    "ls",
+    "mkdir",
+    "od",
+    "printf",
+    "rm",
+    "setsid",
+    "sh",
+    "sleep",
+    "tr",
+    "true",
+    "wc",
+)
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 

@@ -1,15 +1,16 @@
 """A pool and a fleet in Docker containers, by the ordinary commands only. The containers use this machine's Python."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from cli.given import Said, eventually, ran
 from servers.dockerd import DockerDaemon
+from servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[3]
 ENGINES = """
@@ -38,11 +39,11 @@ def host_mounts() -> list[str]:
 class Site:
     """A folder with engines.toml, and the store that its commands use."""
 
-    def __init__(self, folder: Path, store: str) -> None:
-        self.folder, self.store = folder, store
+    def __init__(self, folder: Path, store: str, **variables: str) -> None:
+        self.folder, self.variables = folder, {"DRUMBEAT_STORE": store, **variables}
 
     def run(self, *words: str) -> Said:
-        done = ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+        done = ran(*words, cwd=self.folder, **self.variables)
         assert done.code == 0, (words, done.output, done.errors)
         return done
 
@@ -55,11 +56,17 @@ class Site:
         return found
 
 
+def write_engines(folder: Path, daemon: DockerDaemon, *mounts: str) -> Path:
+    text = ENGINES.format(
+        url=daemon.url, image=daemon.image, python=sys.executable, mounts=json.dumps([*host_mounts(), *mounts])
+    )
+    (folder / "engines.toml").write_text(text)
+    return folder / "engines.toml"
+
+
 @pytest.fixture
 def site(tmp_path: Path, dockerd: DockerDaemon, postgres_url: str) -> Site:
-    assert os.geteuid() == 0
-    text = ENGINES.format(url=dockerd.url, image=dockerd.image, python=sys.executable, mounts=json.dumps(host_mounts()))
-    (tmp_path / "engines.toml").write_text(text)
+    write_engines(tmp_path, dockerd)
     return Site(tmp_path, postgres_url)
 
 
@@ -97,6 +104,30 @@ def test_a_fleet_grows_and_shrinks_in_containers(site: Site, dockerd: DockerDaem
         site.run("fleet", "kill", "f", name)
     assert site.running == []
     assert dockerd.run("ps", "--all", "--quiet") == ""
+
+
+def test_a_password_can_stay_out_of_what_docker_inspect_shows(
+    tmp_path: Path, dockerd: DockerDaemon, postgres: PostgresServer, postgres_url: str
+) -> None:
+    postgres.add_password_user("carl", "s3cret")
+    database = urlsplit(postgres_url).path.removeprefix("/")
+    postgres.sql(f"ALTER DATABASE {database} OWNER TO carl")
+    passwords = tmp_path / "pgpass"
+    passwords.write_text("*:*:*:carl:s3cret\n")
+    passwords.chmod(0o600)
+    with write_engines(tmp_path, dockerd, f"{passwords}:/run/pgpass:ro").open("a") as file:
+        file.write('environment = { PGPASSFILE = "/run/pgpass" }\n')
+    site = Site(tmp_path, postgres.url(database, "carl"), PGPASSFILE=str(passwords))
+    site.run("store", "init")
+    site.run("fleet", "create", "f", "--policy", "fixed", "--set", "workers=1", "--engine", "box")
+    site.run("fleet", "beat", "f")
+    eventually(lambda: _statuses(site) == ["active"], "the worker is active")
+
+    described = dockerd.run("inspect", *dockerd.run("ps", "--quiet").split())
+
+    site.run("fleet", "kill", "f", "worker-0")
+    assert "carl@127.0.0.1" in described
+    assert "s3cret" not in described
 
 
 def _statuses(site: Site) -> list[str]:
