@@ -215,7 +215,7 @@ class TestSettings:
 class TestLostAnswers:
     """Answers that never come: the container is looked for by its name."""
 
-    class Losing(docker.APIClient):
+    class Losing(docker.APIClient):  # type: ignore[misc]
         """Serves requests, and loses the answers to some."""
 
         lost: frozenset[str] = frozenset()

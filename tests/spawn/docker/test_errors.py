@@ -120,7 +120,10 @@ class TestImages:
         return self.pulls
 
     async def test_a_missing_image_is_pulled_once(self) -> None:
-        answers = {"POST /containers/create": [NO_IMAGE, CREATED], "POST /images/create": [(200, {"status": "Downloaded"})]}
+        answers: dict[str, Any] = {
+            "POST /containers/create": [NO_IMAGE, CREATED],
+            "POST /images/create": [(200, {"status": "Downloaded"})],
+        }
 
         assert await self.spawned(answers, PullPolicy.MISSING) == 1
 
@@ -128,7 +131,10 @@ class TestImages:
         assert await self.spawned({"POST /containers/create": [CREATED]}, PullPolicy.MISSING) == 0
 
     async def test_an_image_may_be_pulled_before_each_start(self) -> None:
-        answers = {"POST /containers/create": [CREATED], "POST /images/create": [(200, {"status": "Up to date"})]}
+        answers: dict[str, Any] = {
+            "POST /containers/create": [CREATED],
+            "POST /images/create": [(200, {"status": "Up to date"})],
+        }
 
         assert await self.spawned(answers, PullPolicy.ALWAYS) == 1
 

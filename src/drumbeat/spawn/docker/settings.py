@@ -63,9 +63,7 @@ class DockerSettings:
     variables: Sequence[str] = ()  #: names of variables that the workers get with the values of the process that starts them
     slots: int | None = None  #: most containers at once, of all stores that name this engine alike; none: no limit
     price_per_hour: float = 0.0  #: what a worker costs per hour, for spending limits
-    stop_grace: timedelta = timedelta(
-        seconds=30
-    )  #: how long ``docker stop`` or a daemon that ends waits before it kills a worker
+    stop_grace: timedelta = timedelta(seconds=30)  #: how long ``docker stop`` waits before it kills a worker
     log_size: str = "20m"  #: how much output is kept of each container; empty: as the daemon is set up
     timeout: timedelta = timedelta(seconds=30)  #: of one request to the daemon
     pull_timeout: timedelta = timedelta(minutes=5)  #: how long a pull may make no progress
