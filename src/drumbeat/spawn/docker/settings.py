@@ -42,9 +42,7 @@ class DockerSettings:
     """The daemon, the image, and what each container gets. Sizes are like 512m or 8g."""
 
     image: str  #: the image of the workers; it needs Drumbeat with the extra of your store
-    base_url: str = (
-        ""  #: the daemon, such as unix:///run/docker.sock or tcp://host:2376; empty: DOCKER_HOST, or the usual socket
-    )
+    base_url: str = ""  #: the daemon: unix:///run/docker.sock or tcp://host:2376; empty: DOCKER_HOST, or the usual socket
     tls_folder: Path | None = None  #: the folder with ca.pem, cert.pem and key.pem; None: DOCKER_CERT_PATH, if it is set
     pull: PullPolicy = PullPolicy.MISSING  #: when the image is fetched: never, missing or always
     command: Sequence[str] = ("drumbeat", "worker")  #: what the container runs, followed by the worker's arguments
