@@ -43,6 +43,9 @@ class Scripted:
     def remove_container(self, identifier: str, **_: Any) -> None:
         self.removed.append(identifier)
 
+    def inspect_container(self, identifier: str) -> Mapping[str, Any]:
+        return {"Id": identifier, "Name": "x", "State": {"Status": "created"}, "Config": {}}
+
     def head(self, *_: Any, **__: Any) -> Any:
         return type("Answer", (), {"status_code": 200})
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.errors import NotFound, SpawnAmbiguous, SpawnCause, SpawnFailed, Unanswered
+from drumbeat.core.errors import NotFound, SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed, Unanswered
 from drumbeat.spawn.docker import DockerSettings, DockerSpawner, PullPolicy
 from drumbeat.spawn.docker.refusals import explain_connection, explain_refusal
 from drumbeat.spawn.interface import Order
 from spawn.docker.fake_daemon import ANN, CREATED, NO_IMAGE, ORDER, POOL, STARTED, Answer, fake_daemon
 
+NEW = {"Id": CREATED[1]["Id"], "Name": "/x", "State": {"Status": "created"}, "Config": {"Image": "worker:1"}}
+GONE = (404, {"message": "No such container: c"})
 AGAIN = Order(pool_id=POOL, worker_id=ANN, slot=0, group_count=1, command=("/bin/true",))
 REFUSALS: Sequence[tuple[int, str, SpawnCause, str]] = (
     (404, "No such image: worker:1", SpawnCause.BAD_REQUEST, "run: docker pull worker:1"),
@@ -110,7 +112,11 @@ class TestImages:
 
     async def spawned(self, answers: dict[str, Sequence[Answer]], pull: PullPolicy) -> int:
         """Start a worker with these answers; returns the number of pulls."""
-        usual: dict[str, Sequence[Answer]] = {"POST /start": [STARTED], "HEAD /archive": [(200, None)]}
+        usual: dict[str, Sequence[Answer]] = {
+            "POST /start": [STARTED],
+            "HEAD /archive": [(200, None)],
+            f"GET /{CREATED[1]['Id']}/json": [(200, NEW)],
+        }
         with fake_daemon({**usual, **answers}) as daemon:
             async with DockerSpawner(daemon.settings(pull=pull), {}, "s") as spawner:
                 try:
@@ -174,6 +180,34 @@ async def test_a_container_of_that_name_which_is_not_ours_is_neither_used_nor_re
             with pytest.raises(SpawnFailed, match="Drumbeat did not start it; rename or remove it"):
                 await spawner.spawn(ORDER)
             assert [each for each, _ in daemon.asked if each.startswith("DELETE")] == []
+
+
+@pytest.mark.parametrize(
+    ("containers", "says"),
+    [
+        ([(200, NEW)], "has no program /bin/true; install Drumbeat in the image"),
+        ([(200, NEW), GONE], "was removed 8 times"),
+    ],
+)
+async def test_a_missing_program_is_told_apart_from_a_removed_container(containers: Sequence[Answer], says: str) -> None:
+    answers = {
+        "POST /containers/create": [CREATED],
+        f"GET /{CREATED[1]['Id']}/json": containers,
+        "HEAD /archive": [(404, None)],
+        "POST /start": [GONE],
+        f"DELETE /{CREATED[1]['Id']}": [(204, None)],
+    }
+    with fake_daemon(answers) as daemon:
+        async with DockerSpawner(daemon.settings(), {}, "s") as spawner:
+            with pytest.raises(SpawnFailed, match=says):
+                await spawner.spawn(ORDER)
+
+
+async def test_a_server_that_is_no_docker_daemon_is_told() -> None:
+    with fake_daemon({"GET /containers/json": [(500, {"error": "I am a teapot"})]}) as daemon:
+        async with DockerSpawner(daemon.settings(), {}, "s") as spawner:
+            with pytest.raises(SpawnError, match="an answer that is not Docker's"):
+                await spawner.list(POOL)
 
 
 async def test_output_that_is_not_there_names_worker_and_daemon() -> None:

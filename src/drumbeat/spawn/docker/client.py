@@ -186,6 +186,8 @@ class DockerClient:
             return work(api)
         except docker.errors.APIError as exc:
             raise self._refused(exc.status_code or 500, exc.explanation or str(exc)) from exc
+        except (KeyError, TypeError, ValueError) as exc:
+            raise self._refused(502, f"an answer that is not Docker's: {exc!r}") from exc
         except _FAILURES as exc:
             failure = self._unanswered(exc)
             if isinstance(failure, DaemonUnreachable):

@@ -91,7 +91,7 @@ def explain_connection(place: str, error: OSError | None, said: str) -> tuple[Sp
     """Return the cause of a failed connection to the daemon, and one line with advice."""
     number = error.errno if error is not None else None
     if number == errno.ENOENT:
-        advice = "there is no such socket; start Docker, or set base_url or DOCKER_HOST"
+        advice = "there is no such socket; start Docker, or set base_url or DOCKER_HOST (see: docker context inspect)"
         return SpawnCause.TRANSIENT, f"{place}: {advice}"
     if number in {errno.EACCES, errno.EPERM}:
         advice = "permission denied; add this user to the group docker (and log in again), or use rootless Docker"

@@ -169,14 +169,14 @@ class DockerSpawner:
             if found is None:
                 created = await self._create(client, order, name)
                 found = await self._find(client, name) if created is None else None
-                if created is not None and await self._run(client, created):
+                if created is not None and await self._run(client, created, order):
                     return self._started(created, name)
             elif found.state is InstanceState.RUNNING:
                 return found.instance(self._settings.price_per_hour)
             elif found.state is InstanceState.EXITED:
                 await self._remove(client, found)
                 found = None
-            elif await self._run(client, found.id):
+            elif await self._run(client, found.id, order):
                 return self._started(found.id, name)
             else:
                 found = None
@@ -192,8 +192,6 @@ class DockerSpawner:
             created = await self._requested(client, self._plan(order, name, gpu_ids))
             if created is not None and is_limited:
                 await self._check_reserved(client, name, created, gpu_ids)
-        if created is not None:
-            await self._check_program(client, created, order)
         return created
 
     async def _requested(self, client: DockerClient, plan: ContainerPlan) -> str | None:
@@ -211,8 +209,9 @@ class DockerSpawner:
         await self._pull(client)
         return await client.create(container, request)
 
-    async def _run(self, client: DockerClient, identifier: str) -> bool:
+    async def _run(self, client: DockerClient, identifier: str, order: Order) -> bool:
         """Start a created container; False if it was removed. One that cannot be started is removed, and this raises."""
+        await self._check_program(client, identifier, order)
         try:
             await client.start(identifier)
         except DaemonRefused as exc:
@@ -247,14 +246,17 @@ class DockerSpawner:
         self._found_programs.add(program)
 
     async def _has_program(self, client: DockerClient, identifier: str, program: str) -> bool:
-        if "/" in program:
-            return not program.startswith("/") or await client.has_file(identifier, program)
+        """Whether a container has a program, as its path or in a folder of its PATH. True if the container was removed."""
         told = await client.inspect(identifier)
-        folders = search_path(WorkerContainer.from_inspection(told).variables) if told is not None else ()
+        if told is None or (not program.startswith("/") and "/" in program):
+            return True
+        folders = (
+            [""] if "/" in program else [f"{each}/" for each in search_path(WorkerContainer.from_inspection(told).variables)]
+        )
         for folder in folders:
-            if await client.has_file(identifier, f"{folder}/{program}"):
+            if await client.has_file(identifier, f"{folder}{program}"):
                 return True
-        return told is None
+        return await client.inspect(identifier) is None
 
     # Slots and GPUs
 
