@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.errors import SpawnCause, SpawnFailed
 from drumbeat.spawn.docker import DockerSettings, DockerSpawner
 from drumbeat.spawn.docker.containers import GPU_LABEL
-from spawn.docker.fake_daemon import ORDER
+from spawn.docker.fake_daemon import ANN, ORDER, POOL
 
 MINE, THEIRS = "a" * 64, "b" * 64
 
@@ -98,3 +98,20 @@ async def test_a_free_slot_is_taken() -> None:
         await spawner.spawn(ORDER)
 
     assert (client.removed, client.started) == ([], [MINE])
+
+
+async def test_an_answer_to_the_creation_that_was_lost_is_looked_for_by_name() -> None:
+    class Losing(Scripted):
+        def create_container_from_config(self, *_: Any) -> Any:
+            self.created = True
+            raise TimeoutError("timed out")
+
+        def inspect_container(self, identifier: str) -> Mapping[str, Any]:
+            return {**super().inspect_container(MINE), "Config": {"Labels": spawner._labels((POOL, ANN))}}
+
+    client = Losing()
+    async with opened(client) as spawner:
+        instance = await spawner.spawn(ORDER)
+
+    assert (client.created, client.started) == (True, [MINE])
+    assert MINE.startswith(instance.ref)
