@@ -1,14 +1,18 @@
 """deploy/compose.yaml: what is published, which secrets there are, and in which order services start."""
 
+import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from cli.given import ran
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -129,3 +133,24 @@ def test_the_setup_makes_the_store_and_the_pool(compose: Mapping[str, Any], tmp_
     asked = [line.partition("|")[0] for line in run(script(compose, tmp_path), tmp_path, "setup").splitlines()]
 
     assert asked == ["store init", "pool create jobs --handler command:wc -w --mode loop"]
+
+
+def test_the_commands_work_on_a_real_database(compose: Mapping[str, Any], tmp_path: Path, postgres_url: str) -> None:
+    (tmp_path / "postgres_password").write_text("unused\n")
+    program = re.sub(r'DRUMBEAT_STORE="[^"]*"', f'DRUMBEAT_STORE="{postgres_url}"', script(compose, tmp_path))
+    command = tmp_path / "bin" / "drumbeat"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m drumbeat "$@"\n')
+    command.chmod(0o755)
+
+    def container(*words: str) -> None:
+        environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
+        subprocess.run(["sh", "-ec", program, "drumbeat", *words], env=environment, cwd=tmp_path, check=True)
+
+    container("setup")
+    container("setup")
+    container("pool", "push", "jobs", '"count these words"')
+    container(*compose["services"]["worker"]["command"], "--drain")
+
+    told = ran("pool", "status", "jobs", "--json", cwd=tmp_path, DRUMBEAT_STORE=postgres_url)
+    assert json.loads(told.output)["jobs"]["done"] == 1

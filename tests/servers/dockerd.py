@@ -86,6 +86,7 @@ class DockerDaemon(Server):
     """A dockerd with a folder of its own for everything, no bridge, and one image."""
 
     PRODUCT, PREFIX = "Docker", "drumbeat-dockerd-"
+    START_SECONDS, STOP_SECONDS = 120.0, 60.0
     IMAGE = "drumbeat-test/busybox:1"
 
     @property
