@@ -51,7 +51,7 @@ def test_the_entry_point_is_drumbeat_and_serve_has_a_health_check(steps: Sequenc
     assert arguments(steps, "ENTRYPOINT") == ['["drumbeat"]']
     assert arguments(steps, "CMD") == ['["serve", "--host", "0.0.0.0"]', '["--help"]']
     [check] = arguments(steps, "HEALTHCHECK")
-    assert "/api/v1/health" in check
+    assert "/health" in check
 
 
 def test_what_is_copied_exists_and_is_sent_to_the_daemon(steps: Sequence[tuple[str, str]]) -> None:
