@@ -62,7 +62,7 @@ BREAKS = [
 ALLOWED = [
     ("core/log.py", "import bisect, math, struct"),
     ("store/sql/postgres.py", "import asyncpg"),
-    ("spawn/docker.py", "import docker"),
+    ("spawn/docker/client.py", "import docker"),
     ("bench/targets/postgres.py", "import asyncpg"),
     ("bench/targets/contract/engine.py", "import pytest"),
     ("runtime/beat.py", "from drumbeat.spawn.interface import Spawner"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
@@ -71,7 +72,7 @@ def _read(hint: Any, value: Any, expected: str) -> Any:
     """Convert one value of a table to a field's type. ``expected`` begins the error message."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return _read(next(each for each in inside if each is not NoneType), value, expected)
+        return _read_one_of([each for each in inside if each is not NoneType], value, expected)
     if origin is Literal:
         return _check(value in inside, value, value, f"{expected} {' or '.join(map(repr, inside))}")
     if origin in (tuple, Sequence):
@@ -88,6 +89,15 @@ def _read(hint: Any, value: Any, expected: str) -> Any:
     if hint in _PLAIN:
         return _PLAIN[hint](value, expected)
     raise TypeError(f"{expected} of a type that engines.toml can hold, got the type {hint}")
+
+
+def _read_one_of(hints: Sequence[Any], value: Any, expected: str) -> Any:
+    """Convert a value to the first type that it fits, as a number or else a text."""
+    for hint in hints[:-1]:
+        with suppress(InvalidSettings):
+            return _read(hint, value, expected)
+    also = "".join(f" {_NAMES[hint]} or" for hint in hints[:-1])
+    return _read(hints[-1], value, f"{expected}{also}")
 
 
 def _within(expected: str, name: str | None = None) -> str:
@@ -139,6 +149,7 @@ def _duration(value: Any, expected: str) -> timedelta:
     return timedelta(seconds=_check(0 <= seconds <= _LONGEST, value, seconds, expected))
 
 
+_NAMES: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}  #: types before an "or"
 _PLAIN: Mapping[Any, Callable[[Any, str], Any]] = {
     str: _text,
     Path: _path,

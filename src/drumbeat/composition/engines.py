@@ -116,6 +116,12 @@ def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mappi
     return base.local_spawner(survive=True, engine=engine)
 
 
+def _docker(docker: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = docker.DockerSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     given = read_fields(runpod.RunPodSettings, engine.table, engine.subject)
     settings = runpod.RunPodSettings.from_environment(os.environ, given)
@@ -144,6 +150,14 @@ KINDS: Mapping[str, EngineKind] = {
             settings="LocalSettings",
             make=_local,
             elsewhere=False,
+        ),
+        EngineKind(
+            name="docker",
+            summary="containers of a Docker daemon",
+            module="spawn.docker",
+            settings="DockerSettings",
+            make=_docker,
+            extra="docker",
         ),
         EngineKind(
             name="kubernetes",
