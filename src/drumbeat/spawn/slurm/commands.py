@@ -1,0 +1,125 @@
+"""Runs the commands of Slurm on this machine. A class with the same methods could run them elsewhere, such as over SSH."""
+
+import asyncio
+import logging
+import os
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from drumbeat.core.errors import SpawnCause, SpawnError, Unanswered
+from drumbeat.core.plain import time_span
+from drumbeat.spawn.slurm.errors import explain, is_harmless
+from drumbeat.spawn.slurm.jobs import TEXT_FORMAT, SlurmJob, read_json, read_text
+
+log = logging.getLogger(__name__)
+
+#: variables of this process that Slurm's commands get, and jobs with them; the store's URL and other secrets are not among them
+_KEPT: Final = (
+    *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"),
+    *("LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER"),
+)
+_NO_JSON: Final = ("unrecognized option", "json", "serializer")
+_ALL_OWN: Final = ("--states=all", f"--user={os.getuid()}")
+_LAST_SECONDS: Final = 5.0  #: how long a command may go on after the call was cancelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a command wrote, and its exit code."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class NoAnswer(Unanswered):
+    """A command of Slurm did not end in time; what it did is unknown."""
+
+
+class SlurmCommands:
+    """Runs sbatch, squeue and scancel as processes of this machine."""
+
+    def __init__(self, timeout: timedelta, programs: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
+        self._timeout = timeout
+        self._programs = programs
+        given = os.environ if environment is None else environment
+        self._environment = {name: given[name] for name in _KEPT if name in given}
+        self._has_json = True
+
+    async def submit(self, options: Sequence[str], script: Path, lock: int) -> Answered:
+        """Run sbatch with a script. ``lock``: a file that sbatch holds open until it ends. Raises NoAnswer, Unanswered."""
+        return await self._run("sbatch", "--parsable", *options, str(script), files=(lock,))
+
+    async def jobs(self) -> Sequence[SlurmJob]:
+        """Return this user's jobs that Drumbeat submitted, also ended ones that Slurm still knows. Raises Unanswered."""
+        if self._has_json:
+            answer = await self._run("squeue", "--json", *_ALL_OWN)
+            if answer.code == 0:
+                return read_json(answer.output, os.getuid())
+            self._has_json = not any(word in answer.errors.lower() for word in _NO_JSON)
+            if self._has_json and answer.code > 0:
+                raise _failed("squeue", answer)
+            log.warning("squeue --json ended with %d: %s; reading its text", answer.code, answer.errors.strip())
+        answer = await self._run("squeue", "--noheader", f"--format={TEXT_FORMAT}", *_ALL_OWN)
+        if answer.code != 0:
+            raise _failed("squeue", answer)
+        return read_text(answer.output, os.getuid())
+
+    async def cancel(self, *options: str, jobs: Sequence[int]) -> None:
+        """Run scancel. Harmless for jobs that have ended. Raises Unanswered, SpawnError."""
+        answer = await self._run("scancel", *options, *map(str, jobs))
+        if answer.code != 0 and not is_harmless(answer.errors):
+            raise _failed("scancel", answer)
+
+    async def _run(self, program: str, *arguments: str, files: Sequence[int] = ()) -> Answered:
+        path = str(self._programs.expanduser() / program) if self._programs else program
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(path, *arguments),
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=self._environment,
+                cwd="/",
+                pass_fds=files,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise Unanswered(
+                f"could not run {path}: {exc.strerror}; install Slurm's commands here, or run drumbeat on a login node",
+                cause=SpawnCause.BAD_REQUEST,
+            ) from exc
+        try:
+            async with asyncio.timeout(self._timeout.total_seconds()):
+                output, errors = await process.communicate()
+        except TimeoutError as exc:
+            await _end(process)
+            raise NoAnswer(
+                f"{program} did not end within {time_span(self._timeout)}; check that slurmctld runs: scontrol ping"
+            ) from exc
+        except asyncio.CancelledError:
+            await _end(process, _LAST_SECONDS)
+            raise
+        assert process.returncode is not None
+        return Answered(code=process.returncode, output=output.decode(errors="replace"), errors=errors.decode(errors="replace"))
+
+
+async def _end(process: Process, seconds: float = 0.0) -> None:
+    """Wait for a process, and kill it after so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+            return
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _failed(program: str, answer: Answered) -> SpawnError:
+    said, cause = explain(answer.errors)
+    return Unanswered(f"{program} failed with exit code {answer.code}: {said}", cause=cause)
