@@ -1,4 +1,4 @@
-"""Controllers and commands that are killed in the middle of a start, and drains at any moment: at most one worker, and it is found."""
+"""Controllers and commands that are killed during a start, and drains at any moment: at most one worker, which is found."""
 
 import asyncio
 import os

@@ -35,7 +35,7 @@ class Job:
         (self.run / "env").write_bytes(environment_file({**(environment or {}), TAG: self.tag}))
 
     def start(self, job_id: int = 5) -> subprocess.Popen[bytes]:
-        with (self.run / "log").open("ab") as log:
+        with (self.run / "slurm.log").open("ab") as log:
             process = subprocess.Popen(
                 ["/bin/sh", self.run / "submitted"],
                 stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ FOLDER/SCOPE/workers/KEY/         the run folder of a worker, created whole by a
     claim/job                     the id of the one job that runs the worker
     drain, terminate              marks that the job looks for, in case it missed the signal
     log, exit                     the worker's output and its exit code
+    slurm.log                     what Slurm itself says about the job
 """
 
 import asyncio
@@ -54,6 +55,10 @@ class SlurmRun:
     @property
     def log(self) -> Path:
         return self.path / "log"
+
+    @property
+    def slurm_log(self) -> Path:
+        return self.path / "slurm.log"
 
     @property
     def script(self) -> Path:

@@ -59,6 +59,7 @@ child= interrupted=
 trap on_term TERM
 if [ -e drain ] || [ -e terminate ]; then record 0; fi
 (
+  exec >> "$$run/log" 2>&1
   cd $workdir || exit 1
 $setup
   . "$$run/env" && rm -f "$$run/env" || exit 1

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_POLL: Final = timedelta(milliseconds=20)
 _LONGEST_POLL: Final = timedelta(milliseconds=250)
+_SLURM_LINES: Final = 20
 
 
 class SlurmSpawner:
@@ -160,7 +161,9 @@ class SlurmSpawner:
         return [job for job in jobs if job.is_live and _is_of(job.label, self._scope, name)]
 
     async def _why_no_log(self, run: SlurmRun) -> str:
-        """Return why a worker has written no log: nothing if its job has not begun yet."""
+        """Return why a worker has written no log: what Slurm says; nothing if its job has not begun yet."""
+        with suppress(FileNotFoundError):
+            return await in_thread(last_lines, run.slurm_log, _SLURM_LINES)
         jobs = [job for job in await (await self._open()).jobs() if job.label.run == run.run]
         if not jobs or jobs[-1].is_live:
             return ""
@@ -239,7 +242,7 @@ class SlurmSpawner:
         options = [
             f"--job-name={run.path.name}",
             f"--comment={label.comment}",
-            f"--output={str(run.log).replace('%', '%%')}",
+            f"--output={str(run.slurm_log).replace('%', '%%')}",
             *("--open-mode=append", "--no-requeue", "--export=ALL", "--chdir=/", "--nodes=1", "--ntasks=1"),
             *self._settings.sbatch_options,
         ]
