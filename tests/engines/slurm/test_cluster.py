@@ -159,9 +159,9 @@ async def test_a_controller_that_is_down_is_told_and_the_worker_goes_on(other: S
         started = await begun(spawner, order(mark))
         other.stop()
 
-        for call in (spawner.list(P), spawner.drain(P, W), spawner.terminate(P, W)):
+        for call in (lambda: spawner.list(P), lambda: spawner.drain(P, W), lambda: spawner.terminate(P, W)):
             with pytest.raises(Unanswered, match=r"check that slurmctld runs: scontrol ping") as failed:
-                await call
+                await call()
             assert failed.value.cause is SpawnCause.TRANSIENT
         with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
             await spawner.spawn(order(mark))

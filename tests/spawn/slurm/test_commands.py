@@ -115,8 +115,10 @@ async def test_where_squeue_has_no_json_its_text_is_read(tmp_path: Path, write: 
     assert [job.job_id for job in await SlurmCommands(LONG, tmp_path).jobs()] == [7]
 
 
-async def test_a_squeue_that_fails_is_no_empty_queue(tmp_path: Path, write: Write) -> None:
-    write("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1")
+@pytest.mark.parametrize("by_json", ["exit 1", """echo '{"errors": [{"error_number": -1}], "jobs": []}'; exit 0"""])
+async def test_a_squeue_that_fails_is_no_empty_queue(tmp_path: Path, write: Write, by_json: str) -> None:
+    told = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+    write("squeue", f'case "$*" in *--json*) {by_json};; esac; {told}')
 
     with pytest.raises(
         Unanswered, match=r"squeue failed with exit code 1: .*; the controller of the cluster does not"

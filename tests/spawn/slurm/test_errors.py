@@ -71,6 +71,7 @@ def test_a_job_may_have_been_submitted_only_if_the_controller_was_reached(errors
     [
         ("scancel: error: Kill job error on job id 5: Invalid job id specified", True),
         ("scancel: error: Kill job error on job id 5: Job/step already completing or completed", True),
+        ("scancel: error: Kill job error on job id 5: Job can not be altered now, try again later", True),
         ("", True),
         ("scancel: error: Kill job error on job id 5: Access/permission denied", False),
         ("scancel: error: Unable to contact slurm controller (connect failure)", False),

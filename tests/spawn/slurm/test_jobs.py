@@ -64,7 +64,9 @@ def exit_code(code: int = 0, signal: int | None = None) -> dict[str, Any]:
 
 
 def only(*rows: dict[str, Any]) -> SlurmJob:
-    [job] = read_json(json.dumps({"meta": {}, "errors": [], "jobs": rows}), ME)
+    jobs = read_json(json.dumps({"meta": {}, "errors": [], "jobs": rows}), ME)
+    assert jobs is not None
+    [job] = jobs
     return job
 
 
@@ -145,6 +147,13 @@ def test_jobs_of_others_are_left_out() -> None:
 def test_an_answer_that_cannot_be_read_is_no_answer(text: str) -> None:
     with pytest.raises(Unanswered, match="squeue"):
         read_json(text, ME)
+
+
+def test_an_answer_with_errors_is_no_empty_queue() -> None:
+    error = {"description": "Failed while looking for jobs", "error_number": -1, "source": "slurm_load_jobs"}
+
+    assert read_json(json.dumps({"errors": [error], "jobs": []}), ME) is None
+    assert read_json(json.dumps({"errors": [], "jobs": []}), ME) == []
 
 
 def test_text_is_read_where_there_is_no_json() -> None:

@@ -56,15 +56,16 @@ class SlurmCommands:
         return await self._run("sbatch", "--parsable", *options, str(script), files=(lock,))
 
     async def jobs(self) -> Sequence[SlurmJob]:
-        """Return this user's jobs that Drumbeat submitted, also ended ones that Slurm still knows. Raises Unanswered."""
+        """Return this user's jobs that Drumbeat submitted, also ended ones that Slurm still knows. Raises Unanswered.
+
+        If squeue reports an error in its JSON, crashes or was built without JSON, its text is read.
+        """
         if self._has_json:
             answer = await self._run("squeue", "--json", *_ALL_OWN)
-            if answer.code == 0:
-                return read_json(answer.output, os.getuid())
+            if answer.code == 0 and (jobs := read_json(answer.output, os.getuid())) is not None:
+                return jobs
             self._has_json = not any(word in answer.errors.lower() for word in _NO_JSON)
-            if self._has_json and answer.code > 0:
-                raise _failed("squeue", answer)
-            log.warning("squeue --json ended with %d: %s; reading its text", answer.code, answer.errors.strip())
+            log.debug("squeue --json ended with %d: %s; reading its text", answer.code, answer.errors.strip())
         answer = await self._run("squeue", "--noheader", f"--format={TEXT_FORMAT}", *_ALL_OWN)
         if answer.code != 0:
             raise _failed("squeue", answer)

@@ -61,8 +61,10 @@ _NOT_SENT: Final = re.compile(
     r"connect failure|connection refused|unable to resolve|slurm\.conf|Can't find an address", re.IGNORECASE
 )
 _UNSURE: Final = re.compile(r"timed out|zero bytes|unable to contact|communication|not responding", re.IGNORECASE)
-_HARMLESS: Final = re.compile(r"invalid job id|already (completing|completed)|job/step already|not active", re.IGNORECASE)
-_PREFIX: Final = re.compile(r"^(\S*/)?(sbatch|squeue|scancel|sinfo)(-\w+)?: (error: |fatal: )?(Batch job submission failed: )?")
+_HARMLESS: Final = re.compile(r"invalid job id|already (completing|completed)|can not be altered now|not active", re.IGNORECASE)
+_PREFIX: Final = re.compile(
+    r"^(\S*/)?(sbatch|squeue|scancel|sinfo)(-\w+)?: (error: |fatal: )?(Batch job submission failed: )?|^slurm_\w+ error: "
+)
 _PENDING: Final = (
     (r"PartitionTimeLimit", "its time limit is longer than the partition's; lower time_limit"),
     (r"PartitionNodeLimit|BadConstraints", "no node fulfils its settings; check constraint, nodelist, cpus, memory and gpus"),
@@ -96,7 +98,7 @@ def is_unsure(errors: str) -> bool:
 
 
 def is_harmless(errors: str) -> bool:
-    """Whether scancel only says that the jobs have ended."""
+    """Whether scancel only says that the jobs have ended, or have not begun."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return all(_HARMLESS.search(line) for line in lines)
 

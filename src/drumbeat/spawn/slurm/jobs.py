@@ -90,11 +90,16 @@ class SlurmJob:
         return {name: value for name, value in found.items() if value}
 
 
-def read_json(text: str, user_id: int) -> Sequence[SlurmJob]:
-    """Read the answer of ``squeue --json``: the jobs of one user that belong to Drumbeat. Raises Unanswered."""
+def read_json(text: str, user_id: int) -> Sequence[SlurmJob] | None:
+    """Read the answer of ``squeue --json``: the jobs of one user that belong to Drumbeat. Raises Unanswered.
+
+    None if the answer reports errors: squeue 22.05 exits with 0 and shows no jobs if it does not reach the controller.
+    """
     try:
-        rows = json.loads(text)["jobs"]
-        return [job for row in rows if (job := _read_row(row, user_id)) is not None]
+        document = json.loads(text)
+        if document.get("errors"):
+            return None
+        return [job for row in document["jobs"] if (job := _read_row(row, user_id)) is not None]
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise Unanswered(f"expected jobs as JSON from squeue, got {text[:80]!r} ({exc}); check: squeue --json") from exc
 
