@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import os
-from asyncio.subprocess import DEVNULL, PIPE, Process
+import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryFile
+from typing import IO, Final
 
 from drumbeat.core.errors import SpawnCause, SpawnError, Unanswered
 from drumbeat.core.plain import time_span
@@ -25,6 +25,8 @@ _KEPT: Final = (
 )
 _NO_JSON: Final = ("unrecognized option", "json", "serializer")
 _ALL_OWN: Final = ("--states=all", f"--user={os.getuid()}")
+_FIRST_POLL_SECONDS: Final = 0.002
+_LONGEST_POLL_SECONDS: Final = 0.05
 _LAST_SECONDS: Final = 5.0  #: how long a command may go on after the call was cancelled
 
 
@@ -78,13 +80,35 @@ class SlurmCommands:
             raise _failed("scancel", answer)
 
     async def _run(self, program: str, *arguments: str, files: Sequence[int] = ()) -> Answered:
-        path = str(self._programs.expanduser() / program) if self._programs else program
+        """Run a command to its end. A cancelled call waits a while for it. Raises NoAnswer, Unanswered."""
+        with TemporaryFile() as output, TemporaryFile() as errors:
+            process = self._started([self._path(program), *arguments], output, errors, files)
+            try:
+                async with asyncio.timeout(self._timeout.total_seconds()):
+                    await _ended(process)
+            except TimeoutError as exc:
+                await _stop(process)
+                raise NoAnswer(
+                    f"{program} did not end within {time_span(self._timeout)}; check that slurmctld runs: scontrol ping"
+                ) from exc
+            except asyncio.CancelledError:
+                await _stop(process, _LAST_SECONDS)
+                raise
+            return Answered(code=process.returncode, output=_text(output), errors=_text(errors))
+
+    def _path(self, program: str) -> str:
+        return str(self._programs.expanduser() / program) if self._programs else program
+
+    def _started(
+        self, command: Sequence[str], output: IO[bytes], errors: IO[bytes], files: Sequence[int]
+    ) -> subprocess.Popen[bytes]:
+        """Start a command. Not by asyncio, which kills a process if it is cancelled while it starts it."""
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(path, *arguments),
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
                 env=self._environment,
                 cwd="/",
                 pass_fds=files,
@@ -92,33 +116,32 @@ class SlurmCommands:
             )
         except OSError as exc:
             raise Unanswered(
-                f"could not run {path}: {exc.strerror}; install Slurm's commands here, or run drumbeat on a login node",
+                f"could not run {command[0]}: {exc.strerror}; install Slurm's commands here, or run drumbeat on a login node",
                 cause=SpawnCause.BAD_REQUEST,
             ) from exc
-        try:
-            async with asyncio.timeout(self._timeout.total_seconds()):
-                output, errors = await process.communicate()
-        except TimeoutError as exc:
-            await _end(process)
-            raise NoAnswer(
-                f"{program} did not end within {time_span(self._timeout)}; check that slurmctld runs: scontrol ping"
-            ) from exc
-        except asyncio.CancelledError:
-            await _end(process, _LAST_SECONDS)
-            raise
-        assert process.returncode is not None
-        return Answered(code=process.returncode, output=output.decode(errors="replace"), errors=errors.decode(errors="replace"))
 
 
-async def _end(process: Process, seconds: float = 0.0) -> None:
-    """Wait for a process, and kill it after so many seconds."""
-    with suppress(TimeoutError):
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Return once a process has ended."""
+    poll = _FIRST_POLL_SECONDS
+    while process.poll() is None:
+        await asyncio.sleep(poll)
+        poll = min(poll * 1.3, _LONGEST_POLL_SECONDS)
+
+
+async def _stop(process: subprocess.Popen[bytes], seconds: float = 0.0) -> None:
+    """Wait for a process so many seconds, and kill it if it has not ended by then."""
+    try:
         async with asyncio.timeout(seconds):
-            await process.wait()
-            return
-    with suppress(ProcessLookupError):
+            await _ended(process)
+    except (TimeoutError, asyncio.CancelledError):
         process.kill()
-    await process.wait()
+        process.wait()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def _failed(program: str, answer: Answered) -> SpawnError:
