@@ -49,6 +49,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 EnforcePartLimits=ANY
 MinJobAge={min_job_age}
+MessageTimeout=5
 SchedulerParameters={scheduling}
 NodeName=node1 NodeAddr=127.0.0.1 CPUs=16 State=UNKNOWN
 NodeName=absent NodeAddr=127.0.0.1 Port=1 CPUs=16 State=DOWN

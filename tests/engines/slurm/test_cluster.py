@@ -97,7 +97,7 @@ async def test_a_worker_on_nodes_that_are_down_is_pending_and_says_why(slurm: Sl
         while "reason" not in (instance := await until(spawner, InstanceState.PENDING)).meta:
             await asyncio.sleep(0.05)
 
-        assert "nodes that it needs are down or drained" in instance.meta["reason"]
+        assert "all nodes of the partition are down or drained" in instance.meta["reason"]
         await spawner.drain(P, W)
         await until(spawner, InstanceState.EXITED)
         await spawner.terminate(P, W)

@@ -76,7 +76,7 @@ def test_a_check_tells_that_nodes_are_down(site: Site) -> None:
     done = ran("engine", "check", "broken", "--timeout", "3s", "--json", cwd=site.folder, **site.variables)
 
     assert done.code != 0
-    assert "nodes that it needs are down or drained" in done.output
+    assert "all nodes of the partition are down or drained" in done.output
     assert site.jobs == []
 
 

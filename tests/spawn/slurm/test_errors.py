@@ -91,6 +91,7 @@ def test_to_cancel_a_job_that_has_ended_is_harmless(errors: str, harmless: bool)
         ("PartitionTimeLimit", "lower time_limit"),
         ("Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved", "down or drained"),
         ("ReqNodeNotAvail", "down or drained"),
+        ("NODES_DOWN", "all nodes of the partition are down"),
         ("JobHeldUser", "scontrol release"),
         ("BadConstraints", "no node fulfils"),
     ],

@@ -11,7 +11,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract.starts import NEARLY_EQUAL, ODD_NAMES
 from drumbeat.spawn.interface import InstanceState
-from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob, read_json, read_text
+from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob, read_down_partitions, read_json, read_text
 
 PENDING, RUNNING, EXITED = InstanceState.PENDING, InstanceState.RUNNING, InstanceState.EXITED
 LABEL = JobLabel(scope="s", run="r1", pool_id=PoolId("p"), worker_id=WorkerId("w"))
@@ -181,3 +181,16 @@ def test_a_comment_carries_every_name(name: str) -> None:
     assert JobLabel.read(label.comment) == label
     assert all(character.isalnum() or character in ":%-_.~" for character in label.comment)
     assert label.comment.isascii()
+
+
+@pytest.mark.parametrize(
+    ("text", "down"),
+    [
+        ("main|idle\nmain|down\nold|down*\nold|drained\n", {"old"}),
+        ("main|mixed\nslow|unknown*\nslow|draining\n", {"slow"}),
+        ("main|allocated\nmain|idle*\nsilent|idle*\n", {"silent"}),
+        ("", set()),
+    ],
+)
+def test_partitions_without_a_node_that_could_run_jobs(text: str, down: set[str]) -> None:
+    assert read_down_partitions(text) == down

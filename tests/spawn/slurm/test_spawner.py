@@ -1,7 +1,8 @@
 """Starts whose answer is lost, slots, and ends that Slurm has forgotten, with commands that stand in for Slurm's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -63,6 +64,10 @@ class FakeCluster(SlurmCommands):
         if self.is_down:
             raise Unanswered(UNREACHABLE)
         return [*self.queue.values()]
+
+    async def down_partitions(self) -> Set[str]:
+        self.calls.append("sinfo")
+        return {"broken"}
 
     async def cancel(self, *options: str, jobs: Sequence[int]) -> None:
         self.calls.append(" ".join(["scancel", *options, *map(str, jobs)]))
@@ -318,6 +323,26 @@ class TestEnds:
         assert "check that the folder" in await spawner.logs(P, W)
 
 
+async def test_files_of_old_starts_are_deleted_unless_a_job_may_run(cluster: FakeCluster, tmp_path: Path) -> None:
+    async with open_spawner(cluster, tmp_path) as spawner:
+        await spawner.spawn(order("runs"))
+        await spawner.spawn(order("ended"))
+        cluster.lose = [lambda: None]
+        with pytest.raises(SpawnAmbiguous):
+            await spawner.spawn(order("never-submitted"))
+    for path in [*tmp_path.glob("shared/*/workers/*"), *tmp_path.glob("shared/*/locks/*")]:
+        if "ended" in path.name and path.is_dir():
+            (path / "exit").write_text("0\n")
+            os.utime(path / "exit", (0, 0))
+        os.utime(path, (0, 0))
+
+    async with open_spawner(cluster, tmp_path) as spawner:
+        await spawner.list(P)
+
+    assert [run.name.split("-")[2] for run in tmp_path.glob("shared/*/workers/*")] == ["runs"]
+    assert [lock.name.split("-")[2] for lock in tmp_path.glob("shared/*/locks/*")] == ["runs"]
+
+
 async def test_lists_at_the_same_time_share_one_call_of_squeue(spawner: SlurmSpawner, cluster: FakeCluster) -> None:
     await spawner.list(P)
     cluster.calls.clear()
@@ -340,3 +365,13 @@ async def test_a_reason_for_waiting_is_told(spawner: SlurmSpawner, cluster: Fake
     [instance] = await spawner.list(P)
 
     assert instance.meta == {"state": "PENDING", "reason": "Resources: it waits for free nodes"}
+
+
+async def test_a_worker_that_waits_for_nodes_that_are_down_says_so(spawner: SlurmSpawner, cluster: FakeCluster) -> None:
+    await spawner.spawn(order())
+    cluster.queue[1] = replace(cluster.queue[1], reason="Resources", partition="broken")
+
+    reasons = {(await spawner.list(P))[0].meta["reason"] for _ in range(3)}
+
+    assert reasons == {"NODES_DOWN: all nodes of the partition are down or drained; see: sinfo --list-reasons"}
+    assert cluster.calls.count("sinfo") == 1, "sinfo is not asked at every list"

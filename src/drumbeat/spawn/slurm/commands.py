@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import IO, Final
 from drumbeat.core.errors import SpawnCause, SpawnError, Unanswered
 from drumbeat.core.plain import time_span
 from drumbeat.spawn.slurm.errors import explain, is_harmless
-from drumbeat.spawn.slurm.jobs import TEXT_FORMAT, SlurmJob, read_json, read_text
+from drumbeat.spawn.slurm.jobs import NODES_FORMAT, TEXT_FORMAT, SlurmJob, read_down_partitions, read_json, read_text
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class NoAnswer(Unanswered):
 
 
 class SlurmCommands:
-    """Runs sbatch, squeue and scancel as processes of this machine."""
+    """Runs sbatch, squeue, sinfo and scancel as processes of this machine."""
 
     def __init__(self, timeout: timedelta, programs: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
         self._timeout = timeout
@@ -72,6 +72,13 @@ class SlurmCommands:
         if answer.code != 0:
             raise _failed("squeue", answer)
         return read_text(answer.output, os.getuid())
+
+    async def down_partitions(self) -> Set[str]:
+        """Return the partitions of which no node can run jobs. Raises Unanswered."""
+        answer = await self._run("sinfo", "--noheader", f"--format={NODES_FORMAT}")
+        if answer.code != 0:
+            raise _failed("sinfo", answer)
+        return read_down_partitions(answer.output)
 
     async def cancel(self, *options: str, jobs: Sequence[int]) -> None:
         """Run scancel. Harmless for jobs that have ended. Raises Unanswered, SpawnError."""

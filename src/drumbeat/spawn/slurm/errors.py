@@ -5,6 +5,8 @@ from typing import Final
 
 from drumbeat.core.errors import SpawnCause
 
+ALL_NODES_DOWN: Final = "NODES_DOWN"  #: our own reason for a pending job, if sinfo shows no node that could run it
+
 #: patterns of what sbatch, squeue and scancel write, in order; the first that matches is reported
 _KNOWN: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), cause, advice)
@@ -69,7 +71,8 @@ _PENDING: Final = (
     (r"PartitionTimeLimit", "its time limit is longer than the partition's; lower time_limit"),
     (r"PartitionNodeLimit|BadConstraints", "no node fulfils its settings; check constraint, nodelist, cpus, memory and gpus"),
     (r"PartitionDown|PartitionInactive", "the partition is down; choose another, or ask the administrator"),
-    (r"ReqNodeNotAvail|NodeDown|NODES_DOWN|DOWN", "nodes that it needs are down or drained; see: sinfo --list-reasons"),
+    (ALL_NODES_DOWN, "all nodes of the partition are down or drained; see: sinfo --list-reasons"),
+    (r"ReqNodeNotAvail|NodeDown|DOWN", "nodes that it needs are down or drained; see: sinfo --list-reasons"),
     (r"AssocMax|AssocGrp|QOSMax|QOSGrp|MaxCpu|MaxMem|Limit", "a limit of the account or qos is reached"),
     (r"JobHeld|Held", "it is held; release it with: scontrol release"),
     (r"Priority", "jobs with a higher priority are before it"),

@@ -170,12 +170,13 @@ class SharedFolder:
             shutil.rmtree(gone, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Delete drafts and ended runs that are old, and locks of workers that are no more."""
+        """Delete old drafts, old runs that ended or were never submitted, and locks of workers that are no more."""
         before = (self._clock.now() - _KEPT).timestamp()
         for path in (self._path / "workers").iterdir():
             with suppress(FileNotFoundError):
-                ended = path / "exit" if not path.name.startswith(".") else path
-                if ended.stat().st_mtime < before:
+                run = self.find(path.name)
+                was_submitted = run is not None and run.job_id is not None
+                if (path / "exit" if was_submitted else path).stat().st_mtime < before:
                     shutil.rmtree(path, ignore_errors=True)
         for path in (self._path / "locks").iterdir():
             with suppress(FileNotFoundError, BlockingIOError):

@@ -4,7 +4,7 @@ A job carries scope (store), run, pool and worker in its comment: ``drumbeat:SCO
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,12 +15,14 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import InstanceState
 
+NODES_FORMAT: Final = "%R|%T"  #: of sinfo
 TEXT_FORMAT: Final = "%A|%T|%r|%N|%P|%S|%U|%k"  #: of squeue, for clusters whose squeue was built without JSON
 
 _MARK: Final = "drumbeat"
 _PENDING: Final = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "POWER_UP_NODE"}
 )
+_UNUSABLE: Final = ("down", "drain", "error", "fail", "inval", "maint", "unknown")  #: beginnings of states of nodes
 _ENDED: Final = frozenset(
     {
         *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED"),
@@ -107,6 +109,13 @@ def read_json(text: str, user_id: int) -> Sequence[SlurmJob] | None:
 def read_text(text: str, user_id: int) -> Sequence[SlurmJob]:
     """Read the answer of ``squeue --noheader --format=TEXT_FORMAT``. Raises Unanswered."""
     return list(_read_lines(text, user_id))
+
+
+def read_down_partitions(text: str) -> Set[str]:
+    """Read the answer of ``sinfo --noheader --format=NODES_FORMAT``: the partitions of which no node can run jobs."""
+    rows = [line.rpartition("|") for line in text.splitlines() if "|" in line]
+    usable = {name for name, _, state in rows if not state.startswith(_UNUSABLE) and not state.endswith("*")}
+    return {name for name, _, _ in rows} - usable
 
 
 def _read_row(row: Mapping[str, Any], user_id: int) -> SlurmJob | None:

@@ -1,23 +1,34 @@
 """Lists the jobs of a cluster for many callers with few calls, and joins them with the run folders to instances."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from itertools import groupby
+from typing import Final
 
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState
 from drumbeat.spawn.slurm.commands import SlurmCommands
-from drumbeat.spawn.slurm.errors import explain_reason
+from drumbeat.spawn.slurm.errors import ALL_NODES_DOWN, explain_reason
 from drumbeat.spawn.slurm.folder import SlurmRun
 from drumbeat.spawn.slurm.jobs import SlurmJob
+
+_SINFO_EVERY: Final = timedelta(seconds=5)
 
 
 class JobQueue:
     """Asks squeue for all jobs. Callers that wait at the same time share one answer, which is newer than their calls."""
 
-    def __init__(self, commands: SlurmCommands) -> None:
+    def __init__(self, commands: SlurmCommands, clock: Clock) -> None:
         self._commands = commands
+        self._clock = clock
+        self._down: Set[str] = frozenset()
+        self._sinfo_at: timedelta | None = None
         self._lock = asyncio.Lock()
         self._calls = 0
         self._answered = 0  #: how many calls had come when the last answer was asked for
@@ -30,9 +41,23 @@ class JobQueue:
         async with self._lock:
             if self._answered < call:
                 calls = self._calls
-                self._jobs = await self._commands.jobs()
+                self._jobs = await self._explained(await self._commands.jobs())
                 self._answered = calls
             return self._jobs
+
+    async def _explained(self, jobs: Sequence[SlurmJob]) -> Sequence[SlurmJob]:
+        """Tell of pending jobs that all nodes of their partition are down: Slurm may say that they wait for resources."""
+        if not any(job.state is InstanceState.PENDING and job.reason for job in jobs):
+            return jobs
+        if self._sinfo_at is None or self._clock.elapsed() - self._sinfo_at > _SINFO_EVERY:
+            self._sinfo_at = self._clock.elapsed()
+            with suppress(Unanswered):
+                self._down = await self._commands.down_partitions()
+        return [replace(job, reason=ALL_NODES_DOWN) if _is_stuck(job, self._down) else job for job in jobs]
+
+
+def _is_stuck(job: SlurmJob, down: Set[str]) -> bool:
+    return job.state is InstanceState.PENDING and job.partition in down
 
 
 def instances(runs: Iterable[SlurmRun], jobs: Iterable[SlurmJob]) -> Sequence[Instance]:

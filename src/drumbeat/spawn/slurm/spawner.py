@@ -136,7 +136,7 @@ class SlurmSpawner:
             raise self._folder.failure(exc) from exc
 
     async def __aenter__(self) -> Self:
-        self._queue = JobQueue(self._commands)
+        self._queue = JobQueue(self._commands, self._clock)
         return self
 
     async def __aexit__(
