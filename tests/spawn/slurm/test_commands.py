@@ -12,7 +12,7 @@ import pytest
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import SpawnCause, Unanswered
-from drumbeat.spawn.slurm.commands import NoAnswer, SlurmCommands
+from drumbeat.spawn.slurm.commands import SlurmTimeout, SlurmCommands
 from drumbeat.spawn.slurm.folder import SharedFolder
 from spawn.programs import PATIENCE_SECONDS
 
@@ -67,7 +67,7 @@ async def test_commands_get_no_secrets_of_this_process(tmp_path: Path, write: Wr
 async def test_a_command_that_does_not_end_is_killed_and_told(tmp_path: Path, write: Write) -> None:
     write("squeue", f"echo $$ > {tmp_path}/pid; exec sleep 120")
 
-    with pytest.raises(NoAnswer, match="squeue did not end within 300 ms; check that slurmctld runs"):
+    with pytest.raises(SlurmTimeout, match="squeue did not end within 300 ms; check that slurmctld runs"):
         await SlurmCommands(timedelta(milliseconds=300), tmp_path).jobs()
 
     with suppress(FileNotFoundError), pytest.raises(ProcessLookupError):

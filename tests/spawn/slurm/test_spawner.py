@@ -15,7 +15,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.slurm import SlurmSettings, SlurmSpawner
-from drumbeat.spawn.slurm.commands import Answered, NoAnswer, SlurmCommands
+from drumbeat.spawn.slurm.commands import Answered, SlurmTimeout, SlurmCommands
 from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob
 
 P, W = PoolId("p"), WorkerId("w")
@@ -50,7 +50,7 @@ class FakeCluster(SlurmCommands):
         if self.lose:
             self.pending = label
             self.lose.pop(0)()
-            raise NoAnswer("sbatch did not end within 1 s")
+            raise SlurmTimeout("sbatch did not end within 1 s")
         return Answered(code=0, output=f"{self.add(label)};cluster\n", errors="")
 
     def add(self, label: JobLabel | None = None, state: str = "PENDING") -> int:

@@ -39,7 +39,7 @@ class Answered:
     errors: str
 
 
-class NoAnswer(Unanswered):
+class SlurmTimeout(Unanswered):
     """A command of Slurm did not end in time; what it did is unknown."""
 
 
@@ -54,7 +54,7 @@ class SlurmCommands:
         self._has_json = True
 
     async def submit(self, options: Sequence[str], script: Path, lock: int) -> Answered:
-        """Run sbatch with a script. ``lock``: a file that sbatch holds open until it ends. Raises NoAnswer, Unanswered."""
+        """Run sbatch with a script. ``lock``: a file that sbatch holds open until it ends. Raises SlurmTimeout, Unanswered."""
         return await self._run("sbatch", "--parsable", *options, str(script), files=(lock,))
 
     async def jobs(self) -> Sequence[SlurmJob]:
@@ -87,7 +87,7 @@ class SlurmCommands:
             raise _failed("scancel", answer)
 
     async def _run(self, program: str, *arguments: str, files: Sequence[int] = ()) -> Answered:
-        """Run a command to its end. A cancelled call waits a while for it. Raises NoAnswer, Unanswered."""
+        """Run a command to its end. A cancelled call waits a while for it. Raises SlurmTimeout, Unanswered."""
         with TemporaryFile() as output, TemporaryFile() as errors:
             process = self._started([self._path(program), *arguments], output, errors, files)
             try:
@@ -95,7 +95,7 @@ class SlurmCommands:
                     await _ended(process)
             except TimeoutError as exc:
                 await _stop(process)
-                raise NoAnswer(
+                raise SlurmTimeout(
                     f"{program} did not end within {time_span(self._timeout)}; check that slurmctld runs: scontrol ping"
                 ) from exc
             except asyncio.CancelledError:

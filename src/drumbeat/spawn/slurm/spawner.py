@@ -26,7 +26,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.names import instance_name, scope_name
 from drumbeat.spawn.private import last_lines
-from drumbeat.spawn.slurm.commands import Answered, NoAnswer, SlurmCommands
+from drumbeat.spawn.slurm.commands import Answered, SlurmTimeout, SlurmCommands
 from drumbeat.spawn.slurm.errors import explain, is_unsure
 from drumbeat.spawn.slurm.folder import SharedFolder, SlurmRun, in_thread
 from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob
@@ -248,7 +248,7 @@ class SlurmSpawner:
         ]
         try:
             answer = await self._commands.submit(options, run.submitted, lock)
-        except NoAnswer as exc:
+        except SlurmTimeout as exc:
             return await self._look_for(run, subject, str(exc))
         except Unanswered:
             await in_thread(self._folder.remove, run.path.name)
