@@ -12,7 +12,7 @@ import pytest
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import SpawnCause, Unanswered
-from drumbeat.spawn.slurm.commands import SlurmTimeout, SlurmCommands
+from drumbeat.spawn.slurm.commands import SlurmCommands, SlurmTimeout
 from drumbeat.spawn.slurm.folder import SharedFolder
 from spawn.programs import PATIENCE_SECONDS
 

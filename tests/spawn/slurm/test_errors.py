@@ -144,12 +144,12 @@ class TestSettings:
             constraint="intel&ssd",
             nodelist="node[1-4]",
             exclude="node2",
-            options=["--reservation=night", "--exclusive", "--mem-per-gpu=4G"],
+            options=["--reservation=night", "--exclusive", "--mem-per-gpu=4G", "--time-min=5"],
         )
 
         assert settings.sbatch_options == [
-            *("--partition=gpu", "--account=lab", "--qos=high", "--time=26:03:04", "--signal=B:TERM@60", "--cpus-per-task=4"),
+            *("--partition=gpu", "--account=lab", "--qos=high", "--time=26:03:04", "--signal=B:USR1@60", "--cpus-per-task=4"),
             *("--mem=8G", "--gres=gpu:a100:2", "--constraint=intel&ssd", "--nodelist=node[1-4]", "--exclude=node2"),
-            *("--reservation=night", "--exclusive", "--mem-per-gpu=4G"),
+            *("--reservation=night", "--exclusive", "--mem-per-gpu=4G", "--time-min=5"),
         ]
         assert SlurmSettings(notice=timedelta()).sbatch_options == []

@@ -1,6 +1,7 @@
 """The script of a worker's job, run by a real shell without Slurm."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,8 +14,13 @@ from drumbeat.core.errors import SpawnError
 from drumbeat.spawn.contract import programs
 from drumbeat.spawn.contract.process_setup import new_mark
 from drumbeat.spawn.contract.starts import VALUES
-from drumbeat.spawn.slurm.script import TAG, environment_file, submitted_script, worker_script
+from drumbeat.spawn.slurm.script import DRAIN_SIGNAL, TAG, environment_file, submitted_script, worker_script
 from spawn.programs import PATIENCE_SECONDS
+
+DRAIN = signal.Signals[f"SIG{DRAIN_SIGNAL}"]
+#: writes a line for each SIGTERM, and exits after the second
+COUNTS_SIGTERM = """trap 'n=$((n + 1)); echo term; [ $n -lt 2 ] || { kill -9 $p; exit 0; }' TERM; n=0
+(trap '' TERM; exec sleep 120) & p=$!; sleep 0.1; echo ready; wait $p; wait $p; wait $p"""
 
 
 class Job:
@@ -90,16 +96,26 @@ def test_a_worker_that_a_signal_ended_is_recorded_as_a_shell_does(job: Job) -> N
     assert job.read("exit") == str(128 + signal.SIGKILL)
 
 
-def test_sigterm_is_passed_on_to_the_worker_which_finishes_its_work(job: Job) -> None:
+def test_a_drain_lets_the_worker_finish_its_work(job: Job) -> None:
     job.write(programs.FINISHES)
     process = job.begun()
 
-    process.terminate()
-    job.until(lambda: "finishing" in job.read("log"))
-    process.terminate()
+    process.send_signal(DRAIN)
 
     assert process.wait() == 0
-    assert (job.read("exit"), job.read("log").splitlines()[-1]) == ("0", "finished")
+    assert (job.read("exit"), job.read("log").splitlines()) == ("0", ["ready", "finishing", "finished"])
+
+
+def test_a_worker_of_a_job_that_slurm_ends_gets_one_sigterm(job: Job) -> None:
+    job.write(COUNTS_SIGTERM)
+    process = job.begun()
+
+    os.killpg(process.pid, signal.SIGTERM)
+    job.until(lambda: "term" in job.read("log"))
+    process.send_signal(DRAIN)
+
+    assert process.wait() == 0
+    assert job.read("log").splitlines() == ["ready", "term", "term"], "one by Slurm, one by the drain"
 
 
 def test_a_worker_that_is_drained_before_it_began_never_begins(job: Job) -> None:
@@ -111,19 +127,17 @@ def test_a_worker_that_is_drained_before_it_began_never_begins(job: Job) -> None
     assert not (job.run / "env").exists()
 
 
-def test_sigterm_at_any_moment_ends_the_job(job: Job) -> None:
-    for number in range(20):
+@pytest.mark.parametrize("number", [DRAIN, signal.SIGTERM])
+def test_a_signal_at_any_moment_ends_the_job(job: Job, number: signal.Signals) -> None:
+    for attempt in range(12):
         job.write(programs.WORKER)
-        for name in ("exit", "claim/job", "log"):
-            (job.run / name).unlink(missing_ok=True)
-        if (job.run / "claim").exists():
-            (job.run / "claim").rmdir()
+        shutil.rmtree(job.run / "claim", ignore_errors=True)
         process = job.start()
-        time.sleep(number * 0.002)
+        time.sleep(attempt * 0.003)
 
-        process.terminate()
+        os.killpg(process.pid, number) if number is signal.SIGTERM else process.send_signal(number)
 
-        process.wait(PATIENCE_SECONDS)
+        assert process.wait(PATIENCE_SECONDS) != 9, "the worker did not end by itself"
         assert programs.processes_named(job.mark) == []
 
 

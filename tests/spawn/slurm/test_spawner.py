@@ -15,7 +15,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import InstanceState, Order
 from drumbeat.spawn.slurm import SlurmSettings, SlurmSpawner
-from drumbeat.spawn.slurm.commands import Answered, SlurmTimeout, SlurmCommands
+from drumbeat.spawn.slurm.commands import Answered, SlurmCommands, SlurmTimeout
 from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob
 
 P, W = PoolId("p"), WorkerId("w")
@@ -300,7 +300,7 @@ class TestEnds:
 
         await spawner.drain(P, W)
 
-        assert cluster.calls[-1] == "scancel --batch --signal=TERM 1"
+        assert cluster.calls[-1] == "scancel --batch --signal=USR1 1"
         assert len([*tmp_path.glob("shared/*/workers/*/drain")]) == 1
 
     async def test_a_job_that_does_not_end_is_told(self, spawner: SlurmSpawner, cluster: FakeCluster) -> None:

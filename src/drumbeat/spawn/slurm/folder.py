@@ -7,7 +7,7 @@ FOLDER/SCOPE/workers/KEY/         the run folder of a worker, created whole by a
     submitted-RUN, script-RUN     what Slurm runs, and what that runs
     env                           the environment with its secrets; the job deletes it as soon as it has read it
     job                           the job's id, once sbatch has told it
-    claim/job                     the id of the one job that runs the worker
+    claim/job, claim/begun        the id of the one job that runs the worker, and a mark that it has begun to
     drain, terminate              marks that the job looks for, in case it missed the signal
     log, exit                     the worker's output and its exit code
     slurm.log                     what Slurm itself says about the job

@@ -1,8 +1,12 @@
 """The shell scripts of a worker's job, and the file with its environment.
 
 Slurm gets a short script without secrets, which runs the worker's own script in the shared folder. That script lets one job
-only run the worker (a second job of the same start ends at once), passes SIGTERM on to the worker, ends the processes that the
-worker leaves behind, and records its exit code. A job whose folder was deleted meanwhile runs nothing.
+only run the worker (a second job of the same start ends at once), ends the processes that the worker leaves behind, and
+records its exit code. A job whose folder was deleted meanwhile runs nothing.
+
+A drain and the notice before the time limit are SIGUSR1 to the script, which sends SIGTERM to the worker. SIGTERM is what Slurm
+sends to all processes of a job that it ends: the script does not pass it on, because a worker leaves at once on a second one.
+A shell that was just forked loses signals until it has reset its traps, so the script waits until it has (``claim/begun``).
 """
 
 import re
@@ -14,6 +18,7 @@ from typing import Final
 
 from drumbeat.core.errors import SpawnCause, SpawnError
 
+DRAIN_SIGNAL: Final = "USR1"  #: asks the script to let the worker finish its work
 TAG: Final = "DRUMBEAT_SLURM_RUN"  #: environment variable by which all processes of a worker are found on their node
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -51,14 +56,20 @@ sweep() {
     sleep 0.02
   done
 }
-on_term() {
+finish() {
   interrupted=1
-  if [ -e "$$run/terminate" ]; then sweep; elif [ -n "$$child" ]; then kill -TERM "$$child" 2>/dev/null; fi
+  [ -z "$$child" ] || kill -TERM "$$child" 2>/dev/null
+}
+end() {
+  interrupted=1
+  [ ! -e "$$run/terminate" ] || sweep
 }
 child= interrupted=
-trap on_term TERM
+trap finish USR1
+trap end TERM
 if [ -e drain ] || [ -e terminate ]; then record 0; fi
 (
+  : > "$$run/claim/begun"
   exec >> "$$run/log" 2>&1
   cd $workdir || exit 1
 $setup
@@ -66,7 +77,13 @@ $setup
   exec $command
 ) &
 child=$$!
-if [ -n "$$interrupted" ] || [ -e drain ] || [ -e terminate ]; then on_term; fi
+rounds=0
+while [ ! -e claim/begun ] && [ "$$rounds" -lt 500 ]; do
+  rounds=$$((rounds + 1))
+  sleep 0.01
+done
+if [ -n "$$interrupted" ] || [ -e drain ]; then finish; fi
+end
 code= again=
 while :; do
   interrupted=

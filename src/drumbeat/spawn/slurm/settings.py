@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.spawn.slurm.script import DRAIN_SIGNAL
 
 _OPTION: Final = re.compile(r"--([a-z][a-z-]*)(=[^\0\r\n]*)?")
 _WORD: Final = re.compile(r"[^\s\0]*")
@@ -19,10 +20,6 @@ _RESERVED: Final = frozenset(
         *("no-requeue", "nodelist", "nodes", "ntasks", "open-mode", "output", "parsable", "partition", "qos", "quiet"),
         *("requeue", "signal", "test-only", "time", "usage", "version", "wait", "wrap"),
     }
-)
-#: options whose names begin like a reserved one, but mean something else
-_ALLOWED: Final = frozenset(
-    {"exclusive", "mem-per-cpu", "mem-per-gpu", "mem-bind", "ntasks-per-node", "time-min", "gres-flags"}
 )
 
 
@@ -94,7 +91,7 @@ class SlurmSettings:
             "account": self.account,
             "qos": self.qos,
             "time": _clock_time(self.time_limit) if self.time_limit else "",
-            "signal": f"B:TERM@{self.notice.total_seconds():.0f}" if self.notice else "",
+            "signal": f"B:{DRAIN_SIGNAL}@{self.notice.total_seconds():.0f}" if self.notice else "",
             "cpus-per-task": str(self.cpus) if self.cpus > 1 else "",
             "mem": self.memory,
             "gres": ":".join(filter(None, ("gpu", self.gpu_type, str(self.gpus)))) if self.gpus else "",
@@ -116,5 +113,5 @@ def _check_option(option: str) -> None:
     if found is None:
         raise InvalidSettings(f"Slurm: expected each of options as --name or --name=value, got {option!r}")
     name = found[1]
-    if name not in _ALLOWED and any(each == name or each.startswith(name) for each in _RESERVED):
+    if any(each.startswith(name) for each in _RESERVED):
         raise InvalidSettings(f"Slurm: expected options without --{name}, which Drumbeat sets itself; use the setting for it")

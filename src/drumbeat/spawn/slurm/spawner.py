@@ -26,12 +26,12 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.names import instance_name, scope_name
 from drumbeat.spawn.private import last_lines
-from drumbeat.spawn.slurm.commands import Answered, SlurmTimeout, SlurmCommands
+from drumbeat.spawn.slurm.commands import Answered, SlurmCommands, SlurmTimeout
 from drumbeat.spawn.slurm.errors import explain, is_unsure
 from drumbeat.spawn.slurm.folder import SharedFolder, SlurmRun, in_thread
 from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob
 from drumbeat.spawn.slurm.queue import JobQueue, instances
-from drumbeat.spawn.slurm.script import TAG, environment_file, submitted_script, worker_script
+from drumbeat.spawn.slurm.script import DRAIN_SIGNAL, TAG, environment_file, submitted_script, worker_script
 from drumbeat.spawn.slurm.settings import SlurmSettings
 from drumbeat.spawn.tagged import POOL, WORKER, Name
 
@@ -115,7 +115,7 @@ class SlurmSpawner:
         if waiting := [job.job_id for job in live if job.state is InstanceState.PENDING]:
             await self._commands.cancel("--state=PENDING", jobs=waiting)
         if live:
-            await self._commands.cancel("--batch", "--signal=TERM", jobs=[job.job_id for job in live])
+            await self._commands.cancel("--batch", f"--signal={DRAIN_SIGNAL}", jobs=[job.job_id for job in live])
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         name = (pool_id, worker_id)
