@@ -58,13 +58,15 @@ sweep() {
 }
 finish() {
   interrupted=1
-  [ -z "$$child" ] || kill -TERM "$$child" 2>/dev/null
+  [ -n "$$ready" ] || return 0
+  told=1
+  kill -TERM "$$child" 2>/dev/null
 }
 end() {
   interrupted=1
   [ ! -e "$$run/terminate" ] || sweep
 }
-child= interrupted=
+child= interrupted= ready= told=
 trap finish USR1
 trap end TERM
 if [ -e drain ] || [ -e terminate ]; then record 0; fi
@@ -82,7 +84,10 @@ while [ ! -e claim/begun ] && [ "$$rounds" -lt 500 ]; do
   rounds=$$((rounds + 1))
   sleep 0.01
 done
-if [ -n "$$interrupted" ] || [ -e drain ]; then finish; fi
+ready=1
+if [ -n "$$interrupted" ] || [ -e drain ]; then
+  [ -n "$$told" ] || finish
+fi
 end
 code= again=
 while :; do
