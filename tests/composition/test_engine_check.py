@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -235,6 +236,21 @@ async def test_a_worker_that_stays_pending_says_so(plane: ControlPlane, engine: 
     engine.faults.append(StartDelayed(by=60 * MINUTE))
 
     assert "the worker is still pending after 60.0 s: the engine's queue is full" in await failing(plane, engine, "join")
+
+
+async def test_a_worker_that_stays_pending_gives_the_reason_of_its_engine(
+    plane: ControlPlane, engine: WorkingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.joins = False
+    engine.faults.append(StartDelayed(by=60 * MINUTE))
+    listed = engine.list
+
+    async def with_reason(pool_id: PoolId) -> Sequence[Instance]:
+        return [replace(one, meta={"reason": "all nodes are down"}) for one in await listed(pool_id)]
+
+    monkeypatch.setattr(engine, "list", with_reason)
+
+    assert "the worker is still pending after 60.0 s: all nodes are down" in await failing(plane, engine, "join")
 
 
 async def test_a_worker_that_runs_and_does_not_join_says_so(plane: ControlPlane, engine: WorkingEngine) -> None:

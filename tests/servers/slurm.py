@@ -1,4 +1,4 @@
-"""A real Slurm cluster of one node for tests: the system's programs, or else Debian's packages without installing them.
+"""A real Slurm cluster of one node for tests, from Debian's packages without installing them.
 
 with SlurmServer() as slurm:
     slurm.bin  # a folder with sbatch, squeue, scancel, sinfo and scontrol for this cluster
@@ -9,8 +9,11 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 from servers import debian
 from servers.debian import Unavailable
@@ -111,7 +114,17 @@ class SlurmServer(Server):
             process.wait()
             reaper().forget(process.pid)
         self._others = []
+        self._kill_jobs()
         super().close()
+
+    def _kill_jobs(self) -> None:
+        """Kill what jobs have left: their processes outlive the daemons, and have this cluster in their environment."""
+        if self._folder is None:
+            return
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("SLURM_CONF") == str(self._config) and process.pid != os.getpid():
+                    process.kill()
 
     # Life
 

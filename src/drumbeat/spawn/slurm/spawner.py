@@ -68,6 +68,7 @@ class SlurmSpawner:
         self._commands = commands or SlurmCommands(settings.timeout, settings.programs)
         self._folder = SharedFolder(settings.folder, self._scope, self._clock)
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
+        self._slots_lock = asyncio.Lock()
         self._queue: JobQueue | None = None
         self._is_prepared = False
 
@@ -204,7 +205,7 @@ class SlurmSpawner:
         """Create the worker's run folder, if a slot is free. Raises SpawnFailed."""
         if self._settings.slots is None:
             return await self._create(name, order)
-        async with self._folder.slots_lock(self._settings.timeout):
+        async with self._slots_lock, self._folder.slots_lock(self._settings.timeout):
             taken = await self._taken()
             if taken >= self._settings.slots:
                 raise SpawnFailed(
