@@ -115,6 +115,16 @@ async def test_where_squeue_has_no_json_its_text_is_read(tmp_path: Path, write: 
     assert [job.job_id for job in await SlurmCommands(LONG, tmp_path).jobs()] == [7]
 
 
+async def test_on_a_large_cluster_text_is_read_after_the_first_time(tmp_path: Path, write: Write) -> None:
+    (tmp_path / "large").write_text('{"errors": [], "jobs": [' + " " * 6_000_000 + "]}")
+    write("squeue", f'echo "$*" >> {tmp_path}/calls; case "$*" in *--json*) cat {tmp_path}/large;; esac')
+    commands = SlurmCommands(LONG, tmp_path)
+
+    assert [await commands.jobs() for _ in range(2)] == [[], []]
+
+    assert ["--json" in call for call in (tmp_path / "calls").read_text().splitlines()] == [True, False]
+
+
 @pytest.mark.parametrize("by_json", ["exit 1", """echo '{"errors": [{"error_number": -1}], "jobs": []}'; exit 0"""])
 async def test_a_squeue_that_fails_is_no_empty_queue(tmp_path: Path, write: Write, by_json: str) -> None:
     told = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"

@@ -24,6 +24,7 @@ _KEPT: Final = (
     *("LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER"),
 )
 _NO_JSON: Final = ("unrecognized option", "json", "serializer")
+_MOST_JSON: Final = 5_000_000  #: characters of JSON, about a thousand jobs; beyond that, text is far cheaper
 _ALL_OWN: Final = ("--states=all", f"--user={os.getuid()}")
 _FIRST_POLL_SECONDS: Final = 0.002
 _LONGEST_POLL_SECONDS: Final = 0.05
@@ -60,11 +61,13 @@ class SlurmCommands:
     async def jobs(self) -> Sequence[SlurmJob]:
         """Return this user's jobs that Drumbeat submitted, also ended ones that Slurm still knows. Raises Unanswered.
 
-        If squeue reports an error in its JSON, crashes or was built without JSON, its text is read.
+        If squeue reports an error in its JSON, crashes, was built without JSON, or shows all jobs of a large cluster, as 22.05
+        does, its text is read.
         """
         if self._has_json:
             answer = await self._run("squeue", "--json", *_ALL_OWN)
             if answer.code == 0 and (jobs := read_json(answer.output, os.getuid())) is not None:
+                self._has_json = len(answer.output) < _MOST_JSON
                 return jobs
             self._has_json = not any(word in answer.errors.lower() for word in _NO_JSON)
             log.debug("squeue --json ended with %d: %s; reading its text", answer.code, answer.errors.strip())
