@@ -133,6 +133,12 @@ def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Map
     return spawner
 
 
+def _slurm(slurm: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = slurm.SlurmSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 def _ssh(ssh: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     scope = f"{store_name(base.settings.store)}#{engine.name}"
     spawner: Spawner = ssh.SshSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
@@ -166,6 +172,14 @@ KINDS: Mapping[str, EngineKind] = {
             settings="KubernetesSettings",
             make=_kubernetes,
             extra="kubernetes",
+        ),
+        EngineKind(
+            name="slurm",
+            summary="jobs of a Slurm cluster",
+            module="spawn.slurm",
+            settings="SlurmSettings",
+            make=_slurm,
+            programs=("sbatch", "squeue", "scancel", "sinfo"),
         ),
         EngineKind(
             name="ssh",

@@ -1,0 +1,263 @@
+"""The folder that this machine shares with the nodes of a cluster: for each worker a run folder, and a lock for its starts.
+
+FOLDER/slots.lock                 held while slots are counted
+FOLDER/SCOPE/locks/KEY            held while a worker is started or ended, also by sbatch itself
+FOLDER/SCOPE/workers/KEY/         the run folder of a worker, created whole by a rename:
+    record                        pool, worker, run and time, as JSON
+    submitted-RUN, script-RUN     what Slurm runs, and what that runs
+    env                           the environment with its secrets; the job deletes it as soon as it has read it
+    job                           the job's id, once sbatch has told it
+    claim/job, claim/begun        the id of the one job that runs the worker, and a mark that it has begun to
+    drain, terminate              marks that the job looks for, in case it missed the signal
+    log, exit                     the worker's output and its exit code
+    slurm.log                     what Slurm itself says about the job
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+from uuid import uuid4
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import SpawnCause, Unanswered
+from drumbeat.core.plain import time_span
+from drumbeat.spawn.private import private_folder, write_private
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_POLL: Final = timedelta(milliseconds=20)
+_KEPT: Final = timedelta(days=7)  #: how long files of workers that ended are kept if nobody terminates them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmRun:
+    """A start of a worker, as its run folder tells."""
+
+    path: Path
+    pool_id: str
+    worker_id: str
+    run: str
+    created_at: datetime
+    job_id: int | None = None  #: the job that runs the worker, or else the submitted one; None: sbatch has not answered yet
+
+    is_claimed: bool = False  #: whether a job has begun to run the worker
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def slurm_log(self) -> Path:
+        return self.path / "slurm.log"
+
+    @property
+    def script(self) -> Path:
+        return self.path / f"script-{self.run}"
+
+    @property
+    def submitted(self) -> Path:
+        return self.path / f"submitted-{self.run}"
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code that the job recorded; None if it has not."""
+        text = _read(self.path / "exit")
+        return int(text) if text else None
+
+    def note_job(self, job_id: int) -> None:
+        """Record the id that sbatch told."""
+        _write_whole(self.path / "job", f"{job_id}\n".encode())
+
+    def mark(self, name: str) -> None:
+        """Leave a mark for the job. Harmless if the run folder was deleted."""
+        with suppress(FileNotFoundError):
+            os.close(os.open(self.path / name, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+class SharedFolder:
+    """The run folders and locks of one store. Its methods block, except for the locks; call them by ``in_thread``."""
+
+    def __init__(self, path: Path, scope: str, clock: Clock) -> None:
+        self._root = path.expanduser()
+        self._path = self._root / scope
+        self._clock = clock
+
+    def prepare(self) -> None:
+        """Create the folders, and delete files of workers that ended long ago. Raises Unanswered."""
+        try:
+            for path in (self._root, self._path, self._path / "workers", self._path / "locks"):
+                private_folder(path)
+            if self._path.stat().st_uid != os.geteuid():
+                raise Unanswered(f"expected the folder {self._path} to be this user's, but it is not; choose another folder")
+            self._path.chmod(0o700)
+            self._sweep()
+        except OSError as exc:
+            raise self.failure(exc) from exc
+
+    def failure(self, error: OSError) -> Unanswered:
+        """Return an error of the file system as one line with advice."""
+        return Unanswered(
+            f"cannot write to the folder {self._root}: {error.strerror}; "
+            f"choose another folder, which this machine and the nodes share",
+            cause=SpawnCause.BAD_REQUEST,
+        )
+
+    # Runs
+
+    def run_path(self, key: str) -> Path:
+        return self._path / "workers" / key
+
+    def find(self, key: str) -> SlurmRun | None:
+        """Return the run of a worker; None if there is none."""
+        path = self.run_path(key)
+        text = _read(path / "record")
+        if not text:
+            return None
+        record: Mapping[str, Any] = json.loads(text)
+        claimed = _read(path / "claim" / "job")
+        job = claimed or _read(path / "job")
+        return SlurmRun(
+            path=path,
+            pool_id=record["pool"],
+            worker_id=record["worker"],
+            run=record["run"],
+            created_at=datetime.fromtimestamp(record["time"], UTC),
+            job_id=int(job) if job else None,
+            is_claimed=bool(claimed),
+        )
+
+    def runs(self) -> Sequence[SlurmRun]:
+        """Return all runs of this store."""
+        return list(self._runs(self._path))
+
+    def all_runs(self) -> Sequence[SlurmRun]:
+        """Return the runs of all stores that use the same folder."""
+        return [run for scope in _names(self._root) for run in self._runs(self._root / scope)]
+
+    def _runs(self, scope: Path) -> Iterator[SlurmRun]:
+        of_scope = SharedFolder(self._root, scope.name, self._clock)
+        for key in _names(scope / "workers"):
+            if (run := of_scope.find(key)) is not None:
+                yield run
+
+    def create(self, key: str, pool_id: str, worker_id: str, files: "Mapping[str, bytes]", run: str) -> SlurmRun:
+        """Create a run folder with these files. A run folder that exists already is an error. Raises OSError."""
+        record = {"pool": pool_id, "worker": worker_id, "run": run, "time": self._clock.now().timestamp()}
+        draft = self._path / "workers" / f".{run}"
+        draft.mkdir(mode=0o700)
+        for name, content in {**files, "record": json.dumps(record).encode()}.items():
+            write_private(draft / name, content)
+        draft.rename(self.run_path(key))
+        found = self.find(key)
+        assert found is not None
+        return found
+
+    def remove(self, key: str) -> None:
+        """Delete a run folder, at once for all who look."""
+        gone = self._path / "workers" / f".{uuid4().hex}"
+        with suppress(FileNotFoundError):
+            self.run_path(key).rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Delete old drafts, old runs that ended or were never submitted, and locks of workers that are no more."""
+        before = (self._clock.now() - _KEPT).timestamp()
+        for path in (self._path / "workers").iterdir():
+            with suppress(FileNotFoundError):
+                run = self.find(path.name)
+                was_submitted = run is not None and run.job_id is not None
+                if (path / "exit" if was_submitted else path).stat().st_mtime < before:
+                    shutil.rmtree(path, ignore_errors=True)
+        for path in (self._path / "locks").iterdir():
+            with suppress(FileNotFoundError, BlockingIOError):
+                if path.stat().st_mtime < before and not self.run_path(path.name).exists():
+                    file = _locked(path)
+                    path.unlink()
+                    os.close(file)
+
+    # Locks
+
+    @asynccontextmanager
+    async def lock(self, key: str, within: timedelta) -> AsyncIterator[int]:
+        """Hold the lock of a worker; yields its file, for child processes that should hold it, too. Raises Unanswered."""
+        async with self._lock(self._path / "locks" / key, within) as file:
+            yield file
+
+    @asynccontextmanager
+    async def slots_lock(self, within: timedelta) -> AsyncIterator[int]:
+        """Hold the lock under which the slots of all stores are counted. Raises Unanswered."""
+        async with self._lock(self._root / "slots.lock", within) as file:
+            yield file
+
+    @asynccontextmanager
+    async def _lock(self, path: Path, within: timedelta) -> AsyncIterator[int]:
+        deadline = self._clock.elapsed() + within
+        while (file := self._try_lock(path)) is None:
+            if self._clock.elapsed() > deadline:
+                raise Unanswered(f"another process has held {path} for {time_span(within)}; try again")
+            await self._clock.sleep(_POLL)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _try_lock(self, path: Path) -> int | None:
+        try:
+            return _locked(path)
+        except BlockingIOError:
+            return None
+        except OSError as exc:
+            raise self.failure(exc) from exc
+
+
+async def in_thread(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Run a blocking call in a thread. If this is cancelled, it still waits for the call, so that no lock is given up early."""
+    future = asyncio.get_running_loop().run_in_executor(None, partial(call, *arguments, **named))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise
+
+
+def _locked(path: Path) -> int:
+    """Open and lock a file; raises BlockingIOError if another holds it, or if it was deleted meanwhile."""
+    file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file).st_nlink == 0:
+            raise BlockingIOError
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _names(folder: Path) -> Sequence[str]:
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}")
+    write_private(draft, content)
+    draft.rename(path)
