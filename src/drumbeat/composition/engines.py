@@ -109,6 +109,12 @@ def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mappi
     return base.local_spawner(survive=True, engine=engine)
 
 
+def _ray(ray: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = ray.RaySpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     given = read_fields(runpod.RunPodSettings, engine.table, engine.subject)
     settings = runpod.RunPodSettings.from_environment(os.environ, given)
@@ -137,6 +143,14 @@ KINDS: Mapping[str, EngineKind] = {
             settings="LocalSettings",
             make=_local,
             elsewhere=False,
+        ),
+        EngineKind(
+            name="ray",
+            summary="jobs of a Ray cluster",
+            module="spawn.ray",
+            settings="RaySettings",
+            make=_ray,
+            extra="ray",
         ),
         EngineKind(
             name="ssh",
