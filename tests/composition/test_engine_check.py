@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -235,6 +236,21 @@ async def test_a_worker_that_stays_pending_says_so(plane: ControlPlane, engine: 
     engine.faults.append(StartDelayed(by=60 * MINUTE))
 
     assert "the worker is still pending after 60.0 s: the engine's queue is full" in await failing(plane, engine, "join")
+
+
+async def test_a_worker_that_stays_pending_says_why_if_the_engine_does(
+    plane: ControlPlane, engine: WorkingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.joins = False
+    engine.faults.append(StartDelayed(by=60 * MINUTE))
+    plain = engine.list
+
+    async def list_with_reason(pool_id: PoolId) -> Sequence[Instance]:
+        return [replace(one, meta={"reason": "no node has 8 GPUs"}) for one in await plain(pool_id)]
+
+    monkeypatch.setattr(engine, "list", list_with_reason)
+
+    assert "the worker is still pending after 60.0 s: no node has 8 GPUs" in await failing(plane, engine, "join")
 
 
 async def test_a_worker_that_runs_and_does_not_join_says_so(plane: ControlPlane, engine: WorkingEngine) -> None:

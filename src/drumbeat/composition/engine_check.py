@@ -262,7 +262,8 @@ class EngineCheck:
         if instance is None:
             return f"the worker did not join within {within}, and the engine does not list its instance any more"
         if instance.state is InstanceState.PENDING:
-            return f"the worker is still pending after {within}: the engine's queue is full, or its image is being loaded"
+            reason = instance.meta.get("reason") or "the engine's queue is full, or its image is being loaded"
+            return f"the worker is still pending after {within}: {reason}"
         last = await self._last_line(spawner)
         hint = _hint(last) or "the store may not be reachable from there"
         return f"the worker runs, but did not join the store within {within}" + _said(hint, last)

@@ -13,7 +13,7 @@ import pytest
 from drumbeat.spawn.ray import RaySettings
 from servers.ray_head import RayHead
 
-TOKEN_VARIABLE = "RAY_TOKEN_OF_THE_TEST"  # noqa: S105  (a name)
+TOKEN_VARIABLE = "RAY_TOKEN_OF_THE_TEST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

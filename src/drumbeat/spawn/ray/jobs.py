@@ -82,8 +82,8 @@ class RayJob(msgspec.Struct, frozen=True):
     def is_of(self, scope: str) -> bool:
         return (self.metadata or {}).get(SCOPE) == scope
 
-    def instance(self, price_per_hour: float) -> Instance:
-        """Return the job as an instance of a worker."""
+    def instance(self, price_per_hour: float, wanted: str) -> Instance:
+        """Return the job as an instance of a worker; ``wanted``: the resources that it asks for."""
         pool_id, worker_id = self.name
         meta: dict[str, Any] = {"submission_id": self.id, "status": self.status}
         if self.driver_node_id is not None:
@@ -91,7 +91,8 @@ class RayJob(msgspec.Struct, frozen=True):
         if self.driver_agent_http_address is not None:
             meta["host"] = self.driver_agent_http_address.partition("//")[2].rpartition(":")[0]
         if self.message and self.status in {"PENDING", "FAILED"}:
-            meta["reason"] = self.message.strip()[:_LONGEST_REASON]
+            waits = f" It asks for {wanted}; compare with: ray status" if self.status == "PENDING" else ""
+            meta["reason"] = self.message.strip()[:_LONGEST_REASON] + waits
         return Instance(
             pool_id=pool_id,
             worker_id=worker_id,

@@ -1,8 +1,9 @@
 """The package that is sent with each job: the supervisor, and the worker's command and environment, encrypted.
 
-Ray has no means for secrets: the environment of a job is shown with the job, and files of a package can be read by every user of
-a node. So the package holds the environment encrypted with a key that is used once, and only the job has the key. Whoever can
-read both can also run programs on the cluster as the same user, and needs neither.
+Ray has no means for secrets: it shows the environment of a job to everybody who can list jobs, and writes it to its logs. So
+the environment is in a file of the package, encrypted with a key that is used once; only the job has the key. The file is
+readable for Ray's user only, and the supervisor removes it. Whoever can read both, package and job, holds the cluster's token:
+they can run programs as the same user, and need neither.
 """
 
 import hashlib

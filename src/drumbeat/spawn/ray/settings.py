@@ -41,14 +41,12 @@ class RaySettings:
     """The Ray cluster on which workers run as jobs, and what each of them needs. The token stays in the environment."""
 
     address: str = "http://127.0.0.1:8265"  #: of the head's dashboard, which serves the Jobs API
-    token_variable: str = "RAY_AUTH_TOKEN"  #: the environment variable with the cluster's token; unset: no token is sent
+    token_variable: str = "RAY_AUTH_TOKEN"  # noqa: S105  #: the environment variable with the cluster's token; unset: no token is sent
     num_cpus: float = 1.0  #: CPUs reserved for a worker; 0, and no other resource: all workers run on the head node
     num_gpus: float = 0.0  #: GPUs reserved for a worker
     memory_gb: float = 0.0  #: memory reserved for a worker; Ray does not limit it
     resources: Mapping[str, float] = field(default_factory=dict)  #: custom resources reserved for a worker
-    runtime_env: RayRuntimeEnv = field(
-        default_factory=RayRuntimeEnv
-    )  #: what Ray prepares for a worker: [engines.NAME.runtime_env]
+    runtime_env: RayRuntimeEnv = field(default_factory=RayRuntimeEnv)  #: what Ray prepares: [engines.NAME.runtime_env]
     slots: int | None = None  #: most workers at once, of all pools of the store; none: no limit
     price_per_hour: float = 0.0  #: of one worker
     python: str = "python3"  #: the nodes' Python, for the supervisor of a worker and the worker
@@ -103,3 +101,9 @@ class RaySettings:
             "entrypoint_resources": dict(self.resources),
         }
         return {name: amount for name, amount in amounts.items() if amount}
+
+    @property
+    def wanted(self) -> str:
+        """The resources of a worker, in words."""
+        amounts = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "memory_gb": self.memory_gb, **self.resources}
+        return ", ".join(f"{name} = {amount:g}" for name, amount in amounts.items() if amount) or "no resources"

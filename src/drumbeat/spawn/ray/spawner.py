@@ -303,7 +303,7 @@ class RaySpawner:
         return not job.is_live and (job.status == "STOPPED" or job.id in self._terminated)
 
     def _instance(self, job: RayJob) -> Instance:
-        return job.instance(self._settings.price_per_hour)
+        return job.instance(self._settings.price_per_hour, self._settings.wanted)
 
     @property
     def _open(self) -> RayClient:
