@@ -131,6 +131,13 @@ class TestNames:
             assert second.meta["submission_id"] == first.meta["submission_id"].removesuffix("1") + "2"
             assert [one.ref for one in await spawner.list(POOL)] == [second.ref]
 
+    async def test_a_record_of_which_ray_lost_the_metadata_is_stepped_over(self) -> None:
+        async with rigged() as (spawner, ray):
+            first = (await spawner.spawn(order_for())).meta["submission_id"]
+            ray.jobs[first] = {"status": "FAILED", "submission_id": first, "metadata": None, "end_time": 1}
+
+            assert (await spawner.spawn(order_for())).meta["submission_id"] == first.removesuffix("1") + "2"
+
     async def test_of_two_jobs_of_one_worker_the_later_is_stopped(self) -> None:
         """Two controllers may see different numbers, if a third deletes an old record between their looks."""
         async with rigged() as (spawner, ray):

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _TRIES: Final = 4  #: how many submission ids a start tries, if other controllers start and end the same worker meanwhile
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(milliseconds=100), timedelta(seconds=1)
 _ENDS_WITHIN: Final = timedelta(minutes=1)
-_RAY_FORGETS_AFTER: Final = timedelta(seconds=10)  #: Ray still writes the record of a job shortly after its end
+_RAY_WRITES_WITHIN: Final = timedelta(seconds=10)  #: Ray still writes the record of a job shortly after its end
 _DELETED_AT_ONCE: Final = 16
 _NODE_LABEL: Final = "ray.io/node-id"
 
@@ -65,7 +65,7 @@ class RaySpawner:
         self._client: RayClient | None = None
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._starting = 0
-        self._terminated: set[str] = set()  #: submission ids of ended jobs that are not listed any more, and then deleted
+        self._terminated: set[str] = set()  #: the runs that were terminated: not listed any more once they have ended
 
     @property
     def traits(self) -> SpawnerTraits:
@@ -121,7 +121,7 @@ class RaySpawner:
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         name = (pool_id, worker_id)
         jobs = [job for job in await self._jobs() if job.name == name and job.drains is None]
-        self._terminated.update(job.id for job in jobs)
+        self._terminated.update(job.run for job in jobs)
         await asyncio.gather(*(self._end(job) for job in jobs if job.is_live))
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
@@ -171,9 +171,10 @@ class RaySpawner:
 
     async def _submit(self, name: Name, package: RayPackage, jobs: Sequence[RayJob]) -> Instance:
         """Submit the worker's job, and make sure that it is the only one. Looks again after every answer."""
-        subject = _subject(name)
+        subject, number = _subject(name), 0
         for _ in range(_TRIES):
-            answer = await self._open.submit(self._request(name, package, self._next_id(name, jobs)))
+            number = self._next_number(name, jobs, number)
+            answer = await self._open.submit(self._request(name, package, f"{job_name(self._scope, name)}-{number}"))
             if answer.result is Submitted.REFUSED:
                 raise SpawnFailed(f"{subject} could not be started: {answer.why}", cause=answer.cause)
             try:
@@ -215,11 +216,11 @@ class RaySpawner:
     def _supervisor(self) -> str:
         return f"{self._settings.python} -S -m {MODULE}"
 
-    def _next_id(self, name: Name, jobs: Sequence[RayJob]) -> str:
-        """Return the submission id of the worker's next job, the same for all controllers that see the same jobs."""
-        base = job_name(self._scope, name)
-        taken = [int(found[1]) for job in jobs if (found := re.fullmatch(rf"{re.escape(base)}-(\d+)", job.id))]
-        return f"{base}-{max(taken, default=0) + 1}"
+    def _next_number(self, name: Name, jobs: Sequence[RayJob], taken: int) -> int:
+        """Return the number of the worker's next job, the same for all controllers that see the same jobs."""
+        base = re.escape(job_name(self._scope, name))
+        found = [int(match[1]) for job in jobs if (match := re.fullmatch(rf"{base}-(\d+)", job.id))]
+        return max([taken, *found]) + 1
 
     def _check_room(self, name: Name, jobs: Sequence[RayJob]) -> None:
         slots = self._settings.slots
@@ -272,19 +273,17 @@ class RaySpawner:
         client = self._open
         await client.check_version()
         jobs = [job for job in await client.jobs() if job.is_of(self._scope)]
-        now = self._clock.now().timestamp() * 1000
-        old = [
-            job
-            for job in jobs
-            if not job.is_live and self._is_done_with(job, timedelta(milliseconds=now - (job.end_time or now)))
-        ]
-        deleted = await asyncio.gather(*(self._delete(job) for job in old[:_DELETED_AT_ONCE]))
+        self._terminated &= {job.run for job in jobs}
+        ended = [job for job in jobs if not job.is_live and self._is_done_with(job)]
+        deleted = await asyncio.gather(*(self._delete(job) for job in ended[:_DELETED_AT_ONCE]))
         return [job for job in jobs if job.id not in deleted]
 
-    def _is_done_with(self, job: RayJob, age: timedelta) -> bool:
-        """Whether the record of a job that ended so long ago can be deleted."""
+    def _is_done_with(self, job: RayJob) -> bool:
+        """Whether the record of an ended job can be deleted: nobody needs it, and Ray does not write it any more."""
+        now = self._clock.now().timestamp()
+        age = timedelta(seconds=now - (job.end_time / 1000 if job.end_time is not None else now))
         is_needed = not self._is_terminated(job) and job.drains is None and age < self._settings.keep_ended
-        return age > _RAY_FORGETS_AFTER and not is_needed
+        return age > _RAY_WRITES_WITHIN and not is_needed
 
     async def _delete(self, job: RayJob) -> str | None:
         """Delete the record of an ended job. Returns its submission id; None if that failed, to be tried later."""
@@ -295,12 +294,11 @@ class RaySpawner:
         except Unanswered as exc:
             log.info("could not delete the record of job %s: %s", job.id, exc)
             return None
-        self._terminated.discard(job.id)
         return job.id
 
     def _is_terminated(self, job: RayJob) -> bool:
         """Whether an ended job was terminated, by this spawner or, if Ray has stopped it, by anybody."""
-        return not job.is_live and (job.status == "STOPPED" or job.id in self._terminated)
+        return not job.is_live and (job.status == "STOPPED" or job.run in self._terminated)
 
     def _instance(self, job: RayJob) -> Instance:
         return job.instance(self._settings.price_per_hour, self._settings.wanted)

@@ -1,8 +1,8 @@
 """Runs one worker on a Ray node. It is sent there with each job, and needs only Python's standard library on Linux.
 
-Ray starts this process as the job's entrypoint, and ends with its exit code. It starts the worker and waits for its end. SIGTERM,
-which Ray sends to stop a job, kills the worker and all its children at once; so does the end of the process that started this
-one. A drain is another job on the same node, ``python3 -m drumbeat_ray_supervisor drain``, which finds this process by a file.
+Ray starts this process as the entrypoint of a job. It starts the worker, waits for its end, and ends with its exit code.
+SIGTERM, which Ray sends to stop a job, kills the worker and all its children at once; so does the end of Ray's own process.
+A drain is another job on the same node, ``python3 -m drumbeat_ray_supervisor drain``, which finds this process by a file.
 """
 
 from __future__ import annotations
