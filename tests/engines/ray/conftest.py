@@ -46,6 +46,7 @@ def settings_at(head: Head, **changed: Any) -> RaySettings:
         "token_variable": TOKEN_VARIABLE,
         "command": (sys.executable, "-m", "drumbeat", "worker"),
         "timeout": timedelta(minutes=2),
+        "usual_start": timedelta(minutes=1),
         **changed,
     }
     return RaySettings(**given)

@@ -20,7 +20,7 @@ command = ["{python}", "-m", "drumbeat", "worker"]
 price_per_hour = 0.1
 slots = 8
 timeout = "2m"
-usual_start = "1m"
+usual_start = "{start}"
 {more}
 """
 
@@ -32,8 +32,8 @@ class Site:
         self.folder, self.store, self.head = folder, store, head
         self.name_engine()
 
-    def name_engine(self, more: str = "", address: str | None = None) -> None:
-        text = ENGINES.format(address=address or self.head.address, variable=TOKEN_VARIABLE, python=sys.executable, more=more)
+    def name_engine(self, more: str = "", start: str = "1m") -> None:
+        text = ENGINES.format(address=self.head.address, variable=TOKEN_VARIABLE, python=sys.executable, start=start, more=more)
         (self.folder / "engines.toml").write_text(text)
 
     def ran(self, *words: str, token: str | None = None) -> Said:
@@ -82,7 +82,7 @@ def test_a_burst_of_jobs_is_done_on_ray(site: Site) -> None:
     site.run("pool", "check", "jobs")
 
     eventually(lambda: site.json("pool", "status", "jobs")["jobs"]["done"] == 4, "all jobs are done")
-    assert {each["meta"]["engine"] for each in site.json("workers", "list", "jobs")} <= {"rays", None}
+    assert {each["provider"] for each in site.json("workers", "list", "jobs")} == {"rays"}
     eventually(lambda: site.running == [], "the workers leave by themselves")
 
 
@@ -118,7 +118,7 @@ def test_a_missing_token_is_told(site: Site) -> None:
 
 
 def test_resources_that_no_node_has_are_told(site: Site) -> None:
-    site.name_engine("num_gpus = 3")
+    site.name_engine("num_gpus = 3", start="3s")
 
     done = site.ran("engine", "check", "rays", "--timeout", "10s", "--json")
 

@@ -254,13 +254,14 @@ class RaySpawner:
 
     async def _end(self, job: RayJob) -> None:
         """Stop a job and wait until it has ended. A job that is still pending ends as soon as Ray has started it."""
-        deadline, pause = self._clock.elapsed() + _ENDS_WITHIN, _FIRST_PAUSE
+        began, pause = self._clock.elapsed(), _FIRST_PAUSE
         is_told = await self._open.stop(job.id)
         while (now := await self._open.find_job(job.id)) is not None and now.is_live:
-            if self._clock.elapsed() > deadline:
+            limit = self._settings.usual_start * 3 if now.state is InstanceState.PENDING else _ENDS_WITHIN
+            if self._clock.elapsed() - began > limit:
                 raise Unanswered(
-                    f"{_subject(job.name)} has not ended: job {job.id} is still {now.status} {_ENDS_WITHIN.seconds} s after it "
-                    "was stopped; Ray ends a pending job only when it could start it"
+                    f"{_subject(job.name)} has not ended: job {job.id} is still {now.status} {limit.total_seconds():g} s after "
+                    "it was stopped; Ray ends a pending job only when it could start it"
                 )
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
