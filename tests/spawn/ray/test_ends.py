@@ -220,6 +220,14 @@ class TestOutput:
 
             assert "no such package" in await spawner.logs(POOL, ANN)
 
+    async def test_a_python_that_is_missing_there_is_the_last_line(self) -> None:
+        async with rigged() as (spawner, ray):
+            submission_id = (await spawner.spawn(order_for())).meta["submission_id"]
+            ray.output[submission_id] = f"sh: 1: exec: python3: not found\nRunning entrypoint for job {submission_id}: exec\n"
+            ray.end(submission_id, "FAILED", 127, "Job entrypoint command failed with exit code 127, last available logs:\nx")
+
+            assert await spawner.logs(POOL, ANN) == "sh: 1: exec: python3: not found"
+
     async def test_a_terminated_worker_has_no_output(self) -> None:
         async with rigged() as (spawner, ray):
             ray.run((await spawner.spawn(order_for())).meta["submission_id"])

@@ -28,6 +28,8 @@ _STATES: Final[Mapping[str, InstanceState]] = {
     "FAILED": InstanceState.EXITED,
 }
 _LONGEST_REASON: Final = 300
+_RAYS_LINE: Final = "Running entrypoint for job"  #: Ray writes it before or after the first lines of the command itself
+_RAYS_SUMMARY: Final = "Job entrypoint command failed"  #: a message that repeats the last lines of the output
 
 
 class RayJob(msgspec.Struct, frozen=True):
@@ -122,6 +124,12 @@ def own_output(text: str, run: str) -> str | None:
     """Return what the worker itself wrote; None if it has not begun. Ray's own lines precede it."""
     found = re.search(rf"^{re.escape(BEGUN)} {re.escape(run)}\n", text, re.MULTILINE)
     return text[found.end() :] if found else None
+
+
+def rays_output(text: str, message: str) -> str:
+    """Return what Ray and the shell wrote for a job whose worker never began, without the line that repeats the command."""
+    said = [line for line in text.splitlines() if not line.startswith(_RAYS_LINE)]
+    return "\n".join([*said, *([] if message.startswith(_RAYS_SUMMARY) else [message])])
 
 
 def last_lines(text: str, lines: int) -> str:

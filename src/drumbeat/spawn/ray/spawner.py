@@ -18,7 +18,19 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.names import scope_name
 from drumbeat.spawn.ray.client import RayClient, Submitted, Transport
-from drumbeat.spawn.ray.jobs import DRAINS, POOL, RUN, SCOPE, WORKER, RayJob, job_name, last_lines, latest, own_output
+from drumbeat.spawn.ray.jobs import (
+    DRAINS,
+    POOL,
+    RUN,
+    SCOPE,
+    WORKER,
+    RayJob,
+    job_name,
+    last_lines,
+    latest,
+    own_output,
+    rays_output,
+)
 from drumbeat.spawn.ray.package import MODULE, RayPackage, make_package
 from drumbeat.spawn.ray.settings import RaySettings
 from drumbeat.spawn.ray.supervisor import KEY
@@ -133,7 +145,7 @@ class RaySpawner:
             raise NotFound(f"Ray has no output of worker {worker_id} of pool {pool_id}; it may have been terminated")
         found = own_output(text, job.run)
         if found is None and not job.is_live:
-            found = f"{text}{job.message or ''}"  # the worker never began: Ray says why
+            found = rays_output(text, job.message or "")
         return last_lines(found or "", lines)
 
     async def __aenter__(self) -> Self:
