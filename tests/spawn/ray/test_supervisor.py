@@ -70,8 +70,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path, [])
     yield made
     for process in made.started:
-        process.kill()
-        process.communicate()
+        process.terminate()
+        process.wait(WITHIN)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 async def until_gone(mark: str) -> None:
