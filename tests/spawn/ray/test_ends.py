@@ -186,11 +186,11 @@ class TestList:
         async with rigged() as (spawner, ray):
             submission_id = (await spawner.spawn(order_for())).meta["submission_id"]
             ray.run(submission_id)
-            ray.end(submission_id, "FAILED", None, "Job supervisor actor died: the node is gone")
+            ray.end(submission_id, "FAILED", None, "Job supervisor actor died:\n\tthe node is gone")
 
             [ann] = await spawner.list(POOL)
             assert (ann.state, ann.exit_code) == (InstanceState.EXITED, None)
-            assert "the node is gone" in ann.meta["reason"]
+            assert ann.meta["reason"] == "Job supervisor actor died: the node is gone"
 
 
 class TestOutput:

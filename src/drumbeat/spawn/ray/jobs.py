@@ -92,9 +92,9 @@ class RayJob(msgspec.Struct, frozen=True):
             meta["node"] = self.driver_node_id
         if self.driver_agent_http_address is not None:
             meta["host"] = self.driver_agent_http_address.partition("//")[2].rpartition(":")[0]
-        if self.message and self.status in {"PENDING", "FAILED"}:
+        if self.message and (self.status == "PENDING" or (self.status == "FAILED" and self.driver_exit_code is None)):
             waits = f" It asks for {wanted}; compare with: ray status" if self.status == "PENDING" else ""
-            meta["reason"] = self.message.strip()[:_LONGEST_REASON] + waits
+            meta["reason"] = " ".join(self.message.split())[:_LONGEST_REASON] + waits
         return Instance(
             pool_id=pool_id,
             worker_id=worker_id,
