@@ -27,6 +27,18 @@ class TestDrain:
             [ann] = await spawner.list(POOL)
             assert (ann.state, ann.exit_code) == (InstanceState.EXITED, 0)
 
+    async def test_an_older_ray_finds_the_node_by_its_address(self) -> None:
+        async with rigged() as (spawner, ray):
+            ray.version = "2.52.1"
+            submission_id = (await spawner.spawn(order_for())).meta["submission_id"]
+            ray.run(submission_id)
+
+            await spawner.drain(POOL, ANN)
+
+            drain = ray.jobs[f"{submission_id}-drain-1"]
+            assert drain["entrypoint_resources"] == {"node:10.0.0.7": 0.001}
+            assert "entrypoint_label_selector" not in drain
+
     async def test_the_job_that_drains_is_no_worker(self) -> None:
         async with rigged(slots=2) as (spawner, ray):
             ray.run((await spawner.spawn(order_for())).meta["submission_id"])

@@ -21,7 +21,7 @@ except ImportError as exc:
 
 Transport = httpx.AsyncBaseTransport  #: sends HTTP requests; replaced in tests
 
-OLDEST: Final = (2, 52)  #: the first version of Ray with tokens, and with jobs that are bound to a node
+OLDEST: Final = (2, 52)  #: the first version of Ray with tokens
 _CONNECTIONS: Final = 16
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _LOST_CONNECTION: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
@@ -75,23 +75,24 @@ class RayClient:
             limits=httpx.Limits(max_connections=_CONNECTIONS),
             transport=transport,
         )
-        self.ray_version = ""  #: known after ``check_version``
+        self.version: tuple[int, int] | None = None  #: known after ``check_version``
 
     async def close(self) -> None:
         await self._http.aclose()
 
     async def check_version(self) -> None:
         """Make sure that this is a Ray dashboard, and new enough. Asks once."""
-        if self.ray_version:
+        if self.version is not None:
             return
         found = self._read(await self._ask("GET", "/api/version"), _Version).ray_version
         numbers = re.match(r"(\d+)\.(\d+)", found)
-        if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        version = (int(numbers[1]), int(numbers[2])) if numbers else OLDEST  # a version built from source may have a name
+        if version < OLDEST:
             raise Unanswered(
                 f"{self._place} runs Ray {found}, expected {OLDEST[0]}.{OLDEST[1]} or newer; upgrade the cluster",
                 cause=SpawnCause.BAD_REQUEST,
             )
-        self.ray_version = found
+        self.version = version
 
     async def jobs(self) -> Sequence[RayJob]:
         """Return all jobs of the cluster, also ended ones, also those of other people."""

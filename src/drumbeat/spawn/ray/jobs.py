@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -81,6 +82,11 @@ class RayJob(msgspec.Struct, frozen=True):
         tail = self.id.rpartition("-")[2]
         return int(tail) if tail.isdecimal() else 0
 
+    @property
+    def host(self) -> str | None:
+        """The address of the node on which the job runs; None if it has not begun."""
+        return None if self.driver_agent_http_address is None else urlsplit(self.driver_agent_http_address).hostname
+
     def is_of(self, scope: str) -> bool:
         return (self.metadata or {}).get(SCOPE) == scope
 
@@ -90,8 +96,8 @@ class RayJob(msgspec.Struct, frozen=True):
         meta: dict[str, Any] = {"submission_id": self.id, "status": self.status}
         if self.driver_node_id is not None:
             meta["node"] = self.driver_node_id
-        if self.driver_agent_http_address is not None:
-            meta["host"] = self.driver_agent_http_address.partition("//")[2].rpartition(":")[0]
+        if self.host is not None:
+            meta["host"] = self.host
         if self.message and (self.status == "PENDING" or (self.status == "FAILED" and self.driver_exit_code is None)):
             waits = f" It asks for {wanted}; compare with: ray status" if self.status == "PENDING" else ""
             meta["reason"] = " ".join(self.message.split())[:_LONGEST_REASON] + waits

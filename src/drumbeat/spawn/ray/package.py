@@ -1,7 +1,7 @@
 """The package that is sent with each job: the supervisor, and the worker's command and environment, encrypted.
 
 Ray has no means for secrets: it shows the environment of a job to everybody who can list jobs, and writes it to its logs. So
-the environment is in a file of the package, encrypted with a key that is used once; only the job has the key. The file is
+the environment is in a file of the package, encrypted with a key that is used once and is in the job's record. The file is
 readable for Ray's user only, and the supervisor removes it. Whoever can read both, package and job, holds the cluster's token:
 they can run programs as the same user, and need neither.
 """

@@ -44,6 +44,7 @@ _ENDS_WITHIN: Final = timedelta(minutes=1)
 _RAY_WRITES_WITHIN: Final = timedelta(seconds=10)  #: Ray still writes the record of a job shortly after its end
 _DELETED_AT_ONCE: Final = 16
 _NODE_LABEL: Final = "ray.io/node-id"
+_LABELS_SINCE: Final = (2, 60)  #: in this version jobs that ask for a node by its label were tested
 
 
 class RaySpawner:
@@ -134,7 +135,9 @@ class RaySpawner:
         name = (pool_id, worker_id)
         jobs = [job for job in await self._jobs() if job.name == name and job.drains is None]
         self._terminated.update(job.run for job in jobs)
-        await asyncio.gather(*(self._end(job) for job in jobs if job.is_live))
+        for job in jobs:
+            if job.is_live:
+                await self._end(job)
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
         """Return the last lines that the worker wrote, until it is terminated. Raises NotFound, SpawnError."""
@@ -250,15 +253,17 @@ class RaySpawner:
         if any(each.status != "FAILED" for each in earlier):
             return
         package = ((job.runtime_env or {}).get("py_modules") or [None])[0]
-        if package is None or job.driver_node_id is None:
+        if package is None or job.driver_node_id is None or job.host is None:
             raise SpawnError(f"{_subject(job.name)} cannot be drained: Ray does not say where job {job.id} runs; terminate it")
+        by_label = {"entrypoint_label_selector": {_NODE_LABEL: job.driver_node_id}}
+        by_address = {"entrypoint_resources": {f"node:{job.host}": 0.001}}  # Ray gives each node 1 of this resource
         answer = await self._open.submit(
             {
                 "entrypoint": f"exec {self._supervisor} drain",
                 "submission_id": f"{job.id}-drain-{len(earlier) + 1}",
                 "metadata": {SCOPE: self._scope, POOL: job.name[0], WORKER: job.name[1], DRAINS: job.id},
                 "runtime_env": {"py_modules": [package]},
-                "entrypoint_label_selector": {_NODE_LABEL: job.driver_node_id},
+                **(by_label if (self._open.version or _LABELS_SINCE) >= _LABELS_SINCE else by_address),
             }
         )
         if answer.result not in {Submitted.ACCEPTED, Submitted.EXISTS}:
