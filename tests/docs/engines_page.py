@@ -79,6 +79,8 @@ def _spelt(value: Any) -> str:
             return ", ".join(_spelt(one) for one in value)
         case int() | float():
             return f"{value:g}"
+        case _ if is_dataclass(value):
+            return "–"
         case _:
             return f"`{value}`"
 

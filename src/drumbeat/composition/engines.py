@@ -122,6 +122,12 @@ def _docker(docker: Any, engine: NamedEngine, base: EngineBase, environment: Map
     return spawner
 
 
+def _ray(ray: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+    scope = f"{store_name(base.settings.store)}#{engine.name}"
+    spawner: Spawner = ray.RaySpawner(engine.settings, environment, scope, base.clock, name=engine.name)
+    return spawner
+
+
 def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     given = read_fields(runpod.RunPodSettings, engine.table, engine.subject)
     settings = runpod.RunPodSettings.from_environment(os.environ, given)
@@ -180,6 +186,14 @@ KINDS: Mapping[str, EngineKind] = {
             settings="SlurmSettings",
             make=_slurm,
             programs=("sbatch", "squeue", "scancel", "sinfo"),
+        ),
+        EngineKind(
+            name="ray",
+            summary="jobs of a Ray cluster",
+            module="spawn.ray",
+            settings="RaySettings",
+            make=_ray,
+            extra="ray",
         ),
         EngineKind(
             name="ssh",
