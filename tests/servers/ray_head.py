@@ -1,7 +1,7 @@
 """A real Ray head for tests: installed from PyPI into a virtual environment of its own, which stays in the cache.
 
 with RayHead() as head:
-    head.address, head.token, head.session
+    head.url, head.token, head.session
 """
 
 import fcntl
@@ -80,7 +80,7 @@ class RayHead(Server):
         self._cpus = cpus
 
     @property
-    def address(self) -> str:
+    def url(self) -> str:
         """Of the dashboard."""
         return f"http://127.0.0.1:{self.port}"
 

@@ -37,7 +37,7 @@ def head() -> Iterator[Head]:
         yield Head(address=address, token=token, session=Path(folder))
         return
     with RayHead() as server:
-        yield Head(address=server.address, token=server.token, session=server.session)
+        yield Head(address=server.url, token=server.token, session=server.session)
 
 
 def settings_at(head: Head, **changed: Any) -> RaySettings:
