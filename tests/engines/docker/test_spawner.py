@@ -269,7 +269,7 @@ class TestLostAnswers:
                 await spawner.spawn(order(first=True))
 
 
-class TestLives:
+class TestStates:
     """Containers between their states."""
 
     async def test_what_a_dead_controller_created_is_started_by_the_next(self, opened: Open, dockerd: DockerDaemon) -> None:
