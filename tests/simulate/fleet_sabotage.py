@@ -60,8 +60,8 @@ def pool_of_a_holder(patch: Patch) -> None:
 def listing_before_a_retry(patch: Patch) -> None:
     """A creation that got no answer is asked for again, whether or not it may turn up."""
 
-    async def at_once(self: RecoveryActor, worker_id: WorkerId, fence: Fence) -> None:
-        return None
+    async def at_once(self: RecoveryActor, worker_id: WorkerId, fence: Fence) -> Worker:
+        return Worker(pool_id=self._pool_id, worker_id=worker_id, slot=0)
 
     async def unseen(self: RunPodSpawner, name: Name) -> None:
         return None

@@ -196,6 +196,16 @@ class NoteContract(Given):
         assert (row.provider_ref, row.meta) == ("pod-7", {"price_per_hour": 0.44, "contract": "v1", "gpu": "L4"})
         assert await store.workers.get(pool.pool_id, W2) == replace(joined_since, provider_ref="pod-8")
 
+    async def test_what_was_noted_of_a_worker_is_replaced_as_a_whole_and_cleared_by_none(
+        self, store: Store, pool: PoolRow
+    ) -> None:
+        await store.workers.add([worker_row(pool)])
+        for noted in ({"reason": "full", "wait": 5}, None, {"reason": "down"}):
+            await store.workers.note_instance(pool.pool_id, W1, "", {"refused": noted, "times": 1})
+
+            row = await store.workers.get(pool.pool_id, W1)
+            assert (row.meta.get("refused"), row.meta["times"]) == (noted, 1)
+
     async def test_nothing_is_noted_of_an_unknown_worker(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound):
             await store.workers.note_instance(pool.pool_id, W1, "pod-7", {})
