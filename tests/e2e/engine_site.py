@@ -34,13 +34,14 @@ folder = "{folder}/{name}"
 
 
 class Site:
-    """A folder with engines.toml, and the store that its commands use."""
+    """A folder with engines.toml, the store that its commands use, and one of its engines."""
 
-    def __init__(self, folder: Path, store: str, engine: str = "cluster") -> None:
+    def __init__(self, folder: Path, store: str, engine: str = "cluster", **variables: str) -> None:
         self.folder, self.store, self.engine = folder, store, engine
+        self.variables = {"DRUMBEAT_STORE": store, **variables}
 
-    def attempt(self, *words: str) -> Said:
-        return ran(*words, cwd=self.folder, DRUMBEAT_STORE=self.store)
+    def attempt(self, *words: str, **variables: str) -> Said:
+        return ran(*words, cwd=self.folder, **(self.variables | variables))
 
     def run(self, *words: str) -> Said:
         done = self.attempt(*words)
@@ -52,7 +53,7 @@ class Site:
 
     @contextmanager
     def started(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        with started(*words, cwd=self.folder, DRUMBEAT_STORE=self.store) as process:
+        with started(*words, cwd=self.folder, **self.variables) as process:
             yield process
 
     @property
@@ -64,7 +65,7 @@ class Site:
     def push(self, pool: str, count: int) -> None:
         lines = "".join(json.dumps({"n": n}) + "\n" for n in range(count))
         command = (*COMMAND, "pool", "push", pool, "-")
-        subprocess.run(command, input=lines, text=True, check=True, cwd=self.folder, env=environment(DRUMBEAT_STORE=self.store))
+        subprocess.run(command, input=lines, text=True, check=True, cwd=self.folder, env=environment(**self.variables))
 
     def done(self, pool: str) -> int:
         return int(self.json("pool", "status", pool)["jobs"]["done"])
@@ -77,6 +78,10 @@ class Site:
             return self.done(pool) == count
 
         eventually(is_done, f"{count} jobs of {pool} are done")
+
+    def statuses(self, pool: str) -> list[str]:
+        """The states of the pool's workers."""
+        return [each["status"] for each in self.json("workers", "list", pool)]
 
     def places(self, pool: str) -> set[str]:
         """The hosts on which the pool's workers were."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -80,6 +80,7 @@ class Ground:
 
     engine = DEFAULT_ENGINE
     settles_within = SETTLES_WITHIN
+    variables: Mapping[str, str] = {}  #: more variables for the controllers
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -127,7 +128,7 @@ class Battle:
         self.store = store
         self.ground = ground
         self.folder = ground.folder
-        self.variables = {"DRUMBEAT_STORE": ground.url, "DRUMBEAT_STATE_DIR": str(self.folder / "state")}
+        self.variables = {"DRUMBEAT_STORE": ground.url, "DRUMBEAT_STATE_DIR": str(self.folder / "state"), **ground.variables}
         self.controllers: list[tuple[PoolId, subprocess.Popen[bytes]]] = []
         self.killed: set[tuple[PoolId, WorkerId]] = set()
 

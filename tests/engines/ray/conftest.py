@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from drumbeat.spawn.ray import RaySettings
+from e2e.engine_sites import RAY_TOKEN
 from servers.ray_head import RayHead
-
-TOKEN_VARIABLE = "RAY_TOKEN_OF_THE_TEST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class Head:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {TOKEN_VARIABLE: self.token}
+        return {RAY_TOKEN: self.token}
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +42,7 @@ def head() -> Iterator[Head]:
 def settings_at(head: Head, **changed: Any) -> RaySettings:
     given: dict[str, Any] = {
         "address": head.address,
-        "token_variable": TOKEN_VARIABLE,
+        "token_variable": RAY_TOKEN,
         "command": (sys.executable, "-m", "drumbeat", "worker"),
         "timeout": timedelta(minutes=2),
         "usual_start": timedelta(minutes=1),

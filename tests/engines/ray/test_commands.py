@@ -2,71 +2,34 @@
 
 import json
 import os
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli.given import Said, eventually, ran
-from engines.ray.conftest import TOKEN_VARIABLE, Head
-
-ENGINES = """
-[engines.rays]
-kind = "ray"
-address = "{address}"
-token_variable = "{variable}"
-command = ["{python}", "-m", "drumbeat", "worker"]
-price_per_hour = 0.1
-slots = 8
-timeout = "2m"
-usual_start = "{start}"
-{more}
-"""
+from cli.given import eventually
+from e2e.engine_site import Site
+from e2e.engine_sites import RAY_TOKEN, write_ray_engine
+from engines.ray.conftest import Head
 
 
-class Site:
-    """A folder with engines.toml, and the store and the token that its commands use."""
+class RaySite(Site):
+    """A site whose engine is a Ray head."""
 
-    def __init__(self, folder: Path, store: str, head: Head) -> None:
-        self.folder, self.store, self.head = folder, store, head
-        self.name_engine()
-
-    def name_engine(self, more: str = "", start: str = "1m") -> None:
-        text = ENGINES.format(address=self.head.address, variable=TOKEN_VARIABLE, python=sys.executable, start=start, more=more)
-        (self.folder / "engines.toml").write_text(text)
-
-    def ran(self, *words: str, token: str | None = None) -> Said:
-        variables = {"DRUMBEAT_STORE": self.store, TOKEN_VARIABLE: self.head.token if token is None else token}
-        return ran(*words, cwd=self.folder, **variables)
-
-    def run(self, *words: str) -> Said:
-        done = self.ran(*words)
-        assert done.code == 0, (words, done.output, done.errors)
-        return done
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json").output)
-
-    def failing_step(self, *words: str, token: str | None = None) -> tuple[str, str]:
+    def failing_step(self, *words: str, **variables: str) -> tuple[str, str]:
         """The step of a check that fails, and what it says."""
-        done = self.ran("engine", "check", "rays", "--json", *words, token=token)
+        done = self.attempt("engine", "check", "rays", "--json", *words, **variables)
         assert done.code == 1, (done.output, done.errors)
         [step] = [step for step in json.loads(done.output)["steps"] if not step["ok"]]
         return step["step"], step["detail"]
 
-    @property
-    def running(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.json("engine", "workers", "rays")["workers"]
-        return found
-
 
 @pytest.fixture
-def site(tmp_path: Path, head: Head, postgres_url: str) -> Site:
-    return Site(tmp_path, postgres_url, head)
+def site(tmp_path: Path, head: Head, postgres_url: str) -> RaySite:
+    write_ray_engine(tmp_path, head.address)
+    return RaySite(tmp_path, postgres_url, "rays", **{RAY_TOKEN: head.token})
 
 
-def test_a_ray_engine_passes_its_check(site: Site) -> None:
+def test_a_ray_engine_passes_its_check(site: RaySite) -> None:
     found = site.json("engine", "check", "rays", "--timeout", "5m")
 
     assert found["ok"], found
@@ -74,7 +37,7 @@ def test_a_ray_engine_passes_its_check(site: Site) -> None:
     assert site.running == []
 
 
-def test_a_burst_of_jobs_is_done_on_ray(site: Site) -> None:
+def test_a_burst_of_jobs_is_done_on_ray(site: RaySite) -> None:
     site.run("pool", "create", "jobs", "--handler", "command:cat", "--max-workers", "2", "--engine", "rays")
     for n in range(4):
         site.run("pool", "push", "jobs", json.dumps({"n": n}))
@@ -86,10 +49,10 @@ def test_a_burst_of_jobs_is_done_on_ray(site: Site) -> None:
     eventually(lambda: site.running == [], "the workers leave by themselves")
 
 
-def test_a_fleet_grows_and_shrinks_on_ray(site: Site) -> None:
+def test_a_fleet_grows_and_shrinks_on_ray(site: RaySite) -> None:
     site.run("fleet", "create", "f", "--policy", "fixed", "--set", "workers=2", "--engine", "rays")
     site.run("fleet", "beat", "f")
-    eventually(lambda: statuses(site) == ["active", "active"], "both workers are active")
+    eventually(lambda: site.statuses("f") == ["active", "active"], "both workers are active")
 
     assert sorted(each["worker_id"] for each in site.running) == ["worker-0", "worker-1"]
     assert {each["price_per_hour"] for each in site.running} == {0.1}
@@ -99,36 +62,32 @@ def test_a_fleet_grows_and_shrinks_on_ray(site: Site) -> None:
     eventually(lambda: site.running == [], "both workers are gone")
 
 
-def statuses(site: Site) -> list[str]:
-    return [each["status"] for each in site.json("workers", "list", "f")]
-
-
-def test_a_wrong_token_is_told(site: Site) -> None:
-    step, detail = site.failing_step(token="wrong" * 8)
+def test_a_wrong_token_is_told(site: RaySite) -> None:
+    step, detail = site.failing_step(**{RAY_TOKEN: "wrong" * 8})
 
     assert step == "reach"
     assert "the key, token or permission is wrong" in detail
-    assert f"refuses the token in {TOKEN_VARIABLE}" in detail
+    assert f"refuses the token in {RAY_TOKEN}" in detail
 
 
-def test_a_missing_token_is_told(site: Site) -> None:
-    step, detail = site.failing_step(token="")
+def test_a_missing_token_is_told(site: RaySite) -> None:
+    step, detail = site.failing_step(**{RAY_TOKEN: ""})
 
-    assert (step, f"set the variable {TOKEN_VARIABLE}" in detail) == ("reach", True)
+    assert (step, f"set the variable {RAY_TOKEN}" in detail) == ("reach", True)
 
 
-def test_resources_that_no_node_has_are_told(site: Site) -> None:
-    site.name_engine("num_gpus = 3", start="3s")
+def test_resources_that_no_node_has_are_told(site: RaySite, head: Head) -> None:
+    write_ray_engine(site.folder, head.address, more="num_gpus = 3", start="3s")
 
-    done = site.ran("engine", "check", "rays", "--timeout", "10s", "--json")
+    done = site.attempt("engine", "check", "rays", "--timeout", "10s", "--json")
 
     failed = {step["step"]: step["detail"] for step in json.loads(done.output)["steps"] if not step["ok"]}
     assert "It asks for num_cpus = 1, num_gpus = 3; compare with: ray status" in failed["join"]
     assert "still PENDING" in failed["clean up"], "Ray cannot cancel a job that waits for resources"
 
 
-def test_python_that_is_not_there_is_told(site: Site) -> None:
-    site.name_engine('python = "/nowhere/python3"')
+def test_python_that_is_not_there_is_told(site: RaySite, head: Head) -> None:
+    write_ray_engine(site.folder, head.address, more='python = "/nowhere/python3"')
 
     step, detail = site.failing_step("--timeout", "3m")
 
