@@ -82,7 +82,8 @@ async def _run_loop(
     watch = _PolicyWatch(policy.provider, policy.every)
     async with plane.fleets.spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, watch.over):
-            silence = await plane.fleets.run(pool, spawner, policy.every, watch.over, printer.print_report, watch.check)
+            running = plane.fleets.run(pool, spawner, policy.every, watch.over, printer.print_report, watch.check, hurry=stop)
+            silence = await running
     if stop.is_set() and silence is not None:
         await _warn_of_workers(plane, pool, silence)
     return watch.changed

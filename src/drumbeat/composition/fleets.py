@@ -241,12 +241,13 @@ class Fleets:
         stop: asyncio.Event,
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
+        hurry: asyncio.Event | None = None,
     ) -> str | None:
         """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once.
 
-        Returns why the engine did not answer the last call; None if it did. Once ``stop`` is set, an engine elsewhere is not
-        waited for."""
-        prompt = PromptSpawner(spawner, stop, self._base.clock)
+        Once ``hurry`` is set, an engine elsewhere is not waited for. Returns why the engine did not answer the last call; None
+        if it did."""
+        prompt = PromptSpawner(spawner, hurry or asyncio.Event(), self._base.clock)
         is_local = spawner.traits.name == DEFAULT_ENGINE
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
 
