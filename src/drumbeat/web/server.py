@@ -7,17 +7,21 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from drumbeat.composition.base import triggers_file
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidSettings, MissingExtra
 from drumbeat.web.app import make_app
 from drumbeat.web.app_state import AppState
 from drumbeat.web.settings import WebSettings
 from drumbeat.web.slow_requests import http_protocol_with_timeout, most_connections
+
+if TYPE_CHECKING:
+    from drumbeat.composition.plane import BenchService
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +68,8 @@ async def open_app_state(
         wake = None
         if triggers is not None:
             wake = partial(triggers.work_added, beside=await stack.enter_async_context(triggers.in_loop()))
-        if settings.conduct and plane.store.traits.keeps_runs:
-            group.create_task(plane.bench().orchestrate(stop))
+        if settings.conduct and plane.store.traits.keeps_runs and (bench := _installed_bench(plane)) is not None:
+            group.create_task(bench.orchestrate(stop))
         schedules = group.create_task(triggers.keep()) if triggers is not None else None
         state = AppState(plane=plane, settings=settings, clock=clock, group=group, triggers=triggers, wake=wake)
         try:
@@ -75,6 +79,15 @@ async def open_app_state(
             state.feeds.close()
             if schedules is not None:
                 schedules.cancel()
+
+
+def _installed_bench(plane: ControlPlane) -> "BenchService | None":
+    """Return what orchestrates benchmark runs; None, with a warning in the log, if its extra is not installed."""
+    try:
+        return plane.bench()
+    except MissingExtra as exc:
+        log.warning("this server does not orchestrate benchmark runs: %s", exc)
+        return None
 
 
 async def _stop_server(stop: asyncio.Event, server: uvicorn.Server, state: AppState) -> None:
