@@ -77,12 +77,6 @@ class RayJob(msgspec.Struct, frozen=True):
         return (self.metadata or {}).get(DRAINS)
 
     @property
-    def number(self) -> int:
-        """Which start of the worker this is, by its submission id."""
-        tail = self.id.rpartition("-")[2]
-        return int(tail) if tail.isdecimal() else 0
-
-    @property
     def host(self) -> str | None:
         """The address of the node on which the job runs; None if it has not begun."""
         return None if self.driver_agent_http_address is None else urlsplit(self.driver_agent_http_address).hostname
