@@ -56,12 +56,15 @@ def test_a_program_that_has_set_up_its_logging_keeps_it(
     assert capsys.readouterr().err == ""
 
 
-def test_requests_of_httpx_are_left_out_but_its_warnings_are_not(capsys: pytest.CaptureFixture[str]) -> None:
-    httpx = logging.getLogger("httpx")
+@pytest.mark.parametrize("library", ["asyncssh", "httpx"])
+def test_what_a_library_says_of_each_request_is_left_out_but_its_warnings_are_not(
+    library: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger(library)
     with bare_root(), logging_to_stderr(logging.INFO):
-        httpx.info("HTTP Request: GET")
-        httpx.warning("slow")
+        log.info("Request: GET")
+        log.warning("slow")
 
     said = capsys.readouterr().err
-    assert said.endswith("WARNING httpx: slow\n")
-    assert "HTTP Request" not in said
+    assert said.endswith(f"WARNING {library}: slow\n")
+    assert "Request" not in said

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_TALKATIVE = frozenset({"asyncssh", "httpx"})
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -31,5 +32,5 @@ def logging_to_stderr(level: int, handler: logging.Handler | None = None) -> Ite
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether to show a log line: all except the line that httpx logs at INFO for each request."""
-    return record.levelno >= logging.WARNING or record.name.partition(".")[0] != "httpx"
+    """Whether to show a log line: all except those that libraries log at INFO for each request or connection."""
+    return record.levelno >= logging.WARNING or record.name.partition(".")[0] not in _TALKATIVE

@@ -267,20 +267,6 @@ class TestSettings:
             with pytest.raises(InvalidSettings, match=f"cannot use the key file {tmp_path}/key"):
                 await spawner.list(P)
 
-    def test_asyncssh_logs_no_line_for_every_connection(self) -> None:
-        program = (
-            "import logging; logging.getLogger('asyncssh').setLevel({level}); import drumbeat.spawn.ssh.session; "
-            "print(logging.getLogger('asyncssh').level)"
-        )
-        levels = [
-            subprocess.run(
-                [sys.executable, "-c", program.format(level=level)], capture_output=True, text=True, check=True
-            ).stdout
-            for level in (0, 10)
-        ]
-
-        assert [level.strip() for level in levels] == ["30", "10"], "a level that the user has set stays"
-
     def test_without_the_extra_the_install_command_is_named(self) -> None:
         program = "import sys; sys.modules['asyncssh'] = None; import drumbeat.spawn.ssh"
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import getpass
 import json
-import logging
 import shlex
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -19,9 +18,6 @@ try:
     import asyncssh
 except ImportError as exc:
     raise MissingExtra("the SSH spawner", "ssh") from exc
-
-if logging.getLogger("asyncssh").level == logging.NOTSET:  # its lines at INFO tell of every connection and channel
-    logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 _MODULES = ("agent_host", "agent_supervisor", "agent")  #: sent to the host in this order
 _PROGRAM = json.dumps({f"{__package__}.{name}": Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _MODULES})
