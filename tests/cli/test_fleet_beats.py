@@ -14,7 +14,7 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.settings import Settings
-from drumbeat.spawn.fake import FakeSpawner
+from drumbeat.spawn.fake import FakeSpawner, ListFails
 from drumbeat.store.memory import MemoryStore
 
 POOL = PoolId("p")
@@ -83,3 +83,20 @@ async def test_a_signal_in_the_beat_that_turns_counts(plane: ControlPlane, monke
     await _run_loop(plane, POOL, begun, _BeatPrinter(), stop)
 
     assert stop.is_set()
+
+
+async def test_who_is_stopped_while_an_engine_is_silent_is_told_which_workers_may_run(
+    plane: ControlPlane, places: dict[str, FakeSpawner], caplog: pytest.LogCaptureFixture
+) -> None:
+    policy, stop = FleetPolicy(workers=1, every=BRISK), asyncio.Event()
+    await plane.fleets.create(POOL, policy)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(_run_loop(plane, POOL, policy, _BeatPrinter(), stop))
+        while places["local"].running(POOL) != ["worker-0"]:
+            await asyncio.sleep(BRISK.total_seconds())
+        places["local"].faults.extend([ListFails()] * 1000)
+        while "failed to list the instances of pool p" not in caplog.text:
+            await asyncio.sleep(BRISK.total_seconds())
+        stop.set()
+
+    assert "may still run: worker-0; end them with: drumbeat fleet drain p" in caplog.text

@@ -1,6 +1,7 @@
 """Commands at an engine whose host takes connections and never answers: they say what they wait for, and end on Ctrl-C."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -76,10 +77,8 @@ def test_a_benchmark_says_what_it_waits_for_and_ends_on_ctrl_c(site: Site) -> No
 
     assert code == 3, said
     assert "CANCELLED (USER)" in said
-    assert "may still run (mute): worker-0" in said
-    run_id = said.partition("drumbeat bench stop ")[2].split()[0]
-    left = ran("bench", "stop", run_id, cwd=site.folder, **site.variables)
-    assert (left.code, "may still run" in left.errors) == (1, True), "it says so as long as the engine does not answer"
+    assert "may still run" not in said, "nothing was sent to the host, so nothing can have been started there"
+    run_id = re.findall(r"run-[0-9a-f]{12}", said)[0]
     table = ran("workers", "list", run_id, cwd=site.folder, **site.variables).output
     assert [word in table for word in ("not started", "mute", "healthy")] == [True, True, False]
 
@@ -97,13 +96,13 @@ def test_a_plan_for_more_workers_than_the_engine_has_slots_is_refused(site: Site
     assert json.loads(ran("runs", "list", "--json", cwd=site.folder, **site.variables).output) == []
 
 
-def test_a_fleets_daemon_ends_on_ctrl_c_and_names_the_workers_that_may_run(site: Site) -> None:
+def test_a_fleets_daemon_ends_on_ctrl_c_though_its_engine_is_silent(site: Site) -> None:
     site.run("fleet", "create", "f", "--policy", "fixed", "--set", "workers=1", "--engine", "mute")
 
     code, said = site.interrupted('"led":true', "fleet", "run", "f", "--every", "1s")
 
     assert code == 0, said
-    assert "may still run: worker-0; end them with: drumbeat fleet drain f" in said
+    assert "may still run" not in said, "nothing was sent to the host, so nothing can have been started there"
 
 
 def test_a_worker_of_a_pool_ends_on_ctrl_c(site: Site) -> None:

@@ -61,7 +61,7 @@ SELECT alive.heartbeat_at AS now, alive.status, alive.target, alive.target_seq, 
           FROM (SELECT * FROM drumbeat.events WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint)
                    AND (scope = 'RUN' OR (scope = 'WORKER' AND worker_id = :worker_id)
                         OR (scope = 'WORKER_GROUP' AND slot = alive.slot))
-                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING')
+                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
                  ORDER BY sequence_id LIMIT 101) e) END AS events
   FROM alive JOIN drumbeat.pools p ON p.pool_id = alive.pool_id
   LEFT JOIN drumbeat.runs r ON r.run_id = alive.pool_id LEFT JOIN drumbeat.leases l ON l.name = alive.pool_id;

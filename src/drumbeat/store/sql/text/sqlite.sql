@@ -44,7 +44,7 @@ SELECT w.heartbeat_at AS now, w.status, w.target, w.target_seq, w.drain_deadline
                                             'created_at', e.created_at))
           FROM (SELECT * FROM events WHERE pool_id = :pool_id AND sequence_id > :read_to
                    AND (scope = 'RUN' OR (scope = 'WORKER' AND worker_id = :worker_id) OR (scope = 'WORKER_GROUP' AND slot = w.slot))
-                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING')
+                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING', 'WAITING_FOR_WORKERS')
                  ORDER BY sequence_id LIMIT 101) e) END AS events
   FROM workers w JOIN pools p ON p.pool_id = w.pool_id
   LEFT JOIN runs r ON r.run_id = w.pool_id LEFT JOIN leases l ON l.name = w.pool_id
