@@ -97,6 +97,6 @@ async def test_who_is_stopped_while_an_engine_is_silent_is_told_which_workers_ma
         places["local"].faults.extend([ListFails()] * 1000)
         while "failed to list the instances of pool p" not in caplog.text:
             await asyncio.sleep(BRISK.total_seconds())
-        stop.set()
+        signal.raise_signal(signal.SIGTERM)
 
     assert "may still run: worker-0; end them with: drumbeat fleet drain p" in caplog.text
