@@ -4,17 +4,18 @@ import asyncio
 import signal
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from drumbeat.cli.fleet_beats import _BeatPrinter, _PolicyWatch, _run_changed, _run_loop
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidSettings, Unanswered
 from drumbeat.core.pool import PoolId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.settings import Settings
-from drumbeat.spawn.fake import FakeSpawner, ListFails
+from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.memory import MemoryStore
 
 POOL = PoolId("p")
@@ -86,15 +87,18 @@ async def test_a_signal_in_the_beat_that_turns_counts(plane: ControlPlane, monke
 
 
 async def test_who_is_stopped_while_an_engine_is_silent_is_told_which_workers_may_run(
-    plane: ControlPlane, places: dict[str, FakeSpawner], caplog: pytest.LogCaptureFixture
+    plane: ControlPlane, places: dict[str, FakeSpawner], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def silent(_: PoolId) -> NoReturn:
+        raise Unanswered("no answer within 2 s")
+
     policy, stop = FleetPolicy(workers=1, every=BRISK), asyncio.Event()
     await plane.fleets.create(POOL, policy)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(_run_loop(plane, POOL, policy, _BeatPrinter(), stop))
         while places["local"].running(POOL) != ["worker-0"]:
             await asyncio.sleep(BRISK.total_seconds())
-        places["local"].faults.extend([ListFails()] * 1000)
+        monkeypatch.setattr(places["local"], "list", silent)
         while "failed to list the instances of pool p" not in caplog.text:
             await asyncio.sleep(BRISK.total_seconds())
         signal.raise_signal(signal.SIGTERM)
