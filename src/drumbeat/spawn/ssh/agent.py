@@ -36,6 +36,7 @@ from drumbeat.spawn.ssh.agent_host import (
     POLL_SECONDS,
     TAG,
     Lock,
+    Output,
     Trouble,
     base_environment,
     encoded,
@@ -51,7 +52,7 @@ from drumbeat.spawn.ssh.agent_host import (
     version,
     write_json,
 )
-from drumbeat.spawn.ssh.agent_supervisor import supervise
+from drumbeat.spawn.ssh.agent_supervisor import converse, supervise
 
 if TYPE_CHECKING:
     from drumbeat.spawn.ssh.agent_host import Answer
@@ -125,19 +126,6 @@ def answer(agent: Agent, request: Answer, output: Output) -> None:
 
 def failure(exc: Exception) -> Answer:
     return {"trouble": exc.kind if isinstance(exc, Trouble) else "failed", "message": str(exc) or type(exc).__name__}
-
-
-class Output:
-    """Writes answers as lines to stdout. Does nothing if the connection is gone, because then nobody waits for answers."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def write(self, result: Answer) -> None:
-        line = (json.dumps(result) + "\n").encode()
-        with self._lock, suppress(OSError, ValueError):
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
 
 
 class Agent:
@@ -404,15 +392,3 @@ class Agent:
             for pid, start in family.items():
                 send(signal.SIGKILL, pid, start)
             time.sleep(POLL_SECONDS)
-
-
-def converse(supervisor: subprocess.Popen[bytes], task: bytes) -> Answer:
-    """Send a supervisor its task and return its report; empty if it was killed."""
-    assert supervisor.stdin is not None
-    assert supervisor.stdout is not None
-    with supervisor.stdout, suppress(BrokenPipeError):
-        with supervisor.stdin as task_file:
-            task_file.write(task)
-        report = supervisor.stdout.read()
-        return dict(json.loads(report)) if report else {}
-    return {}

@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -149,6 +151,19 @@ def home() -> str:
 
 
 # Files
+
+
+class Output:
+    """Writes answers as lines to stdout. Does nothing if the connection is gone, because then nobody waits for answers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def write(self, result: Answer) -> None:
+        line = (json.dumps(result) + "\n").encode()
+        with self._lock, suppress(OSError, ValueError):
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
 
 
 class Lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -71,3 +72,15 @@ def become(task: Answer, folder: int, gate: int, complaint: int) -> None:
         os.write(complaint, f"{task['command'][0]}: {getattr(exc, 'strerror', None) or exc}".encode(errors="replace"))
     finally:
         os._exit(127)
+
+
+def converse(supervisor: subprocess.Popen[bytes], task: bytes) -> Answer:
+    """Send a supervisor its task and return its report; empty if it was killed."""
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    with supervisor.stdout, suppress(BrokenPipeError):
+        with supervisor.stdin as task_file:
+            task_file.write(task)
+        report = supervisor.stdout.read()
+        return dict(json.loads(report)) if report else {}
+    return {}
