@@ -32,9 +32,11 @@ MENU = (
 LOOK_COOKIE = "drumbeat_look"  #: stores light or dark; without it the browser's preference decides
 _BUILD_TIMEOUT = 20.0  #: seconds a page may take to build
 _SESSION_CHECK_SECONDS = 2.0  #: how often an open page checks whether its session is still valid
-_KEEP = "; path=/; max-age=31536000; samesite=strict'"
-_KEEP_DARK = f"document.cookie = '{LOOK_COOKIE}=dark{_KEEP}"
-_KEEP_LIGHT = f"document.cookie = '{LOOK_COOKIE}=light{_KEEP}"
+_SWITCH_LOOK = f"""(() => {{
+  const look = Quasar.Dark.isActive ? 'light' : 'dark';
+  document.cookie = `{LOOK_COOKIE}=${{look}}; path=/; max-age=31536000; samesite=strict`;
+  return look === 'dark';
+}})()"""  #: keeps the other look before it is shown, so that the next page has it however soon it is opened
 
 Page = Callable[..., Awaitable[None]]
 
@@ -137,8 +139,7 @@ def _dark_mode_switch() -> None:
     dark = ui.dark_mode({"light": False, "dark": True}.get(saved or ""))
 
     async def toggle() -> None:
-        dark.value = not await ui.run_javascript("Quasar.Dark.isActive")
-        ui.run_javascript(_KEEP_DARK if dark.value else _KEEP_LIGHT)
+        dark.value = await ui.run_javascript(_SWITCH_LOOK)
 
     ui.button(icon="contrast", on_click=toggle).props('flat round color=white aria-label="Toggle dark mode"')
 
