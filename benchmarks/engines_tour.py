@@ -21,7 +21,9 @@ AIM = 0.5  #: seconds that ours may add
 def toured(name: str) -> TourFigures:
     with tempfile.TemporaryDirectory(prefix="engines-tour-") as folder, SITES[name](Path(folder)) as place:
         say(f"{name}: begun")
-        return tour(place.site, place.target)
+        found = tour(place.site, place.target)
+    say(f"{name}: first result after {found.first_result:.2f} s, a burst in {found.burst:.1f} s, best {found.best_connections}")
+    return found
 
 
 def main() -> int:
