@@ -12,10 +12,10 @@ from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import FleetView
 from drumbeat.runtime.recovery import RecoveryActor
+from drumbeat.spawn.names import Name
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
 from drumbeat.spawn.runpod.watch import PodFinder, WorkerPods
-from drumbeat.spawn.tagged import Name
 from drumbeat.store.memory.state import MemoryState
 
 Patch = pytest.MonkeyPatch

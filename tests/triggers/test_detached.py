@@ -13,7 +13,8 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import SpawnFailed
 from drumbeat.spawn.leash import LEASH_FD
-from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
+from drumbeat.spawn.names import POOL, WORKER
+from drumbeat.spawn.tagged import SCOPE
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers import detached
 from drumbeat.triggers.detached import ON_ITS_WAY, CheckerLaunch, mark_checker_started, start_checker_once, start_detached

@@ -25,6 +25,10 @@ _LOCAL_STORES = frozenset({"sqlite", "memory"})  #: kinds of stores that only th
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "", None})
 
 
+#: makes a spawner: of the package of its kind, for an engine, with an environment for its workers
+MakeSpawner = Callable[[Any, "NamedEngine", "EngineBase", Mapping[str, str]], Spawner]
+
+
 class EngineBase(Protocol):
     """What engines need of the control plane: the settings, the store, the clock, and the spawner for this machine."""
 
@@ -43,7 +47,7 @@ class EngineKind:
     summary: str
     module: str  #: the package with its settings class and its spawner, below ``drumbeat``
     settings: str  #: the settings class in that package
-    make: "Callable[[Any, NamedEngine, EngineBase, Mapping[str, str]], Spawner]"  #: makes a spawner, of the package
+    make: "MakeSpawner"
     extra: str | None = None  #: the extra of pip that it needs
     programs: tuple[str, ...] = ()  #: programs that must be installed here
     variables: tuple[str, ...] = ()  #: environment variables that must be set
@@ -106,26 +110,19 @@ class EngineReport:
     problem: str | None = None
 
 
-def _kubernetes(kubernetes: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
-    scope = f"{store_name(base.settings.store)}#{engine.name}"
-    spawner: Spawner = kubernetes.KubernetesSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
-    return spawner
+def _scoped(spawner: str) -> "MakeSpawner":
+    """Return what makes a spawner of this class, which tells apart the workers of several stores by a ``scope``."""
+
+    def make(package: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
+        scope = f"{store_name(base.settings.store)}#{engine.name}"
+        made: Spawner = getattr(package, spawner)(engine.settings, environment, scope, base.clock, name=engine.name)
+        return made
+
+    return make
 
 
 def _local(local: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
     return base.local_spawner(survive=True, engine=engine)
-
-
-def _docker(docker: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
-    scope = f"{store_name(base.settings.store)}#{engine.name}"
-    spawner: Spawner = docker.DockerSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
-    return spawner
-
-
-def _ray(ray: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
-    scope = f"{store_name(base.settings.store)}#{engine.name}"
-    spawner: Spawner = ray.RaySpawner(engine.settings, environment, scope, base.clock, name=engine.name)
-    return spawner
 
 
 def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
@@ -136,18 +133,6 @@ def _runpod(runpod: Any, engine: NamedEngine, base: EngineBase, environment: Map
     spawner: Spawner = runpod.RunPodSpawner(
         settings, environment, base.clock, state_dir=base.settings.state_dir, name=engine.name
     )
-    return spawner
-
-
-def _slurm(slurm: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
-    scope = f"{store_name(base.settings.store)}#{engine.name}"
-    spawner: Spawner = slurm.SlurmSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
-    return spawner
-
-
-def _ssh(ssh: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
-    scope = f"{store_name(base.settings.store)}#{engine.name}"
-    spawner: Spawner = ssh.SshSpawner(engine.settings, environment, scope, base.clock, name=engine.name)
     return spawner
 
 
@@ -168,7 +153,7 @@ KINDS: Mapping[str, EngineKind] = {
             summary="containers of a Docker daemon",
             module="spawn.docker",
             settings="DockerSettings",
-            make=_docker,
+            make=_scoped("DockerSpawner"),
             extra="docker",
         ),
         EngineKind(
@@ -176,7 +161,7 @@ KINDS: Mapping[str, EngineKind] = {
             summary="Jobs of a Kubernetes cluster",
             module="spawn.kubernetes",
             settings="KubernetesSettings",
-            make=_kubernetes,
+            make=_scoped("KubernetesSpawner"),
             extra="kubernetes",
         ),
         EngineKind(
@@ -184,7 +169,7 @@ KINDS: Mapping[str, EngineKind] = {
             summary="jobs of a Slurm cluster",
             module="spawn.slurm",
             settings="SlurmSettings",
-            make=_slurm,
+            make=_scoped("SlurmSpawner"),
             programs=("sbatch", "squeue", "scancel", "sinfo"),
         ),
         EngineKind(
@@ -192,7 +177,7 @@ KINDS: Mapping[str, EngineKind] = {
             summary="jobs of a Ray cluster",
             module="spawn.ray",
             settings="RaySettings",
-            make=_ray,
+            make=_scoped("RaySpawner"),
             extra="ray",
         ),
         EngineKind(
@@ -200,7 +185,7 @@ KINDS: Mapping[str, EngineKind] = {
             summary="processes on Linux hosts that are reached by SSH",
             module="spawn.ssh",
             settings="SshSettings",
-            make=_ssh,
+            make=_scoped("SshSpawner"),
             extra="ssh",
         ),
         EngineKind(
@@ -318,7 +303,7 @@ class Engines:
         return bool(self._spawner(engine, {}).traits.price_per_hour if price is None else price)
 
     def reports(self) -> Sequence[EngineReport]:
-        """Return what is known of all engines without reaching them, also of those whose kind is wrong."""
+        """Return a report on each engine, without contacting it; engines of an unknown kind are included."""
         tables = self._base.settings.engines
         wrong = [
             EngineReport(name=name, kind=tables[name]["kind"], source="settings", problem=problem)
@@ -341,7 +326,7 @@ class Engines:
 
 
 def check_store_url(settings: Settings, engines: str) -> None:
-    """Raise InvalidSettings like ``Engines.check_reach``, but before the store is opened, so that none is created in vain."""
+    """Refuse a store that workers elsewhere cannot reach, before it is opened (and created). Raises InvalidSettings."""
     scheme = settings.store.partition(":")[0]
     kinds = [KINDS.get(settings.engines.get(name, {}).get("kind", name)) for name in engine_names(engines)]
     if scheme in _LOCAL_STORES and any(kind is not None and kind.elsewhere for kind in kinds):

@@ -9,12 +9,11 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from drumbeat.core.errors import SpawnCause, SpawnError, Unanswered
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import REFUSED, SPAWN_FAILED, Worker, WorkerId, WorkerStatus
 
 LAUNCHED = "launched-"  #: a pool name with this prefix marks a process that is no worker and has no row in the store
 VOLUME_PATH = "DRUMBEAT_VOLUME_PATH"  #: environment variable: where the worker's volume is mounted
 VOLUME_ID = "DRUMBEAT_VOLUME_ID"  #: environment variable: the provider's name of the volume, if it can be expanded
-_NOT_STARTED = ("spawn_failed", "refused")  #: keys in a row's ``meta``: its start was refused, so that it has no instance
 
 
 class InstanceState(StrEnum):
@@ -137,7 +136,7 @@ class SilentPlace:
         Not an instance of a worker that left by itself, or whose start was refused. A lost worker sends no heartbeats; if
         its machine does not answer either, it counts as ended, so that another worker can take its place.
         """
-        if row.reaped_at is not None or any(row.meta.get(key) for key in _NOT_STARTED) or not self.may_hold(row):
+        if row.reaped_at is not None or row.meta.get(SPAWN_FAILED) or row.meta.get(REFUSED) or not self.may_hold(row):
             return False
         if row.status is WorkerStatus.LOST:
             return not self.is_down

@@ -24,9 +24,10 @@ from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.local_settings import LocalSettings
+from drumbeat.spawn.names import Name
 from drumbeat.spawn.private import last_lines, private_append
 from drumbeat.spawn.state_dir import StateDir
-from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, find_recorded, is_recorded_running, tags
+from drumbeat.spawn.tagged import Process, await_tags, born, find, find_recorded, is_recorded_running, tags
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,10 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
+Name = tuple[PoolId, WorkerId]  #: the worker of which an instance is
+
+POOL: Final = "DRUMBEAT_POOL_ID"  #: environment variable of an instance
+WORKER: Final = "DRUMBEAT_WORKER_ID"  #: environment variable of an instance
 DNS_LABEL: Final = 63  #: the longest label of a host name, and the longest name of a Kubernetes Job's pods
 _HASH: Final = 16  #: characters of 5 bits: two of a million million workers collide with a probability of 1 in 2 million
 _SHORTEST: Final = 32

@@ -14,8 +14,9 @@ from typing import IO
 from drumbeat.core.errors import InvalidInput, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.names import Name
 from drumbeat.spawn.private import private_append, private_folder, write_private
-from drumbeat.spawn.tagged import Name, is_recorded_running, pid_namespace
+from drumbeat.spawn.tagged import is_recorded_running, pid_namespace
 
 _LONGEST_NAME_BYTES = 200
 _LOCKED_FOR_SECONDS = 10.0

@@ -18,14 +18,11 @@ import psutil
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.names import POOL, WORKER, Name
 
 SCOPE = "DRUMBEAT_SPAWNER"  #: tells apart the processes of two spawners on one machine
-POOL = "DRUMBEAT_POOL_ID"
-WORKER = "DRUMBEAT_WORKER_ID"
 
 _TAGGED_WITHIN_SECONDS = 1.0
-
-Name = tuple[PoolId, WorkerId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,9 @@ from drumbeat.spawn.fork_client import NoForkServer, SocketConnector, fork
 from drumbeat.spawn.fork_wire import Request, code_identity
 from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.leash import LEASH_FD
+from drumbeat.spawn.names import POOL, WORKER
 from drumbeat.spawn.private import private_append
-from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
+from drumbeat.spawn.tagged import SCOPE
 from drumbeat.store.interface import Leases
 from drumbeat.triggers.model import FIRE, Trigger
 

@@ -9,7 +9,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.docker.settings import DockerSettings, mount_from, size_in_bytes
 from drumbeat.spawn.interface import Instance, InstanceState, Order
-from drumbeat.spawn.tagged import POOL, WORKER, Name
+from drumbeat.spawn.names import POOL, WORKER, Name
 
 SCOPE_LABEL = "drumbeat.scope"  #: tells stores and engines apart
 ENGINE_LABEL = "drumbeat.engine"

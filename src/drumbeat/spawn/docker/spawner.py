@@ -38,8 +38,8 @@ from drumbeat.spawn.docker.containers import (
 )
 from drumbeat.spawn.docker.settings import DockerSettings, PullPolicy
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
-from drumbeat.spawn.names import instance_name, scope_name
-from drumbeat.spawn.tagged import Name
+from drumbeat.spawn.names import Name, instance_name, scope_name
+from drumbeat.spawn.traits import remote_traits
 
 log = logging.getLogger(__name__)
 
@@ -81,18 +81,7 @@ class DockerSpawner:
 
     @property
     def traits(self) -> SpawnerTraits:
-        return SpawnerTraits(
-            name=self._name,
-            unique_names=True,
-            outlives_controller=True,
-            reports_exit_codes=True,
-            reports_logs=True,
-            price_per_hour=self._settings.price_per_hour,
-            billing_granule=self._settings.billing_granule,
-            usual_start=self._settings.usual_start,
-            settle=self._settings.settle,
-            owns_all=True,
-        )
+        return remote_traits(self._name, self._settings, self._settings.price_per_hour)
 
     async def spawn(self, order: Order) -> Instance:
         client, name = self._opened(), (order.pool_id, order.worker_id)

@@ -16,8 +16,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import VOLUME_PATH, Order
 from drumbeat.spawn.kubernetes.settings import KubernetesSettings
-from drumbeat.spawn.names import digest, instance_name
-from drumbeat.spawn.tagged import POOL, WORKER, Name
+from drumbeat.spawn.names import POOL, WORKER, Name, digest, instance_name
 
 CONTAINER: Final = "worker"
 SCOPE_LABEL: Final = "drumbeat/scope"

@@ -34,7 +34,8 @@ from drumbeat.spawn.kubernetes.objects import KubernetesJob, KubernetesPod
 from drumbeat.spawn.kubernetes.problems import KubernetesRefused
 from drumbeat.spawn.kubernetes.settings import KubernetesSettings
 from drumbeat.spawn.kubernetes.states import newest, worker_instance
-from drumbeat.spawn.tagged import Name
+from drumbeat.spawn.names import Name
+from drumbeat.spawn.traits import remote_traits
 
 log = logging.getLogger(__name__)
 
@@ -74,18 +75,7 @@ class KubernetesSpawner:
 
     @property
     def traits(self) -> SpawnerTraits:
-        return SpawnerTraits(
-            name=self._name,
-            unique_names=True,
-            outlives_controller=True,
-            reports_exit_codes=True,
-            reports_logs=True,
-            price_per_hour=self._settings.price_per_hour,
-            billing_granule=self._settings.billing_granule,
-            usual_start=self._settings.usual_start,
-            settle=self._settings.settle,
-            owns_all=True,
-        )
+        return remote_traits(self._name, self._settings, self._settings.price_per_hour)
 
     async def spawn(self, order: Order) -> Instance:
         self._check_open()

@@ -6,7 +6,7 @@ from typing import Any
 from drumbeat.spawn.interface import Instance, InstanceState
 from drumbeat.spawn.kubernetes.objects import KubernetesJob, KubernetesPod
 from drumbeat.spawn.kubernetes.problems import one_line
-from drumbeat.spawn.tagged import Name
+from drumbeat.spawn.names import Name
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
 _USUAL = frozenset({"", "ContainerCreating", "PodInitializing"})  #: reasons for which every container waits at first

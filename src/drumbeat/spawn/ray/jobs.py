@@ -11,9 +11,8 @@ import msgspec
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState
-from drumbeat.spawn.names import DNS_LABEL, instance_name
+from drumbeat.spawn.names import DNS_LABEL, Name, instance_name
 from drumbeat.spawn.ray.supervisor import BEGUN
-from drumbeat.spawn.tagged import Name
 
 SCOPE: Final = "drumbeat_store"  #: keys of a job's metadata: a hash that tells stores and engines apart,
 POOL: Final = "drumbeat_pool"  #: the worker's pool,

@@ -16,7 +16,7 @@ from drumbeat.core.errors import InvalidInput, NotFound, SpawnAmbiguous, SpawnCa
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
-from drumbeat.spawn.names import scope_name
+from drumbeat.spawn.names import POOL as POOL_VARIABLE, WORKER as WORKER_VARIABLE, Name, scope_name
 from drumbeat.spawn.ray.client import RayClient, Submitted, Transport
 from drumbeat.spawn.ray.jobs import (
     DRAINS,
@@ -34,7 +34,7 @@ from drumbeat.spawn.ray.jobs import (
 from drumbeat.spawn.ray.package import MODULE, RayPackage, make_package
 from drumbeat.spawn.ray.settings import RaySettings
 from drumbeat.spawn.ray.supervisor import KEY
-from drumbeat.spawn.tagged import POOL as POOL_VARIABLE, WORKER as WORKER_VARIABLE, Name
+from drumbeat.spawn.traits import remote_traits
 
 log = logging.getLogger(__name__)
 
@@ -82,18 +82,7 @@ class RaySpawner:
 
     @property
     def traits(self) -> SpawnerTraits:
-        return SpawnerTraits(
-            name=self._name,
-            unique_names=True,
-            outlives_controller=True,
-            reports_exit_codes=True,
-            reports_logs=True,
-            price_per_hour=self._settings.price_per_hour,
-            billing_granule=self._settings.billing_granule,
-            usual_start=self._settings.usual_start,
-            settle=self._settings.settle,
-            owns_all=True,
-        )
+        return remote_traits(self._name, self._settings, self._settings.price_per_hour)
 
     async def spawn(self, order: Order) -> Instance:
         name = (order.pool_id, order.worker_id)

@@ -11,9 +11,9 @@ import msgspec
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import VOLUME_ID, VOLUME_PATH, Instance, InstanceState, Order
+from drumbeat.spawn.names import POOL, WORKER, Name
 from drumbeat.spawn.runpod.placement import GpuPlace
 from drumbeat.spawn.runpod.settings import RunPodSettings
-from drumbeat.spawn.tagged import POOL, WORKER, Name
 
 SURPLUS = "~"  #: separates worker id and pod id in the name of a surplus pod (a worker's second pod)
 

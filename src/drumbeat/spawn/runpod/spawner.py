@@ -15,13 +15,13 @@ from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnCause, Spawn
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
+from drumbeat.spawn.names import Name
 from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
 from drumbeat.spawn.runpod.market import GpuCatalogue
 from drumbeat.spawn.runpod.placement import GpuPlace, Refusal, all_refused, remembered_backoff, remembered_refusals
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
 from drumbeat.spawn.runpod.settings import RunPodSettings, api_key, fingerprint
 from drumbeat.spawn.runpod.watch import PodFinder, WorkerPods
-from drumbeat.spawn.tagged import Name
 from drumbeat.spawn.volumes import check_seen
 
 log = logging.getLogger(__name__)

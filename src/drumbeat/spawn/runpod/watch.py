@@ -9,10 +9,10 @@ from datetime import timedelta
 import msgspec
 
 from drumbeat.core.clock import Clock
+from drumbeat.spawn.names import Name
 from drumbeat.spawn.runpod.client import RunPodClient
 from drumbeat.spawn.runpod.pods import Pod, parse_name
 from drumbeat.spawn.runpod.settings import RunPodSettings
-from drumbeat.spawn.tagged import Name
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from drumbeat.core.plain import time_span
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
-from drumbeat.spawn.names import instance_name, scope_name
+from drumbeat.spawn.names import POOL, WORKER, Name, instance_name, scope_name
 from drumbeat.spawn.private import last_lines
 from drumbeat.spawn.slurm.commands import Answered, SlurmCommands, SlurmTimeout
 from drumbeat.spawn.slurm.errors import explain, is_unsure
@@ -33,7 +33,7 @@ from drumbeat.spawn.slurm.jobs import JobLabel, SlurmJob
 from drumbeat.spawn.slurm.queue import JobQueue, instances
 from drumbeat.spawn.slurm.script import DRAIN_SIGNAL, TAG, environment_file, submitted_script, worker_script
 from drumbeat.spawn.slurm.settings import SlurmSettings
-from drumbeat.spawn.tagged import POOL, WORKER, Name
+from drumbeat.spawn.traits import remote_traits
 
 log = logging.getLogger(__name__)
 
@@ -74,19 +74,7 @@ class SlurmSpawner:
 
     @property
     def traits(self) -> SpawnerTraits:
-        return SpawnerTraits(
-            name=self._name,
-            unique_names=True,
-            outlives_controller=True,
-            reports_exit_codes=True,
-            reports_logs=True,
-            preemption_notice=self._settings.notice or None,
-            price_per_hour=self._settings.price_per_hour,
-            billing_granule=self._settings.billing_granule,
-            usual_start=self._settings.usual_start,
-            settle=self._settings.settle,
-            owns_all=True,
-        )
+        return remote_traits(self._name, self._settings, self._settings.price_per_hour, self._settings.notice or None)
 
     async def spawn(self, order: Order) -> Instance:
         name = (order.pool_id, order.worker_id)

@@ -10,9 +10,9 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnCause, Unanswered
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.spawn.interface import Instance, InstanceState, SilentPlace
+from drumbeat.spawn.names import Name
 from drumbeat.spawn.ssh.session import AgentRefused, AgentSession, Answer
 from drumbeat.spawn.ssh.settings import SshHost, SshSettings
-from drumbeat.spawn.tagged import Name
 
 HOST = "host"  #: key in an instance's and a row's ``meta``: the name of the host
 _FIRST_BACKOFF = timedelta(seconds=1)

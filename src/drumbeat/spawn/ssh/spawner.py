@@ -25,11 +25,11 @@ from drumbeat.core.errors import (
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import HostReport, Instance, InstanceState, Order, ReachableList, SpawnerTraits
-from drumbeat.spawn.names import instance_name, scope_name
+from drumbeat.spawn.names import POOL, WORKER, Name, instance_name, scope_name
 from drumbeat.spawn.ssh.hosts import ConnectedHost, HostView, HostViews, LostAnswer
 from drumbeat.spawn.ssh.session import AgentRefused
 from drumbeat.spawn.ssh.settings import WORKER_PYTHON, SshSettings
-from drumbeat.spawn.tagged import POOL, WORKER, Name
+from drumbeat.spawn.traits import remote_traits
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +63,7 @@ class SshSpawner:
 
     @property
     def traits(self) -> SpawnerTraits:
-        return SpawnerTraits(
-            name=self._name,
-            unique_names=True,
-            outlives_controller=True,
-            reports_exit_codes=True,
-            reports_logs=True,
-            price_per_hour=max(host.price_per_hour for host in self._settings.hosts),
-            billing_granule=self._settings.billing_granule,
-            usual_start=self._settings.usual_start,
-            settle=self._settings.settle,
-            owns_all=True,
-        )
+        return remote_traits(self._name, self._settings, max(host.price_per_hour for host in self._settings.hosts))
 
     async def spawn(self, order: Order) -> Instance:
         self._check_open()
