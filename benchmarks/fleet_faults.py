@@ -17,6 +17,7 @@ computes how much a ceiling may be exceeded while all controllers are dead; such
 and prints its faults.
 """
 
+import gc
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -72,7 +73,7 @@ class Totals:
 
 def run_all(first: int, count: int) -> Totals:
     totals = Totals()
-    with ProcessPoolExecutor(PROCESSES) as processes:
+    with ProcessPoolExecutor(PROCESSES, initializer=gc.set_threshold, initargs=(100_000,)) as processes:
         for verdict in processes.map(judged, range(first, first + count), chunksize=_CHUNK):
             totals.add(verdict)
             if totals.runs % 500 == 0:

@@ -72,6 +72,7 @@ class Cluster:
         if before is not None and before <= seconds:
             return
         pod["metadata"] |= {"deletionTimestamp": moment(), "deletionGracePeriodSeconds": seconds}
+        self._count_pod(pod)
         if run is not None and not self.node_is_down:
             run.stop(seconds)
 
@@ -210,11 +211,11 @@ class Cluster:
                 status["phase"] = "Failed" if code or "reason" in status else "Succeeded"
                 del self._runs[pod["metadata"]["uid"]]
                 if "deletionTimestamp" in pod["metadata"]:
-                    self._count_ended(pod)
+                    self._count_pod(pod)
                     self._remove("pods", pod)
         self.reconcile()
 
-    def _count_ended(self, pod: Object) -> None:
+    def _count_pod(self, pod: Object) -> None:
         for job in self.objects["jobs"].values():
             if pod in self.pods_of(job) and not finished(job):
                 self._count(job, [pod])
