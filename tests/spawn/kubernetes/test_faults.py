@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import alive
 from drumbeat.spawn.interface import InstanceState
 from drumbeat.spawn.kubernetes import KubernetesSpawner, manifests
+from spawn.kubernetes.cluster import Cluster
 from spawn.kubernetes.conftest import LeapingClock, P, W, order, settings_at, until
 from spawn.kubernetes.faults import Answers, Delays, Expires, Fault, Loses, Omits
-from spawn.kubernetes.server import ApiServer, write_kubeconfig
+from spawn.kubernetes.server import ApiServer, served, write_kubeconfig
 
 
 @pytest.fixture
@@ -71,6 +73,36 @@ class TestStarts:
         await spawner.spawn(order())
         await until(spawner, InstanceState.RUNNING)
         assert len(server.cluster.objects["jobs"]) == 1
+
+    @pytest.mark.parametrize("status", [401, 403, 429])
+    async def test_a_worker_that_runs_already_is_adopted_though_no_more_are_allowed(
+        self, server: ApiServer, spawner: KubernetesSpawner, status: int
+    ) -> None:
+        before = await spawner.spawn(order())
+        server.faults.append(Answers(operation="create jobs", status=status, times=9))
+
+        assert (await spawner.spawn(order())).ref == before.ref
+        with pytest.raises(SpawnFailed):
+            await spawner.spawn(order("other"))
+
+    @pytest.mark.parametrize("is_first", [False, True])
+    async def test_a_worker_that_may_run_is_not_called_failed_if_it_cannot_be_looked_for(
+        self, server: ApiServer, spawner: KubernetesSpawner, is_first: bool
+    ) -> None:
+        await spawner.spawn(order())
+        server.faults += [Answers(operation=each, status=401, times=9) for each in ("create jobs", "get jobs")]
+
+        with pytest.raises(SpawnFailed if is_first else SpawnAmbiguous):
+            await spawner.spawn(replace(order(), is_first=is_first))
+
+    async def test_a_worker_that_may_run_is_not_called_failed_if_the_cluster_is_down(self, tmp_path: Path) -> None:
+        with served(Cluster(tmp_path)) as (_, url):
+            write_kubeconfig(tmp_path / "kubeconfig", url)
+        async with KubernetesSpawner(settings_at(tmp_path), {}, "s") as spawner:
+            with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
+                await spawner.spawn(order())
+            with pytest.raises(SpawnFailed):
+                await spawner.spawn(replace(order(), is_first=True))
 
     async def test_a_worker_whose_controller_died_before_its_secret_gets_it_from_the_next(
         self, server: ApiServer, spawner: KubernetesSpawner, tmp_path: Path, clock: LeapingClock
@@ -304,7 +336,7 @@ class TestAccess:
         ) as failed:
             await spawner.list(P)
         with pytest.raises(SpawnFailed, match="log in again"):
-            await spawner.spawn(order())
+            await spawner.spawn(replace(order(), is_first=True))
 
         assert failed.value.cause is SpawnCause.AUTH
         server.tokens = {"t0ken-of-the-simulator"}
@@ -354,6 +386,6 @@ class TestAccess:
                 with pytest.raises(Unanswered, match=r"cannot connect: .*; check the network and the context"):
                     await spawner.list(P)
                 with pytest.raises(SpawnFailed, match="cannot connect") as failed:
-                    await spawner.spawn(order())
+                    await spawner.spawn(replace(order(), is_first=True))
 
         assert failed.value.cause is SpawnCause.TRANSIENT

@@ -15,6 +15,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, SpawnCause, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.contract import programs
 from drumbeat.spawn.contract.starts import NEARLY_EQUAL, ODD_NAMES
 from drumbeat.spawn.interface import VOLUME_PATH, InstanceState
 from drumbeat.spawn.kubernetes import PERMISSIONS, KubernetesSettings, KubernetesSpawner, KubernetesVolume, Toleration, client
@@ -192,7 +193,7 @@ async def test_every_permission_is_needed_and_no_other(server: ApiServer, tmp_pa
         await spawner.drain(P, W)
         await spawner.terminate(P, W)
         server.cluster.unschedulable = None
-        await spawner.spawn(order())
+        await spawner.spawn(order(program=programs.STUBBORN))  # one whose pod is still there after its Job was deleted
         await until(spawner, InstanceState.RUNNING)
         await spawner.terminate(P, W)
         await spawner._client.failed_pods()

@@ -153,6 +153,8 @@ def test_drain_of_a_worker_that_has_ended_is_harmless(node: Node) -> None:
 
     node.drain()
 
+    assert node.process.returncode == 0
+
 
 def test_drain_leaves_a_later_process_with_the_same_id_alone(node: Node) -> None:
     node.start(programs.STUBBORN)

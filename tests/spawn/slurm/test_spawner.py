@@ -3,10 +3,12 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence, Set
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -171,6 +173,46 @@ class TestLostAnswers:
 
         assert "sbatch" not in cluster.calls
 
+    @pytest.mark.parametrize("hidden", ["lock", "folder"])
+    async def test_a_worker_that_may_run_is_not_called_failed_if_it_cannot_be_looked_for(
+        self, cluster: FakeCluster, tmp_path: Path, hidden: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with open_spawner(cluster, tmp_path, timeout=timedelta(milliseconds=100)) as spawner:
+            await spawner.spawn(order(is_first=True))
+            async with AsyncExitStack() as stack:
+                if hidden == "lock":
+                    await stack.enter_async_context(spawner._folder.lock(spawner._key((P, W)), timedelta()))
+                else:
+                    broken = spawner._folder.failure(OSError(5, "Input/output error"))
+                    monkeypatch.setattr(spawner._folder, "find", Mock(side_effect=broken))
+
+                with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
+                    await spawner.spawn(order())
+                with pytest.raises(SpawnFailed, match="worker w of p could not be started"):
+                    await spawner.spawn(order(is_first=True))
+
+        assert cluster.live == [1]
+
+    async def test_a_job_that_may_have_a_twin_is_not_called_failed(self, spawner: SlurmSpawner, cluster: FakeCluster) -> None:
+        cluster.lose = [lambda: None]
+        with pytest.raises(SpawnAmbiguous):
+            await spawner.spawn(order())
+        submit = cluster.submit
+
+        async def submit_and_fall_silent(options: Sequence[str], script: Path, lock: int) -> Answered:
+            answer = await submit(options, script, lock)
+            cluster.is_down = True
+            return answer
+
+        with (
+            patch.object(cluster, "submit", submit_and_fall_silent),
+            pytest.raises(SpawnAmbiguous, match="worker w of p may have been submitted twice"),
+        ):
+            await spawner.spawn(order())
+
+        cluster.is_down = False
+        assert ((await spawner.spawn(order())).ref, cluster.live) == ("1", [1])
+
     async def test_a_worker_that_was_never_asked_for_needs_one_command_only(
         self, spawner: SlurmSpawner, cluster: FakeCluster
     ) -> None:
@@ -225,7 +267,7 @@ class TestRefusals:
             with pytest.raises(Unanswered, match=f"cannot write to the folder {tmp_path}/shared: .*; choose another folder"):
                 await spawner.list(P)
             with pytest.raises(SpawnFailed, match="worker w of p could not be started: cannot write to the folder"):
-                await spawner.spawn(order())
+                await spawner.spawn(order(is_first=True))
 
     async def test_no_sbatch_here(self, tmp_path: Path) -> None:
         settings = SlurmSettings(folder=tmp_path, programs=tmp_path / "nowhere")

@@ -161,12 +161,19 @@ class KubernetesSpawner:
         """Create the worker's Job; None if there is one. Raises SpawnFailed, SpawnAmbiguous."""
         try:
             return await self._client.create_job(manifests.job_manifest(self._scope, order, self._settings))
-        except KubernetesRefused as exc:
-            raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
-        except NeverSent as exc:
+        except (KubernetesRefused, NeverSent) as exc:
+            if not order.is_first and await self._exists(name):
+                return None
             raise SpawnFailed(f"{_subject(name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
         except Unanswered as exc:
             raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
+
+    async def _exists(self, name: Name) -> bool:
+        """Return whether a worker that was asked for before has a Job. Raises SpawnAmbiguous if that cannot be read."""
+        try:
+            return await self._client.find_job(manifests.job_name(self._scope, name)) is not None
+        except SpawnError as exc:
+            raise SpawnAmbiguous(f"{_subject(name)} may have been started before: {exc}; try again") from exc
 
     async def _adopt(self, name: Name) -> tuple[KubernetesJob, Sequence[KubernetesPod]] | None:
         """Return the worker's Job and its pods if it can still run or runs; None, with the Job gone, if it is over."""

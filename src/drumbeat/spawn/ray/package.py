@@ -2,8 +2,8 @@
 
 Ray has no means for secrets: it shows the environment of a job to everybody who can list jobs, and writes it to its logs. So
 the environment is in a file of the package, encrypted with a key that is used once and is in the job's record. The file is
-readable for Ray's user only, and the supervisor removes it. Whoever can read both, package and job, holds the cluster's token:
-they can run programs as the same user, and need neither.
+readable for Ray's user only, and the supervisor removes it. Only holders of
+the cluster's token can read both package and record, and they can run programs as the same user anyway.
 """
 
 import hashlib

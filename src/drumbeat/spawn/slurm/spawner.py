@@ -79,12 +79,18 @@ class SlurmSpawner:
     async def spawn(self, order: Order) -> Instance:
         name = (order.pool_id, order.worker_id)
         subject = f"worker {order.worker_id} of {order.pool_id}"
+        may_run = not order.is_first
         try:
             async with self._locked(name) as lock:
-                return await self._find(name, order, subject) or await self._start(name, order, subject, lock)
+                if (found := await self._find(name, order)) is not None:
+                    return found
+                may_run = False
+                return await self._start(name, order, subject, lock)
         except (SpawnFailed, SpawnAmbiguous):
             raise
         except SpawnError as exc:
+            if may_run:
+                raise SpawnAmbiguous(f"{subject} may have been started before: {exc}; try again") from exc
             raise SpawnFailed(f"{subject} could not be started: {exc}", cause=exc.cause) from exc
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
@@ -164,15 +170,12 @@ class SlurmSpawner:
 
     # Starting
 
-    async def _find(self, name: Name, order: Order, subject: str) -> Instance | None:
-        """Return the worker's pending or running instance; None if there is none. Raises SpawnAmbiguous."""
+    async def _find(self, name: Name, order: Order) -> Instance | None:
+        """Return the worker's pending or running instance; None if there is none."""
         run = await in_thread(self._folder.find, self._key(name))
         if run is None and order.is_first:
             return None
-        try:
-            found = [one for one in await self._all() if (one.pool_id, one.worker_id) == name]
-        except Unanswered as exc:
-            raise SpawnAmbiguous(f"{subject} may have been started before: {exc}; try again") from exc
+        found = [one for one in await self._all() if (one.pool_id, one.worker_id) == name]
         return next((one for one in found if one.state is not InstanceState.EXITED), None)
 
     async def _start(self, name: Name, order: Order, subject: str, lock: int) -> Instance:
@@ -187,7 +190,10 @@ class SlurmSpawner:
             return await self._submit(run, subject, lock)
         log.info("submitting %s again: its last start was not answered", subject)
         instance = await self._submit(run, subject, lock)
-        return await self._only(run, instance)
+        try:
+            return await self._only(run, instance)
+        except SpawnError as exc:
+            raise SpawnAmbiguous(f"{subject} may have been submitted twice: {exc}; try again") from exc
 
     async def _reserve(self, name: Name, order: Order, subject: str) -> SlurmRun:
         """Create the worker's run folder, if a slot is free. Raises SpawnFailed."""

@@ -315,8 +315,10 @@ def max_standard_error(plan: FindMaxPlan, state: FindMaxState) -> float:
 
 
 def _level_to_repeat(state: FindMaxState) -> int | None:
-    """Return the search's first number of connections (the baseline of latency) if it was measured less often than the current
-    number, so that measuring the first number again improves the comparison most; else None."""
+    """Return the first number of connections of the search if it was measured less often than the current one; else None.
+
+    Latency is compared with that of the first number, so both need equally many measurements.
+    """
     first = state.history[0].connections
     fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
     return first if fewer else None
