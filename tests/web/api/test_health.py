@@ -24,9 +24,9 @@ async def never_answers() -> None:
 async def test_a_store_that_does_not_answer_is_503_without_detail(
     store: Callable[[], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(health, "ANSWERS_WITHIN", timedelta(milliseconds=20))
     async with web(tmp_path, LOCKED) as made, made.client() as probe:
         assert (await probe.get("/ready")).json() == {"status": "ready"}
+        monkeypatch.setattr(health, "ANSWERS_WITHIN", timedelta(milliseconds=20))
         monkeypatch.setattr(type(made.plane.store), "now", lambda _: store())
 
         answer = await probe.get("/ready")
