@@ -1,4 +1,4 @@
-"""Leases: which controller may act for a pool now. Each new owner gets a higher epoch; earlier owners' writes are refused."""
+"""Leases: only the controller that owns a pool's lease acts. Each new owner gets a higher epoch; older writes are refused."""
 
 from dataclasses import dataclass
 from datetime import datetime
