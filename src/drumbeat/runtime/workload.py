@@ -74,7 +74,7 @@ class Workload(Protocol):
     def figures(self) -> WorkloadFigures: ...
 
     async def ended(self) -> None:
-        """Wait until no work is left. Raises an error if the work has become impossible. May be cancelled."""
+        """Return when no work is left. Raises an error if the work has become impossible. The caller can cancel it."""
         ...
 
     async def drain(self, within: timedelta) -> DrainResult:
