@@ -90,7 +90,7 @@ def test_an_engine_without_known_slots_limits_nothing() -> None:
 def test_a_plan_says_if_this_machine_was_taken_as_the_model(
     what: str, template: dict[str, Any], room: EngineRoom, says: bool
 ) -> None:
-    model = "this machine was taken as the model (4 cores, 16.0 GiB), as the hosts of engine a are not known"
+    model = "estimated from this machine (4 cores, 16.0 GiB), as the hosts of engine a are not known"
 
     assert any(model in warning for warning in planned(template, room).warnings) is says, what
 

@@ -120,7 +120,7 @@ async def test_it_says_what_that_costs(template: dict[str, Any], cost: float | N
         ),
         (
             {"target": {"url": "duckdb:///x"}, "scaling": {"mode": "FIXED", "min_workers": 2, "min_connections": 1}},
-            "duckdb can be used by one process at a time, but 2 workers may be started",
+            "duckdb can be used by one process at a time, but the run can have 2 workers",
         ),
         ({"slo": {"INSRT": {"p95_ms": 5}}}, "slo.INSRT: the workload has no such operation; expected overall, "),
         ({"sharding": {"enabled": True}}, "sharding.total_partitions: expected how many partitions"),
@@ -232,7 +232,7 @@ async def test_more_connections_than_the_server_has_free_are_warned_of(
         many = await looked_at({**template, "concurrent_connections": free + 1}, target)
 
     assert (few.errors, few.warnings, many.errors) == ((), (), ())
-    assert "connections (5 of them to observe) are more than the" in many.warnings[0]
+    assert "connections (5 of them to observe the database) are more than the" in many.warnings[0]
 
 
 async def test_a_file_has_no_such_limit(sqlite: Target) -> None:

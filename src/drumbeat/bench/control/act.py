@@ -63,8 +63,8 @@ class RunActor:
             self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
-        """Raise Refused if an action of this beat (pass of the control loop) failed: the state is then not stored, so the next
-        beat repeats the action."""
+        """Raise Refused if an action of this beat (pass of the control loop) failed. The state is then not stored, so that the
+        next beat repeats the action."""
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
@@ -92,13 +92,13 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. If an engine elsewhere failed to start another one in this beat, it is not asked: the worker gets its
-        row, which SetTargets needs, and SpawnError is raised."""
+        """Start a worker. An engine on other machines that failed to start a worker earlier in this beat is not asked again: only
+        the new worker's row is added, which SetTargets needs, and SpawnError is raised."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
             if action.is_new:
                 await self._recovery.add_unasked(self._row(action), earlier, fence)
-            raise SpawnError(f"not tried: an earlier start failed: {earlier}", cause=earlier.cause)
+            raise SpawnError(f"not requested: the engine just failed to start another worker: {earlier}", cause=earlier.cause)
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
         except SpawnError as exc:

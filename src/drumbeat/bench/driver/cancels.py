@@ -17,7 +17,7 @@ _LAST = 3.0  #: seconds that ``close`` waits for the remaining requests
 
 
 class CancelRequests:
-    """Cancels timed-out operations and closes their sessions in the background. Any thread may call ``end``: it never waits."""
+    """Cancels timed-out operations and closes their sessions in the background. Any thread can call ``end``: it never waits."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address

@@ -64,7 +64,7 @@ def settles_first(plan: RunPlan) -> bool:
 
 
 def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
-    """Whether the measurement may begin: the number of connections has been found, or need not be found."""
+    """Whether the measurement can begin: the number of connections has been found, or need not be found."""
     return not settles_first(plan) or (state is not None and state.settled)
 
 
@@ -242,7 +242,7 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return the fewest connections that a check may set, the highest of three numbers: half of the current one, the one by
+    """Return the lowest number of connections that a check can set: the highest of half the current number, the number by
     Little's law, and the configured minimum."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
@@ -324,7 +324,7 @@ def _next(view: ModeView, last: Window) -> Window:
 
 
 def _since_change(view: ModeView, planned: Window | None) -> Window:
-    """Return a time window that begins now, at a change of connections: earlier figures say nothing about the new number."""
+    """Return a time window that begins now, when connections change, as earlier figures say nothing about the new number."""
     until = planned.until if planned else view.now
     return Window(since=view.now, until=max(until, view.now + LEAST_WINDOW))
 
