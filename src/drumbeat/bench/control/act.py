@@ -92,7 +92,7 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. An engine on other machines that failed to start a worker earlier in this beat is not asked again: only
+        """Start a worker. If an engine on other machines failed to start one earlier in this beat, it is not asked again: only
         the new worker's row is added, which SetTargets needs, and SpawnError is raised."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class CallThread:
-    """A daemon thread with a queue of calls. Unlike an executor's thread, it does not keep the process running if a driver hangs."""
+    """A daemon thread with a queue of calls. Unlike an executor's thread, it lets the process exit while a call hangs."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()

@@ -19,7 +19,7 @@ def explain_deviation(little: Mapping[str, float] | None) -> str | None:
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """Return a text that compares throughput × latency, if needed plus the client's pauses, with the number of connections."""
+    """Return text that compares throughput × latency (or, if that agrees, this plus client pauses) with the connections."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = texts_that_differ(found, held)

@@ -13,7 +13,7 @@ _MOST_NAMED = 5
 
 
 def caveats(record: RunRecord) -> list[str]:
-    """Return the reasons to doubt a run's figures. The same reason for several workers is one sentence."""
+    """Return the reasons to doubt a run's figures. A reason that several workers have is listed once."""
     checks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
     return [*_limited(record), *_outage(record), *(caveat for check in checks for caveat in check(record.workers))]
 

@@ -1,4 +1,4 @@
-"""Compares two to five runs with the first of them: figures, changes, and how far they can be trusted. Pure."""
+"""Compares two to five runs, each with the first: figures, changes, and how far they can be trusted. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -169,7 +169,7 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
-    """Compare the results of two searches for the most connections: best number of connections, and the figures there."""
+    """Compare two find-max runs: the best (highest stable) number of connections, and the figures measured with it."""
     old, new = best_of(before), best_of(after)
     return (
         _plain(BEST_LEVEL, _number(old, "connections"), _number(new, "connections")),
