@@ -100,5 +100,5 @@ async def test_a_throughput_that_the_slots_cannot_reach_is_refused() -> None:
     document = parse({**POSTGRES, **QPS, "target": {}, "scaling": {"mode": "BOUNDED", "max_workers": 9, "max_connections": 2}})
 
     assert (await preview_run(document, HOST, connections, Prices(), EngineRoom())).most_workers == 9
-    with pytest.raises(InvalidInput, match="unreachable with max 4 workers"):
+    with pytest.raises(InvalidInput, match="cannot be reached with max 4 workers"):
         await preview_run(document, HOST, connections, Prices(), EngineRoom(engines="a", slots=4))

@@ -145,7 +145,7 @@ async def test_what_stands_in_its_way_is_an_error(template: dict[str, Any], said
         ({"load_mode": "FIND_MAX"}, "no slo: the search looks only at stability"),
         (
             {"load_mode": "QPS", "target_qps": 900, "scaling": {"mode": "FIXED", "min_workers": 1, "min_connections": 9}},
-            "Target QPS 900 unreachable with max 1 workers × 9 connections unless operations take less than 10 ms",
+            "Target QPS 900 cannot be reached with max 1 workers × 9 connections unless operations take less than 10 ms",
         ),
         ({"target": {"url": "sqlite:///x"}}, "sqlite lets one connection write at a time"),
         ({"target": {"url": "sqlite:///x"}, "concurrent_connections": 1}, None),

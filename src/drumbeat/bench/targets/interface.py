@@ -15,7 +15,7 @@ NO_STATEMENTS: Statements = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTraits:
-    """What a database product can do, as far as the products differ."""
+    """Properties in which the database products differ, such as whether only one process can use the database."""
 
     name: str  #: postgresql, mysql, sqlite or duckdb
     networked: bool
@@ -47,7 +47,7 @@ class TableDescription:
 
     @property
     def time_column(self) -> str | None:
-        """The name of the first column with timestamps, if there is one."""
+        """The name of the first column with timestamps; None if there is none."""
         return next((column.name for column in self.columns if column.type is ValueType.TIMESTAMP), None)
 
 

@@ -33,7 +33,7 @@ class Key:
 
 
 class Vault:
-    """Encrypts with its first key, decrypts with any. To change keys: add a new one in front, ``reseal``, remove the old."""
+    """Encrypts with its first key, decrypts with any. To change keys: add a new key in front, ``reseal``, remove the old."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = tuple(keys)
