@@ -93,7 +93,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A stored worker: one row of ``workers``. The row may exist before the process does."""
+    """A stored worker: one row of ``workers``. The row can exist before the process does."""
 
     pool_id: PoolId
     worker_id: WorkerId
@@ -168,7 +168,7 @@ class Worker:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether the worker is live and leaving. Its row may say ``active`` until the worker reads that it must leave."""
+        """Whether the worker is live and leaving. Its row can still say ``active`` until the worker reads that it has to."""
         return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
 
     @property

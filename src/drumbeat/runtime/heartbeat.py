@@ -77,7 +77,7 @@ class HeartbeatLoop:
         self._wake.set()
 
     def beat_now(self) -> None:
-        """Send a heartbeat at once, because there may be new instructions."""
+        """Send a heartbeat at once, because there might be new instructions."""
         self._wake.set()
 
     async def run(self) -> None:

@@ -99,7 +99,7 @@ def reconcile(instructions: WorkerInstructions, reply: HeartbeatReply) -> Worker
     """Take over target and phase from the store's rows, in case an event about them was missed.
 
     The stored target is used only if it is newer than every known event, so that a ramp or a scheduled event is not undone.
-    The phase of the run's row is used only if it changed since the last call: it may lag behind an event.
+    The phase of the run's row is used only if it changed since the last call: the row can lag behind an event.
     """
     if reply.target_seq > _newest_target(instructions):
         instructions = _with_stored_target(instructions, reply)

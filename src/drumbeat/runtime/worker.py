@@ -31,7 +31,7 @@ class WorkerLifecycle:
 
     A separate task sends heartbeats in every state, receives events, and is the only task that calls the store. The main task
     moves from state to state and runs the workload, and never waits for the store: during an outage the work continues, until
-    the store has been silent for so long that this worker may soon be marked lost.
+    the store has been silent for so long that this worker could soon be marked lost.
     """
 
     def __init__(

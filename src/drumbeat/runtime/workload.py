@@ -88,8 +88,8 @@ class Workload(Protocol):
 
 @runtime_checkable
 class WakesHeartbeat(Protocol):
-    """A workload that can notice, before the next heartbeat, that there may be new instructions for its worker."""
+    """A workload that can notice, before the next heartbeat, that there might be new instructions for its worker."""
 
     def when_in_doubt(self, beat: Callable[[], None]) -> None:
-        """Set the function that the workload calls when there may be new instructions: ``beat`` sends a heartbeat at once."""
+        """Set the function that the workload calls when there might be new instructions: ``beat`` sends a heartbeat at once."""
         ...

@@ -52,7 +52,7 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Raises Refused instead of storing the state if a SetTargets or SaveStep just failed."""
+        """Carry out one action. Storing the state raises Refused if a SetTargets or SaveStep failed before it."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -131,7 +131,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Return, and forget, the events to store with the run's state. Events collected under another fence are dropped."""
+        """Return, and forget, the events to store with the run's state. Events from under an earlier lease are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

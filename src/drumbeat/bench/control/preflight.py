@@ -209,7 +209,7 @@ def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspect
 def _warnings(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspection: Inspection) -> Iterator[str]:
     yield from plan_warnings(document, plan)
     if plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY and not plan.objectives:
-        yield "no slo: the search looks only at stability and may accept slow operations; set slo.overall.p95_ms"
+        yield "no slo: the search looks only at stability and might accept slow operations; set slo.overall.p95_ms"
     if most_workers(plan) is None and inspection.one_process:
         yield f"{inspection.product} can be used by one process at a time; set scaling.max_workers to 1"
     if not document.target.use_cached_result and inspection.location is not None and inspection.product != "mysql":
@@ -244,7 +244,7 @@ def _one_writer(ready: Preflight, inspection: Inspection) -> Iterator[str]:
 
 
 def _too_many_connections(ready: Preflight, inspection: Inspection) -> Iterator[str]:
-    """Warn if the run needs more connections than the server accepts. No error, as a connection pooler may allow more."""
+    """Warn if the run needs more connections than the server accepts. Not an error, as a connection pooler might allow more."""
     free, needed = inspection.free_connections, max(ready.total_connections, ready.most_connections or 0) + _OBSERVED_BY
     if free is not None and needed > free:
         yield (

@@ -49,7 +49,7 @@ class CancelRequests:
     def _warn(self, reason: str) -> None:
         if reason != self._last_error:
             self._last_error = reason
-            log.warning("failed to cancel timed-out operations at %s: %s; they may still run", self._address.location, reason)
+            log.warning("failed to cancel timed-out operations at %s: %s; they might still run", self._address.location, reason)
 
     def close(self) -> None:
         """Wait for the cancel requests that are queued or running, but only a few seconds. Blocks the calling thread."""

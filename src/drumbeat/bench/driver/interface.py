@@ -104,7 +104,7 @@ class Engine(Protocol):
         ...
 
     async def drain(self, within: timedelta) -> int:
-        """Stop new operations and wait for running ones. Returns how many still ran after ``within``; those are given up."""
+        """Stop new operations and wait for running ones. Returns how many still ran after ``within`` and were abandoned."""
         ...
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ def _difference(little: Mapping[str, float]) -> str:
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = texts_that_differ(found, held)
-        return f"throughput × latency is {one}, not the {other} connections held ({found / held - 1:+.1%})"
+        return f"throughput × latency is {one}, not {other}, the number of open connections ({found / held - 1:+.1%})"
     both = found + little["client_share"] * held
     one, other = texts_that_differ(both, held)
-    return f"throughput × latency and the pauses between operations make {one}, not the {other} connections held"
+    return f"throughput × latency plus the pauses between operations is {one}, not {other}, the number of open connections"

@@ -69,7 +69,7 @@ class ServerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """A snapshot of a run for the live view. ``logs`` holds only entries since the previous snapshot."""
+    """A snapshot of a run for the live view. ``logs`` has only the lines since the previous snapshot."""
 
     run: Run
     plan: RunPlan

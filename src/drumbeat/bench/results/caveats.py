@@ -39,7 +39,7 @@ def _lost(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 def _from_samples(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     silent = [str(worker.worker_id) for worker in workers if worker.extra.get("from_samples")]
     if silent:
-        yield f"from_samples: {_named(silent)} left no final result; counted from samples, up to the last one received"
+        yield f"from_samples: {_named(silent)} stored no final result; counted from samples, up to the last sample received"
 
 
 def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:

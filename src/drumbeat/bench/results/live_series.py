@@ -83,7 +83,7 @@ class LiveSeries:
         )
 
     def _curves(self, *, ended: bool) -> Curves:
-        """Return the curves up to a few seconds ago (newer samples may be missing). Recomputed after enough new seconds."""
+        """Return the curves up to a few seconds ago, as newer samples might be missing. Cached until enough seconds are new."""
         if self._stored_curves is not None:
             return self._stored_curves
         drawn = self._range(0 if ended else _MAX_SAMPLE_DELAY)

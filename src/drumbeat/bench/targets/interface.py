@@ -52,7 +52,7 @@ class TableDescription:
 
 
 class Target(Protocol):
-    """One database under test. Use it with ``async with``; it has one connection of its own, besides those of the load."""
+    """One database under test. Use it with ``async with``; it has one connection of its own, besides the load's connections."""
 
     @property
     def traits(self) -> TargetTraits: ...

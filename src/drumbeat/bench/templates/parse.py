@@ -47,7 +47,7 @@ def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
 
 
 def read(text: str | bytes) -> Mapping[str, Any]:
-    """Read plain data from YAML or JSON. Raises InvalidInput without quoting the text, since it may contain a password."""
+    """Read plain data from YAML or JSON. Raises InvalidInput, without quoting the text: it could contain a password."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as exc:

@@ -58,7 +58,7 @@ def _partitions(document: TemplateDocument) -> int:
 
 
 def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:
-    """Return the limits on workers and on connections per worker, with defaults for those that the template does not set."""
+    """Return the limits on workers and on connections per worker, with defaults for limits that the template does not set."""
     given = document.scaling
     if given.mode is ScalingMode.FIXED:
         return _fixed(document)

@@ -26,8 +26,8 @@ def allocate(total: int, slots: Sequence[int], scaling: Scaling, ceilings: Mappi
     """Return the number of connections for each slot (the number of a worker in its run).
 
     They add up to ``total``, or to as much of it as the limits per worker allow. A worker that would get less than the minimum
-    gets none; but if ``total`` itself is below the minimum, the lowest slot gets all of it. ``ceilings`` holds the maximum for
-    slots whose connections a guardrail has reduced; the other slots take over the connections above this maximum.
+    gets none; but if ``total`` itself is below the minimum, the lowest slot gets all of it. ``ceilings``: the maximum of each
+    slot that a guardrail has limited; the other slots take over the connections above this maximum.
     """
     caps = {slot: _cap(slot, scaling, ceilings or {}) for slot in sorted(slots)}
     able = [slot for slot, cap in caps.items() if cap > 0]

@@ -5,7 +5,7 @@ an operation takes, and above it only while workers catch up on overdue operatio
 throughput × time per operation. Once per ``interval`` a check compares throughput with the target ± tolerance (the deadband):
 
 - *Below the deadband*, or with nearly all connections busy: a quarter more connections than the law says. The first two checks
-  may add any number; later ones at most triple the connections. Simulations in which latency tripled needed more than eight
+  can add any number; later ones at most triple the connections. Simulations in which latency tripled needed more than eight
   intervals to settle in 24 of 100 runs if a check could add only a tenth or a quarter, and in one run if it could only double.
 - *Inside the deadband*, if less than half of the connections were busy in three intervals in a row: fewer connections, but a
   quarter more than the law says for the slowest of these intervals, so that connections just added are not removed again.

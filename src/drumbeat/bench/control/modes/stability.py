@@ -61,7 +61,7 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A stability rule that a measurement broke, and the reason. ``narrow``: broken by so little that this may be chance."""
+    """A stability rule that a measurement broke, and the reason. ``narrow``: broken by so little that it could be chance."""
 
     outcome: LevelOutcome
     reason: str

@@ -74,7 +74,7 @@ class Comparison:
             unlike = f"the runs are too different: similarity {self.similarity.score:.2f}, expected at least {LEAST_ALIKE}"
             return "; ".join(self.similarity.gates) or unlike
         if worse := [delta.bounds.label for delta in self.deltas if delta.looks_worse]:
-            return f"{', '.join(worse)} may be worse, but the runs are too short to show it: measure for longer"
+            return f"{', '.join(worse)} might be worse, but the runs are too short to show it: measure for longer"
         return _too_little(self.before, self.after)
 
     @property
