@@ -128,7 +128,9 @@ class RecoveryActor:
         left = settle - (now - asked_at(found, now))
         if left.total_seconds() > 0 and not was_refused:
             wait = f"{left.total_seconds():.0f} s"
-            raise SpawnError(f"worker {worker_id}: no new instance requested: the earlier one might still start within {wait}")
+            raise SpawnError(
+                f"worker {worker_id}: no new instance requested, as the earlier one might still start within {wait}"
+            )
         if settle or was_refused:
             meta = {ASKED_AT: now.isoformat(), **({REFUSED: None} if was_refused else {})}
             await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", meta, fence=fence)

@@ -203,7 +203,7 @@ def test_what_can_never_work_is_refused_and_nothing_else(template: dict[str, Any
 def test_a_measured_latency_counts_before_a_stated_one() -> None:
     template = {**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 1}
 
-    assert "unreachable" in refusal(template, measured_latency_ms=25)
+    assert "cannot be reached" in refusal(template, measured_latency_ms=25)
     planned({**template, "expected_latency_ms": 25}, measured_latency_ms=1)
 
 

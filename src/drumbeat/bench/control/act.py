@@ -98,7 +98,7 @@ class RunActor:
             earlier = self._refused[1]
             if action.is_new:
                 await self._recovery.add_unasked(self._row(action), earlier, fence)
-            raise SpawnError(f"not requested: the engine just failed to start another worker: {earlier}", cause=earlier.cause)
+            raise SpawnError(f"not tried: an earlier start in this beat failed: {earlier}", cause=earlier.cause)
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
         except SpawnError as exc:
