@@ -64,7 +64,7 @@ class Fenced(Refused):
 
 
 class WorkerGone(Refused):
-    """This process must not write for the worker: the worker has ended or has no row, or another process joined as it."""
+    """This process must not write for the worker: it has ended or has no row, or another process joined under its id."""
 
 
 class JobEnded(DrumbeatError):

@@ -168,7 +168,7 @@ class Worker:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether the worker is live and leaving. Its row can still say ``active`` until the worker reads that it has to."""
+        """Whether the worker is live and leaving. Its row can say ``active`` until the worker has read the request to leave."""
         return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
 
     @property

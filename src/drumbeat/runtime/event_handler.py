@@ -141,7 +141,7 @@ class EventHandler:
             self._instructions = instructions.mark_read(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
-        """Called when all events are read: end the worker, update its running work, or let its work begin, as they say."""
+        """Called when all events are read: end the worker, update its running work, or let its work begin."""
         if self._shutdown.over.is_set():
             return
         if end := self._why_end(reply):

@@ -59,7 +59,7 @@ class RecoveryActor:
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
     async def _may_run(self, row: Worker) -> bool:
-        """Whether an ended worker's instance might still run: an engine or host lists it, or an unreachable one might.
+        """Whether an ended worker's instance might still run: its engine or host lists it, or does not answer.
 
         False if its start was refused, or if the engine or host in its row answers and does not list it. Raises Unanswered.
         """

@@ -1,4 +1,4 @@
-"""Automatic retention: a controller deletes some old rows after a beat, at most once in a few minutes."""
+"""Automatic retention: a process deletes some old rows after a beat, at most once in a few minutes."""
 
 import logging
 import random

@@ -131,7 +131,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Return, and forget, the events to store with the run's state. Events from under an earlier lease are dropped."""
+        """Return, and forget, the events to store with the run's state. Events collected under an earlier lease are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

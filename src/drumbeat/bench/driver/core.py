@@ -23,7 +23,7 @@ class ConnectionState(IntEnum):
 
 
 class Core(Protocol):
-    """Drives many connections in one thread. Other threads must call only ``set_epoch`` and ``accept(False)``."""
+    """Drives many connections in one thread. Other threads are allowed to call only ``set_epoch`` and ``accept(False)``."""
 
     def add(self, index: int, connection: socket) -> None:
         """Take over a connection that is ready for queries; its number is ``index``. Raises OSError if the number is in use."""

@@ -20,7 +20,7 @@ class TargetTraits:
     name: str  #: postgresql, mysql, sqlite or duckdb
     networked: bool
     transactions: bool = True
-    processes: bool = True  #: whether several processes may open the database at once; if not, a run has one worker
+    processes: bool = True  #: whether several processes can open the database at once; if not, a run has one worker
     signals: bool = False  #: whether the server reports statistics, by ``signals`` and ``counters``
 
 
