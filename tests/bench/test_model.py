@@ -42,7 +42,7 @@ def lookup(weight: int = 100, sql: str = "SELECT 1 FROM t WHERE k = $1", *values
         ),
         (lambda: lookup(-1), "weight of POINT_LOOKUP to be 0 or more, got -1"),
         (lambda: Operation(kind="REPORT", weight=5, statements=()), "REPORT has a weight of 5 but no SQL"),
-        (lambda: lookup(100, "SELECT $1, $2"), r"POINT_LOOKUP: the placeholder \$2 has no value, got only 1 values"),
+        (lambda: lookup(100, "SELECT $1, $2"), r"POINT_LOOKUP: the placeholder \$2 has no value; got only 1 values"),
         (lambda: lookup(100, "SELECT 1"), r"POINT_LOOKUP: value 1 has no placeholder \$1"),
         (lambda: lookup(100, "SELECT '$1'"), r"POINT_LOOKUP: value 1 has no placeholder \$1"),
         (

@@ -18,7 +18,7 @@ def stored_plan(run: Run) -> RunPlan:
 
 
 def plan_or_default(run: Run) -> tuple[RunPlan, list[str]]:
-    """Return the plan that a run was created with; the default plan and a note when its row has no valid plan."""
+    """Return a run's plan and no notes; if its row has no valid plan, the default plan and a note that says so."""
     if run.config.get("plan") is None:
         return RunPlan(), ["the run has no stored plan: limits, prices and load mode are unknown"]
     try:

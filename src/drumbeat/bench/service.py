@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 
 
 class BenchService:
-    """Benchmark actions for the command line, API and web pages. Methods without ``def`` here come from other bench modules."""
+    """Benchmark actions for the command line, API and web pages. Methods assigned without ``def`` come from other modules."""
 
     revision = staticmethod(revision)
     curves = staticmethod(curves_of)
@@ -143,7 +143,7 @@ class BenchService:
         return await preview_run(document, self._host, self._connections, await self.prices(), room)
 
     def _room(self, document: TemplateDocument) -> EngineRoom:
-        """Return the slots of the template's engine. Raises InvalidSettings if it is not known, or cannot reach the store."""
+        """Return the slots of the template's engine. Raises InvalidSettings (unknown, or cannot reach the store)."""
         engines = document.scaling.engine or DEFAULT_ENGINE
         self._check_engine(engines)
         return self._engine_room(engines)
@@ -184,9 +184,10 @@ class BenchService:
         on_beat: Callable[[BeatReport], None] | None = None,
         hurry: asyncio.Event | None = None,
     ) -> RunStatus:
-        """Control a run from this process until the run has ended or ``leave`` is set (another process may then take over).
+        """Control a run from this process until the run has ended or ``leave`` is set (another process can then take over).
 
-        Once ``hurry`` is set, engines elsewhere that do not answer are not waited for: after a few seconds the run is left."""
+        Once ``hurry`` is set, an engine on other machines that does not answer is not waited for: ``leave`` is set after a few
+        seconds."""
         run = await self._store.runs.get(run_id)
         async with self._spawner_of(run) as spawner:
             if hurry is None or engine_of(run) == DEFAULT_ENGINE:
@@ -201,7 +202,7 @@ class BenchService:
         return status
 
     async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
-        """Set ``leave`` if a run has not ended a few seconds after ``hurry`` was set, and its engine does not answer."""
+        """Set ``leave`` if the run has not ended a few seconds after ``hurry`` was set and the engine does not answer."""
         await hurry.wait()
         while not leave.is_set():
             await self._clock.sleep(_SILENT_FOR)
@@ -278,7 +279,7 @@ class BenchService:
                 spawner = opened if engine_of(run) == DEFAULT_ENGINE else PromptSpawner(opened, leave, self._clock)
                 await self._orchestrator(spawner).conduct(run.run_id, leave)
         except DrumbeatError as exc:
-            log.warning("stopped leading run %s: %s; any orchestrator may take it over", run.run_id, exc)
+            log.warning("stopped controlling run %s: %s; any orchestrator can take it over", run.run_id, exc)
         finally:
             mine.discard(run.run_id)
 

@@ -1,4 +1,4 @@
-"""Clocks that are passed as arguments, so that tests control time. Only this file may read the system clock."""
+"""Clocks that are passed as arguments, so that tests control time. Only this file is allowed to read the system clock."""
 
 import asyncio
 import heapq

@@ -6,9 +6,9 @@ Point = tuple[float, float | None]  #: x, and y; None where there is no value
 
 
 def downsample(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """Return at most ``most`` points: the lowest and highest of each stretch of points; one point for a stretch without values.
+    """Return at most ``most`` points: the lowest and highest of each group of neighbours; one point of a group without values.
 
-    Stretches are 4, 8, 16 … points wide, so that the points of a growing line stay the same until the width doubles.
+    Groups are 4, 8, 16 … points wide, so that the result for a growing line stays the same until the width doubles.
     """
     if len(points) <= most:
         return points

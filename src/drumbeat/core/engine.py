@@ -13,7 +13,7 @@ _MOST_NAMES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts:
-    """Where the engines that a policy names run their workers, and whether these cost money; used to check the policy."""
+    """Where the engines of a fleet policy run workers, and whether the workers cost money; used to check the policy."""
 
     elsewhere: bool  #: whether workers may run on another machine, which cannot reach a store in a local file
     is_free: bool  #: whether no worker has a price
@@ -22,7 +22,7 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRoom:
-    """How many workers the engines of a benchmark can run, and whether on other machines."""
+    """How many workers the engines of a benchmark can run at once, and whether they run on other machines."""
 
     engines: str = DEFAULT_ENGINE
     slots: int | None = None  #: the most workers at once; None: no limit, or not known
@@ -30,7 +30,7 @@ class EngineRoom:
 
     @property
     def text(self) -> str:
-        """The engines and their slots, as messages show them."""
+        """The engines and the number of their slots as text, such as ``engine gpu has 4 slots``."""
         slots = "" if self.slots is None else f" has {self.slots} {'slot' if self.slots == 1 else 'slots'}"
         return f"engine {self.engines}{slots}"
 
@@ -50,16 +50,16 @@ def engine_names(engines: str) -> tuple[str, ...]:
 
 
 def check_engine_name(name: str) -> None:
-    """Raise InvalidSettings for a text that cannot be the name of an engine."""
+    """Raise InvalidSettings if a text cannot be the name of an engine, for example because it contains a space."""
     if not _NAME.fullmatch(name):
         raise InvalidSettings(
-            f"expected the name of an engine, or several with commas between them, of letters, digits, '-', '_' and '.'; "
+            f"expected the name of an engine, or several separated by commas, each of letters, digits, '-', '_' and '.'; "
             f"got {name[:80]!r}"
         )
 
 
 def covers(engines: str, provider: str | None) -> bool:
-    """Whether these engines include all engines of a worker's row (``provider``); true if the row names none."""
+    """Whether ``engines`` includes all engines that a worker's row names (``provider``); true if either is empty."""
     return not provider or not engines or provider == engines or set(_split(provider)) <= set(_split(engines))
 
 
@@ -68,7 +68,7 @@ def _split(engines: str) -> tuple[str, ...]:
 
 
 def silent_engine(engines: str, error: str) -> str:
-    """Return a phrase that says that an engine, or one of several, does not answer, and why."""
+    """Return text such as ``engine gpu does not answer (ERROR)``; for several engines: ``one of the engines …``."""
     subject = f"one of the engines {engines}" if "," in engines else f"engine {engines}"
     return f"{subject} does not answer ({error})"
 

@@ -18,7 +18,7 @@ DrumbeatError
 │   └── StoreTooNew          it was written by a newer Drumbeat
 ├── SpawnError               a worker could not be started, listed or stopped
 │   ├── SpawnFailed          the provider refused; nothing was started
-│   ├── SpawnAmbiguous       no answer: a worker may have been started; list the workers before retrying
+│   ├── SpawnAmbiguous       no answer: a worker might have been started; list the workers before retrying
 │   └── Unanswered           the provider, or one of its hosts, did not answer: nothing is known about its workers
 └── MissingExtra             an optional dependency is not installed
 """
@@ -64,7 +64,7 @@ class Fenced(Refused):
 
 
 class WorkerGone(Refused):
-    """This process may not write as this worker: the worker has ended or has no row, or another process joined under its id."""
+    """This process must not write for the worker: it has ended or has no row, or another process joined under its id."""
 
 
 class JobEnded(DrumbeatError):
@@ -100,7 +100,7 @@ class SpawnCause(StrEnum):
     NO_MONEY = "no_money"  #: the account is empty
     RATE_LIMITED = "rate_limited"  #: too many API calls
     TRANSIENT = "transient"  #: the provider failed; retrying may help
-    AMBIGUOUS = "ambiguous"  #: the provider gave no answer; the worker may have been started
+    AMBIGUOUS = "ambiguous"  #: the provider gave no answer; the worker might have been started
     BOOT_CRASH = "boot_crash"  #: the worker was started, and ended before it was ready
 
 
@@ -118,14 +118,14 @@ class SpawnFailed(SpawnError):
 
 
 class SpawnAmbiguous(SpawnError):
-    """The provider gave no answer, so a worker may have been started; list the workers before retrying."""
+    """The provider gave no answer, so a worker might have been started; list the workers before retrying."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, cause=SpawnCause.AMBIGUOUS)
 
 
 class Unanswered(SpawnError):
-    """The provider, or one of its hosts, did not answer, so nothing is known about the workers there: they may still run."""
+    """The provider, or one of its hosts, did not answer, so nothing is known about its workers: they might still run."""
 
 
 class MissingExtra(DrumbeatError):

@@ -36,7 +36,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """An event before the store has numbered it."""
+    """An event before it is stored; the store then gives it a number."""
 
     type: str
     payload: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def set_phase(phase: str, effective_at: datetime | None = None) -> NewEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTarget:
-    """The target of one worker: how many connections, or other units of its workload, it should hold."""
+    """The target of one worker: how many connections it should keep open, or how many jobs it should run at once."""
 
     connections: int
     reason: str

@@ -143,7 +143,7 @@ class Histogram:
         return ((bucket, count) for bucket, count in enumerate(self.counts[used], used.start) if count)
 
     def to_bytes(self) -> bytes:
-        """Return a compact byte form: sum, least and greatest, then the counts; one byte per bucket if all counts are small."""
+        """Return the histogram as compact bytes: sum, least and greatest, then the counts (a byte each if they are small)."""
         if self.least is None or self.greatest is None:
             return bytes([_SPARSE])
         window = self.counts[_used(self)].tolist()
@@ -197,7 +197,7 @@ class Histogram:
 
 
 def _used(histogram: Histogram) -> slice:
-    """Return the range of buckets that may hold counts: from the least value's bucket to that of the greatest value."""
+    """Return the range of buckets with counts: from the bucket of the least value to the bucket of the greatest value."""
     if histogram.least is None or histogram.greatest is None:
         return slice(0, 0)
     return slice(bucket_of(histogram.least), bucket_of(histogram.greatest) + 1)

@@ -64,7 +64,7 @@ def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """A rate limit for a group of jobs: at most ``count`` claims within any time of length ``per``, by the store's clock."""
+    """A rate limit for a group of jobs: at most ``count`` claims in any period of length ``per``, by the store's clock."""
 
     count: int
     per: timedelta
@@ -157,7 +157,7 @@ class Job:
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether one more crash would poison the job; it then runs alone, so that no other job can be the cause of a crash."""
+        """Whether one more crash would poison the job. It then runs alone on its worker, so no other job can cause a crash."""
         return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property
@@ -174,7 +174,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Proof of a claim on a job; every later write about the job must carry it. A newer claim makes it stale."""
+    """Proof of a claim on a job: a worker sends it with every later write about the job. A newer claim makes it invalid."""
 
     job_id: JobId
     epoch: int
@@ -193,7 +193,7 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """How the attempt at one claimed job ended, as its worker reports it."""
+    """A worker's report of how its attempt to run a claimed job ended."""
 
     token: Token
     outcome: AttemptOutcome

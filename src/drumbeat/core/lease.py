@@ -1,4 +1,4 @@
-"""Leases: which controller may act for a pool now. Each new owner gets a higher epoch; earlier owners' writes are refused."""
+"""Leases: only the controller that owns a pool's lease acts. A new owner gets a higher epoch; earlier owners cannot write."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -16,7 +16,7 @@ _MOST_BITS = 256  #: most bits of a whole number in a message
 
 
 def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
-    """Parse JSON; ``options`` go to ``json.loads``. Raises InvalidInput, which names ``what`` and the place of the error."""
+    """Parse JSON; ``options`` go to ``json.loads``. Raises InvalidInput with ``what`` (such as "payload"), line and column."""
     try:
         value = json.loads(text, **options)
     except json.JSONDecodeError as exc:
@@ -33,7 +33,7 @@ def read_json(text: str | bytes | bytearray, what: str, **options: Any) -> Any:
 
 
 def brackets(text: str | bytes | bytearray) -> int:
-    """Count the opening brackets in a JSON text, also within strings. The text cannot be nested deeper than that."""
+    """Count the opening brackets in a JSON text, also within strings: an upper limit of how deep the text is nested."""
     return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
 
 

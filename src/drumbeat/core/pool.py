@@ -1,4 +1,4 @@
-"""A pool: a named set of workers, with the time limits that they must meet."""
+"""A pool: a named set of workers, and the time limits for them, such as how late a heartbeat is allowed to be."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -88,12 +88,12 @@ class PoolRow:
 
     @property
     def engine(self) -> str:
-        """The engine (place) that runs the pool's workers, or several as ``a,b``."""
+        """The engine that runs the pool's workers (such as ``local`` or a cluster), or several as ``a,b``."""
         return str(self.policy.get(ENGINE_IN_POLICY) or DEFAULT_ENGINE)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether a fleet (autoscaler) starts and stops the pool's workers and counts their cost."""
+        """Whether an autoscaler (fleet policy) starts and stops the pool's workers and adds up their cost."""
         return self.kind is PoolKind.FLEET or (self.kind is PoolKind.JOBS and "policy" in self.policy)
 
 
@@ -112,7 +112,7 @@ def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
 
 
 def check_pool_name(name: str) -> None:
-    """Raise InvalidInput unless a new pool may have this name."""
+    """Raise InvalidInput if this name is not allowed for a new pool."""
     is_valid = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
     if not is_valid or _NEVER_IN_NAMES & set(name):
         raise InvalidInput(

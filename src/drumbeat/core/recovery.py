@@ -1,4 +1,4 @@
-"""Recovery: finds dead workers that still have a live row, and instances without a row. Pure functions: no I/O.
+"""Recovery: finds dead workers whose row still says that they live, and instances without a row. Pure functions: no I/O.
 
 Bench, pool and fleet all recover in the same way, before they decide anything else.
 """
@@ -70,7 +70,7 @@ class EndOverdue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reap:
-    """Make sure an ended worker's instance is gone, and record that."""
+    """End the instance of an ended worker if it still runs, and record in the worker's row that the instance is gone."""
 
     worker_id: WorkerId
     reason: str
@@ -100,7 +100,7 @@ class Recovered:
 
 
 def recover(snapshot: PoolSnapshot) -> Recovered:
-    """Decide which dead workers' rows to close, and which instances to end: those of ended workers and those without a row."""
+    """Decide which dead workers' rows to close, and which instances to end (of ended workers, or without a worker row)."""
     unusual = _unusual(snapshot)
     ended = tuple([worker for worker in unusual if worker.status in TERMINAL])
     live = snapshot.workers if not ended else tuple([worker for worker in snapshot.workers if worker.status in LIVE])
@@ -149,8 +149,8 @@ def close(snapshot: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Work
 
 def mark_failed(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
     """Return actions that mark workers as failed because all their listed instances (processes or pods) have ended. If the
-    provider may run two instances of one worker (``unique_names`` is False), skips workers with a recent heartbeat: the
-    second instance may run although it is not listed yet."""
+    provider can run two instances of one worker (``unique_names`` is False), skips workers with a recent heartbeat: a second
+    instance might be running that is not listed yet."""
     over = [instance for instance in snapshot.instances if not instance.running]
     if not over:
         return []
@@ -177,7 +177,7 @@ def _has_recent_heartbeat(worker: Worker, snapshot: PoolSnapshot) -> bool:
 def mark_lost(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
     """Return actions that close rows of workers silent for too long; time without a controller does not count.
 
-    A worker that its engine refused to start is not silent: it is asked for again."""
+    A worker that its engine refused to start is not lost: the engine is asked again to start it."""
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, snapshot.now).total_seconds():.0f} s")
         for worker in live
@@ -197,7 +197,7 @@ def end_overdue(snapshot: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]
 
 def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
     """Return actions that end the instances of ended workers that were not reaped yet. Skips a worker for now if its
-    instance may still appear in the provider's list (see ``may_still_appear``): an instance not listed yet cannot be ended."""
+    instance might still appear in the provider's list (see ``may_still_appear``), as only a listed instance can be ended."""
     listed = {instance.worker_id for instance in snapshot.instances}
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
@@ -207,7 +207,7 @@ def reap(snapshot: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
 
 
 def may_still_appear(snapshot: PoolSnapshot, worker: Worker) -> bool:
-    """Whether a worker's instance may still appear in the provider's list: its request is recent and got no answer."""
+    """Whether a worker's instance might still appear in the provider's list: it was requested recently, and not seen so far."""
     was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
     if was_seen or worker.was_refused:
         return False
@@ -225,7 +225,7 @@ def end_strays(snapshot: PoolSnapshot) -> list[EndStray]:
 
 
 def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
-    """Whether a worker just left by itself and its process may still be ending. Killing it now would lose its last output."""
+    """Whether a worker just left by itself, but its process is still listed as running. A kill would lose its last output."""
     left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
     return any(instance.worker_id == worker_id and instance.running for instance in snapshot.instances) and any(
         row.worker_id == worker_id and row.status in left and row.ended_at is not None and snapshot.now - row.ended_at < LINGER
@@ -235,10 +235,10 @@ def may_be_exiting(snapshot: PoolSnapshot, worker_id: WorkerId) -> bool:
 
 
 def may_run(snapshot: PoolSnapshot) -> list[Worker]:
-    """Return the workers that may have a running instance, including draining workers and ended workers not yet reaped.
+    """Return the workers that might have a running instance, including draining workers and ended workers not yet reaped.
 
-    Leaves out workers that were refused by the provider, reaped, or whose instance has surely ended. The latter is known only
-    from a complete list of a provider that never runs two instances of one worker (``unique_names``).
+    Leaves out workers that the provider refused to start, reaped workers, and workers whose instance has surely ended. The last
+    is known only if the provider gave a complete list and never runs two instances of one worker (``unique_names``).
     """
     rows = [row for row in snapshot.workers if row.reaped_at is None and not row.was_refused]
     if snapshot.partial or not snapshot.unique_names:
@@ -249,17 +249,17 @@ def may_run(snapshot: PoolSnapshot) -> list[Worker]:
 
 
 def _is_over(row: Worker, over: Set[WorkerId], snapshot: PoolSnapshot) -> bool:
-    """Whether a worker that is not listed as running is surely gone; ``over`` are the workers whose instances are listed as
-    ended. Always False for a worker of another provider."""
+    """Whether a worker without an instance listed as running is surely gone. ``over``: the workers whose instances are all
+    listed as ended. Always False for a worker of another provider."""
     if not covers(snapshot.provider, row.provider):
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_still_appear(snapshot, row))
 
 
 def unconfirmed(workers: Sequence[Worker]) -> list[Worker]:
-    """Return the workers that may still run although nobody waits for them: their engine did not confirm that they are gone.
+    """Return the workers that might still run, because their engine has not confirmed that their instances are gone.
 
-    Leaves out those that it refused to start, and those that have left by themselves."""
+    Leaves out workers that the engine refused to start, and workers that left by themselves."""
     left = [row for row in workers if row.status is WorkerStatus.TERMINATED and row.heartbeat_at is not None]
     by_themselves = {row.worker_id for row in left if not row.meta.get("drain_timed_out")}
     rest = [row for row in workers if row.reaped_at is None and row.worker_id not in by_themselves]
@@ -267,7 +267,7 @@ def unconfirmed(workers: Sequence[Worker]) -> list[Worker]:
 
 
 def never_started(snapshot: PoolSnapshot, staying: Sequence[Worker]) -> list[Worker]:
-    """Return workers with a row but no instance, because a controller died before it requested the instance."""
+    """Return the starting workers for which no instance is listed, for example as a controller died before it requested one."""
     asked_for = [worker for worker in staying if worker.status is WorkerStatus.SPAWNING]
     if not asked_for:
         return []

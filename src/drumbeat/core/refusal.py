@@ -1,4 +1,4 @@
-"""Refusals: an engine did not start a worker, but may do so later. The worker's row stays, and it is asked for again."""
+"""Refusals: an engine did not start a worker, but might do so later. The worker keeps its row; the engine is asked again."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=2), timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRefusal:
-    """How an engine last refused to start a worker that is still wanted."""
+    """The last refusal of an engine to start a worker that the pool still needs: when, why, and how often so far."""
 
     reason: str
     cause: SpawnCause
@@ -28,18 +28,18 @@ class StartRefusal:
 
     @property
     def retry_at(self) -> datetime:
-        """When to ask again: after as long as the engine says, or else after a wait that doubles with each refusal."""
+        """When to ask the engine again: after the wait that it requested, else after a wait that doubles with each refusal."""
         wait = min(_FIRST_WAIT * 2 ** min(self.times - 1, 10), _LONGEST_WAIT)
         return self.at + (wait if self.retry_after is None else self.retry_after)
 
 
 def is_curable(cause: SpawnCause, engines: str | None) -> bool:
-    """Whether a refused worker may be started later. On this machine only a full engine is: other failures stay failures."""
+    """Whether an engine that refused for this cause might start the worker later. On this machine, only if it was full."""
     return cause is SpawnCause.NO_CAPACITY or (cause in _CURABLE and engines != DEFAULT_ENGINE)
 
 
 def refusal_of(worker: Worker) -> StartRefusal | None:
-    """Return the refusal of a worker that is still to be started; None if there is none."""
+    """Return why and when the engine refused to start a worker; None if it did not, or if the worker has joined or ended."""
     stored = worker.meta.get(REFUSED)
     if not stored or worker.status is not WorkerStatus.SPAWNING:
         return None
@@ -54,7 +54,7 @@ def refusal_of(worker: Worker) -> StartRefusal | None:
 
 
 def refusal_meta(refusal: SpawnFailed, at: datetime, times: int) -> Mapping[str, Any]:
-    """Return what the row of a refused worker notes in its ``meta``."""
+    """Return the entries that a refusal adds to ``meta`` of the worker's row: reason, cause, time, wait, and how often."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
     stored = {
         "reason": refusal_text(str(refusal)),
@@ -66,6 +66,6 @@ def refusal_meta(refusal: SpawnFailed, at: datetime, times: int) -> Mapping[str,
 
 
 def refusal_text(error: str) -> str:
-    """Return an engine's error without its subject (``worker X: …``, ``worker X of Y could not be started: …``), which is known
-    where the error is shown."""
+    """Return an engine's error without the worker's name in front (``worker X: …``, ``worker X of Y could not be started: …``),
+    as the error is shown next to that name."""
     return _SUBJECT.sub("", error, count=1)

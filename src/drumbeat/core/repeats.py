@@ -12,7 +12,7 @@ SOON = timedelta(seconds=10)  #: an equal item within this time is a repetition,
 
 @dataclass(slots=True)
 class Repeated(Generic[T]):
-    """An item, how many equal items came (itself included), and when the last one came."""
+    """The first of several equal items, how many of them there were, and the time of the last."""
 
     first: T
     last_at: datetime
@@ -20,8 +20,8 @@ class Repeated(Generic[T]):
 
 
 def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
-    """Collapse items with equal keys, given in order of time: an item that comes within SOON of
-    an equal one is only counted."""
+    """Collapse items with equal keys. ``items`` are in order of time; an item that follows an equal one within SOON only
+    raises its count."""
     found: list[Repeated[T]] = []
     latest: dict[Hashable, Repeated[T]] = {}
     for item in items:

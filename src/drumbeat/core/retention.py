@@ -15,7 +15,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Prunable(StrEnum):
-    """What may be deleted from a pool once it is old enough."""
+    """The kinds of old rows that retention can delete from a pool."""
 
     DONE = "done"  #: done jobs
     CANCELLED = "cancelled"  #: cancelled jobs
@@ -33,7 +33,7 @@ RECORDS = (Prunable.SAMPLES, Prunable.LOGS, Prunable.BEATS, Prunable.WORKERS, Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The result of one short pruning step."""
+    """The result of one short step that deleted old rows."""
 
     rows: int
     more: bool  #: whether another step may find more rows

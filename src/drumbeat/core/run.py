@@ -47,10 +47,10 @@ RUN_MOVES: Mapping[RunStatus, frozenset[RunStatus]] = {
 
 
 def check_run_move(run: str, before: RunStatus, after: RunStatus) -> None:
-    """Raise IllegalMove unless a run may change from status ``before`` to ``after``; see the diagram of RunStatus."""
+    """Raise IllegalMove if a run must not change from status ``before`` to ``after``; see the diagram of RunStatus."""
     if after not in RUN_MOVES[before]:
         legal = ", ".join(sorted(RUN_MOVES[before])) or "nothing: it is an end state"
-        raise IllegalMove(f"run {run} cannot move from {before} to {after}; from {before} it may go to {legal}")
+        raise IllegalMove(f"run {run} cannot move from {before} to {after}; from {before} it can move to {legal}")
 
 
 class Phase(StrEnum):

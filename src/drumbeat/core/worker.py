@@ -57,10 +57,10 @@ LIVE = frozenset(WorkerStatus) - TERMINAL
 
 
 def check_move(worker: str, before: WorkerStatus, after: WorkerStatus) -> None:
-    """Raise IllegalMove unless a worker may change from status ``before`` to ``after``; see the diagram of WorkerStatus."""
+    """Raise IllegalMove if a worker must not change from status ``before`` to ``after``; see the diagram of WorkerStatus."""
     if after not in MOVES[before]:
         legal = ", ".join(sorted(MOVES[before])) or "nothing: it is an end state"
-        raise IllegalMove(f"worker {worker} cannot move from {before} to {after}; from {before} it may go to {legal}")
+        raise IllegalMove(f"worker {worker} cannot move from {before} to {after}; from {before} it can move to {legal}")
 
 
 class Health(StrEnum):
@@ -84,7 +84,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The holder of a job: one process of one worker of one pool. Two pools of a store may both have a ``worker-0``."""
+    """The holder of a job: a process, its worker and its pool. The pool is needed, as each pool can have a ``worker-0``."""
 
     pool_id: PoolId  #: the worker's own pool; the job may be of another
     worker_id: WorkerId
@@ -93,7 +93,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A stored worker: one row of ``workers``. The row may exist before the process does."""
+    """A stored worker: one row of ``workers``. The row can exist before the process does."""
 
     pool_id: PoolId
     worker_id: WorkerId
@@ -134,7 +134,7 @@ class Worker:
 
     @property
     def engine(self) -> str | None:
-        """The engine that runs the worker. If its row names several, the engine that started it, if that is known."""
+        """The engine that runs the worker; if that is not known, all engines that could have started it, as ``a,b``."""
         return self.meta.get("engine") or self.provider
 
     @property
@@ -144,7 +144,7 @@ class Worker:
 
     @property
     def not_started(self) -> str | None:
-        """Why the worker's process never joined: its engine refused to start it, or gave no answer. None: no such problem."""
+        """Why the worker's process has not joined: the engine's refusal, or no answer from it. None: no such problem."""
         if self.started_at is not None or self.heartbeat_at is not None:
             return None
         if self.meta.get(SPAWN_FAILED):
@@ -154,12 +154,12 @@ class Worker:
 
     @property
     def was_refused(self) -> bool:
-        """Whether its engine refused to start the worker, so that it surely does not run."""
+        """Whether the engine refused to start the worker; the worker then surely does not run."""
         return bool(self.meta.get(SPAWN_FAILED) or self.meta.get(REFUSED))
 
     @property
     def shown_status(self) -> str:
-        """The status to show: that of the row, or ``not started`` if its engine refused to start it or gave no answer."""
+        """The status to show: the row's status, or ``not started`` if the engine refused to start it or gave no answer."""
         return self.status.value if self.not_started is None else NOT_STARTED
 
     @property
@@ -168,17 +168,17 @@ class Worker:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether the worker is live and leaving. Its row may say ``active`` until the worker reads that it must leave."""
+        """Whether the worker is live and leaving. Its row can say ``active`` until the worker has read the request to leave."""
         return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
 
     @property
     def standing(self) -> str:
-        """The status that a fleet shows for the worker: ``terminating`` as soon as it is asked to leave."""
+        """The status to show in a fleet: ``terminating`` from when the worker is asked to leave; before, ``shown_status``."""
         return TERMINATING if self.is_terminating else self.shown_status
 
     @property
     def tells_of_gpu(self) -> bool:
-        """Whether the worker reports data of a GPU; some workers report only the disk space of their volume."""
+        """Whether the field ``gpu`` has data of a GPU, not only the disk space of the worker's volume, also stored there."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 
 

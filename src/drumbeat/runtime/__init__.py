@@ -1,1 +1,1 @@
-"""Code shared by bench, pool and fleet: the loop of a controller, the life cycle of a worker, and what both need."""
+"""Code shared by bench, pool and fleet: a controller's loop, a worker's life cycle, and what both use, such as leases."""

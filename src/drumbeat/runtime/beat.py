@@ -73,7 +73,7 @@ class _Draft(Generic[V, A]):
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Run one stage of the beat. An error in it is logged and recorded, and ends the stage, but not the loop."""
+        """Run one stage of the beat in a ``with`` block. An error is logged and recorded; it ends the block, not the loop."""
         try:
             yield
         except Exception as exc:
@@ -100,7 +100,7 @@ def encode(view: object) -> Mapping[str, Any]:
 
 
 def encode_action(action: ActionWithReason, error: str | None = None, cause: str | None = None) -> Mapping[str, Any]:
-    """Convert an action to JSON as it is stored: its type, its fields and, if it failed, its error (of a start, also why)."""
+    """Convert an action to JSON: type, fields and, if it failed, ``error``; ``cause`` is why a worker could not be started."""
     encoded = {"type": action_type(action), **encode(action)}
     failed = {} if error is None else {"error": error}
     return {**encoded, **failed, **({} if cause is None else {"cause": cause})}
@@ -326,4 +326,4 @@ class ControlLoop(Generic[V, A]):
             if report.led and self._after is not None:
                 await self._after()
         except Exception:
-            log.exception("pool %s: a beat, or the report or cleanup after it, failed; continuing with the next", self._pool_id)
+            log.exception("pool %s: a beat, or its report or cleanup, failed; continuing with the next beat", self._pool_id)

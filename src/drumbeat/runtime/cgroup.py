@@ -30,7 +30,7 @@ class Hierarchy(Protocol):
 
 
 class CgroupProbe:
-    """Reads CPU and memory use in percent of the limit that is closest to being reached; None if nothing is limited.
+    """Reads CPU and memory use in percent of whichever limit is closest to being reached; None if there is no limit.
 
     A limit applies to all groups below it, so each group's use is compared with its own limit, and the highest percent counts.
     """
@@ -119,7 +119,7 @@ class CgroupV1:
             yield CgroupLevel(path=path, memory_percent=self._memory_percent(path), memory_limit=limit)
 
     def _tree(self, controller: str) -> Path:
-        """Return the folder where a controller is mounted, alone or with others, as in ``cpu,cpuacct``."""
+        """Return the folder where a controller (cpu, memory, …) is mounted, alone or with others (such as ``cpu,cpuacct``)."""
         shared = (path for path in self.root.iterdir() if controller in path.name.split(","))
         return next(shared, self.root / controller)
 
@@ -146,8 +146,8 @@ def _cores(quota: str, period: str = "100000") -> float | None:
 
 
 def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
-    """Return memory use, without the ``droppable`` file cache, in percent of a limit; None without a limit or with
-    one above the host's memory."""
+    """Return memory use, without the ``droppable`` file cache, in percent of ``limit``; None if there is no limit, or if the
+    limit is above the host's memory."""
     if used is None or not limit or limit > host_memory:
         return None
     return max(used - (droppable or 0), 0) / limit * 100

@@ -85,7 +85,7 @@ class EventHandler:
         self._apply()
 
     def stop_work(self) -> None:
-        """Take a sample and stop applying instructions. ``take_last_sample`` later covers the work that ends after this."""
+        """Take a sample and stop applying instructions. The work that ends after this is counted by ``take_last_sample``."""
         self.take_sample()
         self._working = False
 
@@ -141,7 +141,7 @@ class EventHandler:
             self._instructions = instructions.mark_read(self._instructions, event)
 
     def _check_state(self, reply: HeartbeatReply) -> None:
-        """Called when all events are read: decide whether to end the worker, update its instructions, or let its work begin."""
+        """Called when all events are read: end the worker, update its running work, or let its work begin."""
         if self._shutdown.over.is_set():
             return
         if end := self._why_end(reply):

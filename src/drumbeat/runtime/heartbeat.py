@@ -22,7 +22,7 @@ class HeartbeatSource(Protocol):
     """Provides the content of a worker's heartbeats, and handles the replies."""
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
-        """Build the heartbeat to send now; it includes this sample (measured counts), if there is one."""
+        """Return the heartbeat to send now, with ``sample`` (what the worker measured in an interval) if it is not None."""
         ...
 
     def take_sample(self) -> None:
@@ -77,7 +77,7 @@ class HeartbeatLoop:
         self._wake.set()
 
     def beat_now(self) -> None:
-        """Send a heartbeat at once, because there may be new instructions."""
+        """Send a heartbeat at once, because there might be new instructions."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class HeartbeatLoop:
             try:
                 await self._connection.ask(self._move(to, reason))
             except IllegalMove as exc:
-                log.warning("this worker's status was not set to %s: another process changed it in the store: %s", to, exc)
+                log.warning("could not set this worker's status to %s: another process changed it in the store: %s", to, exc)
             self._moves.popleft()
 
     async def _exchange(self) -> None:

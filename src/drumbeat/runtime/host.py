@@ -11,7 +11,7 @@ from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, find_hierarchy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The CPU cores and the memory (bytes) that this process may use."""
+    """The CPU cores and the memory (bytes) that this process is allowed to use."""
 
     cores: float
     memory: int

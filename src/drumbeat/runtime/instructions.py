@@ -69,7 +69,7 @@ def mark_read(instructions: WorkerInstructions, event: Event) -> WorkerInstructi
 
 
 def mark_read_to(instructions: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
-    """Mark all events up to this number as read, also those not received, which were for other workers."""
+    """Mark all events up to this number as read; numbers that this worker did not receive were for other workers."""
     return replace(instructions, read_to=max(instructions.read_to, sequence_id))
 
 
@@ -99,7 +99,7 @@ def reconcile(instructions: WorkerInstructions, reply: HeartbeatReply) -> Worker
     """Take over target and phase from the store's rows, in case an event about them was missed.
 
     The stored target is used only if it is newer than every known event, so that a ramp or a scheduled event is not undone.
-    The phase of the run's row is used only if it changed since the last call: it may lag behind an event.
+    The phase of the run's row is used only if it changed since the last call: the row can lag behind an event.
     """
     if reply.target_seq > _newest_target(instructions):
         instructions = _with_stored_target(instructions, reply)
@@ -110,12 +110,12 @@ def reconcile(instructions: WorkerInstructions, reply: HeartbeatReply) -> Worker
 
 
 def may_start(instructions: WorkerInstructions, reply: HeartbeatReply) -> bool:
-    """Whether the work may begin: a START event was read, or the run is RUNNING."""
+    """Whether the worker is allowed to begin its work: it has read a START event, or the run is RUNNING."""
     return instructions.started or reply.run_status is RunStatus.RUNNING
 
 
 def why_stop(instructions: WorkerInstructions, reply: HeartbeatReply) -> Stop | None:
-    """Return the instruction to leave, from a STOP event, the worker's row or the run's status; None if there is none."""
+    """Return the instruction to leave, from a STOP event, the worker's row or the run's status; None if the worker can stay."""
     if instructions.stop is not None:
         return instructions.stop
     if reply.drain_deadline is not None:
@@ -167,7 +167,7 @@ def _with_target(instructions: WorkerInstructions, event: Event) -> WorkerInstru
 
 
 def _with_stored_target(instructions: WorkerInstructions, reply: HeartbeatReply) -> WorkerInstructions:
-    """Take over the target that the worker's row has. The rate (qps) stays as it is, because the row has none."""
+    """Return the instructions with the target from the worker's row. The rate (qps) stays, because the row stores no rate."""
     return replace(instructions, target=max(reply.target, 0), ramp=timedelta(), target_seq=reply.target_seq)
 
 

@@ -1,4 +1,4 @@
-"""A controller's lease on leadership, and how long it may be trusted without renewal."""
+"""A controller's lease on leadership, and how long the controller can rely on it without renewal."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ class Leadership:
 
     @property
     def remaining(self) -> timedelta:
-        """Return how much longer the lease may be trusted without renewal; zero if it is not held."""
+        """Return how much longer the owner can rely on the lease without renewal; zero if this owner does not have it."""
         if self._lease is None:
             return timedelta()
         return max(self._trusted_until - self._clock.elapsed(), timedelta())
@@ -59,7 +59,7 @@ class Leadership:
 
     @property
     def fresh(self) -> bool:
-        """Whether over half of the time is left in which the lease may be relied on without renewal; renewal can then wait."""
+        """Whether the lease need not be renewed yet: over half of the time is left for which the owner can rely on it."""
         return self.remaining * 2 > self._ttl - self._ttl / _MARGIN
 
     async def hold(self) -> Lease | None:
@@ -92,7 +92,7 @@ class Leadership:
         return await self._store.leases.renew(self._lease, self._ttl)
 
     async def held_by(self) -> tuple[str | None, timedelta]:
-        """Return the last owner of the lease, and how long until it expires unless it is renewed."""
+        """Return the owner of the lease (None if there was none), and how long until the lease expires if it is not renewed."""
         return await with_timeout(self._clock, self._ttl, self._find())
 
     async def _find(self) -> tuple[str | None, timedelta]:
@@ -101,7 +101,7 @@ class Leadership:
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
-        """Keep renewing the lease in the background while the block runs. The block must not raise."""
+        """Keep renewing the lease in the background while an ``async with`` block runs. The block must not raise."""
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_until(over))
@@ -139,7 +139,7 @@ class Leadership:
             await self._store.leases.release(lease)
 
     async def _late_answer(self) -> Lease | None:
-        """Wait for the answer to a request that was cancelled; return the current lease if the answer was lost in an outage."""
+        """Return the answer to a request for the lease whose caller was cancelled; after a store error, the stored lease."""
         asked, self._asked = self._asked, None
         with suppress(StoreError):
             return await asked if asked is not None else None

@@ -97,7 +97,7 @@ class StoreLogHandler(logging.Handler):
         return [self._dropped_notice(dropped), *lines] if dropped else lines
 
     def _dropped_notice(self, dropped: int) -> _PendingLine:
-        message = f"{dropped} log lines were dropped before this one: {self._capacity} were already waiting for the store"
+        message = f"{dropped} log lines were dropped before this one: {self._capacity} lines were already waiting for the store"
         line = NewLog(level="WARNING", logger=log.name, message=message, worker_id=self._worker_id)
         return _PendingLine(line, self._clock.elapsed())
 

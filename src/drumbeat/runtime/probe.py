@@ -164,6 +164,6 @@ def find_gpu() -> GpuProbe | None:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as exc:
-        log.debug("no GPU is measured, NVML did not start: %s", exc)
+        log.debug("GPUs are not measured, because NVML did not start: %s", exc)
         return None
     return GpuProbe(nvml)

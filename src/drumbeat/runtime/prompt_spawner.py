@@ -1,4 +1,4 @@
-"""Lets a program that was asked to stop end within seconds, although an engine does not answer."""
+"""Makes sure that a program that was asked to stop ends within seconds, even if an engine does not answer."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -22,14 +22,14 @@ _OPTIONAL = ("expand_volume", "pools", "logs", "forget_refusals")  #: methods th
 
 
 class PromptSpawner:
-    """Passes calls on to another spawner. Once ``stop`` is set, it waits for answers only shortly, and starts no workers."""
+    """Passes calls on to another spawner. Once ``stop`` is set, it waits only briefly for answers, and starts no workers."""
 
     def __init__(self, spawner: Spawner, stop: asyncio.Event, clock: Clock) -> None:
         self._spawner = spawner
         self._stop = stop
         self._clock = clock
         self._stopped_at: timedelta | None = None
-        self.silence: str | None = None  #: why the engine gave no answer to the last call; None: it did
+        self.silence: str | None = None  #: why the engine gave no answer to the last call; None if it answered
         for name in _OPTIONAL:
             if hasattr(spawner, name):
                 setattr(self, name, getattr(spawner, name))
@@ -47,7 +47,7 @@ class PromptSpawner:
         try:
             return await self._answered(self._spawner.spawn(order))
         except _Interrupted as exc:
-            raise SpawnAmbiguous(f"worker {order.worker_id}: {exc}; it may have been started") from None
+            raise SpawnAmbiguous(f"worker {order.worker_id}: {exc}; the worker might have been started") from None
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         return await self._answered(self._spawner.list(pool_id))
@@ -87,7 +87,7 @@ class PromptSpawner:
         return answer
 
     async def _until_impatient(self) -> None:
-        """Return once the program was asked to stop and has waited long enough for the engine."""
+        """Return after the program was asked to stop and has then waited long enough for the engine's answer."""
         await self._stop.wait()
         now = self._clock.elapsed()
         if self._stopped_at is None:

@@ -59,9 +59,9 @@ class RecoveryActor:
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
     async def _may_run(self, row: Worker) -> bool:
-        """Whether an ended worker's instance may still run: a place that answers lists it, or it may be where nobody answers.
+        """Whether an ended worker's instance might still run: its engine or host lists it, or does not answer.
 
-        Not if its start was refused, or if its row names a place that answers and does not list it. Raises Unanswered.
+        False if its start was refused, or if the engine or host in its row answers and does not list it. Raises Unanswered.
         """
         if row.meta.get(SPAWN_FAILED):
             return False
@@ -82,7 +82,7 @@ class RecoveryActor:
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool, keep_refused: bool = False) -> None:
         """Add the worker's row if ``is_new``, then start its instance. If that fails, ends the row and raises SpawnFailed.
 
-        ``keep_refused``: the row of a worker that the engine may start later is kept, so that it can be asked for again.
+        ``keep_refused``: keep the row if the engine might start the worker later, so that a later beat can ask again.
         """
         before = row
         if is_new:
@@ -106,7 +106,7 @@ class RecoveryActor:
         await self._note(instance, fence, {UNANSWERED: None} if before.meta.get(UNANSWERED) else {})
 
     async def add_unasked(self, row: Worker, error: SpawnError, fence: Fence) -> None:
-        """Add the row of a worker that is not asked for yet, because its engine has just failed to start another one."""
+        """Add a worker's row without asking the engine to start it yet, as the engine has just failed to start another one."""
         await self._store.workers.add([row], fence=fence)
         await self._keep(row, SpawnFailed(str(error), cause=error.cause), fence)
 
@@ -115,11 +115,11 @@ class RecoveryActor:
         await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> Worker:
-        """Check that the provider may be asked again for this worker's instance, and record the new request. Returns the row
-        as it was. A refusal is cleared first: if this controller dies, the next one does not take the worker for refused.
+        """Check that the provider can be asked again for this worker's instance, and record the new request. Returns the row
+        as it was before. Clears a refusal in the row, so that if this controller dies, the worker does not count as refused.
 
-        Raises StaleWrite if the worker has ended, SpawnError while the instance of an earlier request may still appear: the
-        controller may have died before the provider's answer, and the provider's list may lag behind.
+        Raises StaleWrite if the worker has ended, SpawnError while the instance of an earlier request might still appear: the
+        controller might have died before the provider's answer, and the provider's list might lag behind.
         """
         found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
         if not found.is_live:
@@ -128,26 +128,28 @@ class RecoveryActor:
         left = settle - (now - asked_at(found, now))
         if left.total_seconds() > 0 and not was_refused:
             wait = f"{left.total_seconds():.0f} s"
-            raise SpawnError(f"worker {worker_id}: no new instance requested, as the earlier one may still start within {wait}")
+            raise SpawnError(
+                f"worker {worker_id}: no new instance requested, as the earlier one might still start within {wait}"
+            )
         if settle or was_refused:
             meta = {ASKED_AT: now.isoformat(), **({REFUSED: None} if was_refused else {})}
             await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", meta, fence=fence)
         return found
 
     async def _keep(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
-        """Note in the row of a worker that could not be started why, when and how often, so that it is asked for again."""
+        """Record in a worker's row why, when and how often the engine refused to start it, so that a later beat asks again."""
         meta = refusal_meta(refusal, await self._store.now(), int(row.meta.get(TIMES_REFUSED) or 0) + 1)
         await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", meta, fence=fence)
 
     async def _note_unanswered(self, row: Worker, error: SpawnError, fence: Fence) -> None:
-        """Note in the row why the worker may not have been started. If the store fails too, that is only logged."""
+        """Record in the row why it is not known whether the worker was started. If the store fails too, that is only logged."""
         meta = {UNANSWERED: refusal_text(str(error))}
         try:
             await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", meta, fence=fence)
         except Fenced:
             raise
         except DrumbeatError as exc:
-            log.warning("failed to record why worker %s may not have been started: %s", row.worker_id, exc)
+            log.warning("failed to record why it is not known whether worker %s was started: %s", row.worker_id, exc)
 
     async def _note(self, instance: Instance, fence: Fence, cleared: Mapping[str, None]) -> None:
         """Store the provider's id, price and location of an instance, if known. A store outage is only logged."""
@@ -160,7 +162,7 @@ class RecoveryActor:
         try:
             await self._store.workers.note_instance(self._pool_id, instance.worker_id, instance.ref, meta, fence=fence)
         except StoreUnavailable as exc:
-            log.warning("failed to record the price of instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
+            log.warning("failed to record details of instance %s of worker %s: %s", instance.ref, instance.worker_id, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
         """End the row of a worker that could not be started: as terminated, not as error, because the provider failed."""
@@ -175,12 +177,12 @@ def check_provider(row: Worker, spawner: Spawner) -> None:
     """Raise SpawnError if another provider started the worker: this spawner's provider cannot end the worker's instance."""
     if not covers(spawner.traits.name, row.provider):
         raise SpawnError(
-            f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "
+            f"expected engine {row.provider}, which started worker {row.worker_id}, to end it, got {spawner.traits.name}; "
             f"run the fleet with --engine {row.provider} until its workers are gone"
         )
 
 
 def _refusal_meta(refusal: SpawnFailed) -> dict[str, Any]:
-    """Return, for the worker's row, why the provider did not start the worker, and when to ask again."""
+    """Return entries for ``meta`` of a worker's row: why the provider refused to start it, and how long it asks to wait."""
     wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
     return {SPAWN_FAILED: True, "cause": refusal.cause.value, **wait}

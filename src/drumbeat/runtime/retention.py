@@ -1,4 +1,4 @@
-"""Automatic retention: at most every few minutes, after a beat, a process deletes some of the old rows."""
+"""Automatic retention: a process deletes some old rows after a beat, at most once in a few minutes."""
 
 import logging
 import random
@@ -34,7 +34,7 @@ class Housekeeping:
         self._owner = owner
 
     async def tidy(self) -> Counter[Prunable]:
-        """Delete some old rows, unless another process does. Returns counts by kind of row. Store errors are only logged."""
+        """Delete some old rows, unless another process is doing so. Returns how many, by kind. Store errors are only logged."""
         deleted: Counter[Prunable] = Counter()
         try:
             lease = await self._store.leases.acquire(LEASE, self._owner, EVERY)

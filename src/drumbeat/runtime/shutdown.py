@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDecision:
-    """The decision to end a worker: exit code, reason, and how much time its work gets."""
+    """The decision to end a worker: exit code, reason, and how much time the worker has to finish its work."""
 
     code: ExitCode
     reason: str

@@ -34,12 +34,12 @@ async def take_snapshot(
     unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> PoolSnapshot:
-    """List the pool's instances, then read its workers' rows. In this order, no instance of a new worker seems to lack a row.
+    """List the pool's instances, then read its workers' rows (otherwise a new worker's instance could seem to have no row).
 
     ``last``: the last beat that observed the pool, if already read. ``gap``: time since this controller last reached the store.
     ``usual``: the usual time between snapshots. If the engine gives no list in time, raises SpawnError; with ``unlisted_too``
-    returns a ``partial`` snapshot, without instances. If only a part of it gives none (a host, or one engine of several), the
-    workers that may run there count as running. ``gone_since`` leaves out workers whose instance was confirmed gone (reaped)
+    returns a ``partial`` snapshot, without instances. If only a host, or one engine of several, gives no list, the workers
+    that might run there count as running. ``gone_since`` leaves out workers whose instance was confirmed gone (reaped)
     before that time; ``unreaped_only`` leaves out all reaped workers, except those that the provider lists.
     """
     found, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
@@ -73,7 +73,8 @@ async def take_snapshot(
 
 
 async def _listed(spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool) -> tuple[ReachableList, str | None]:
-    """List the pool's instances. If that fails, raises SpawnError; with ``unlisted_too``, returns none and the error text."""
+    """Return the pool's instances, and None. If listing fails, raises SpawnError; with ``unlisted_too``, returns no instances
+    and the error text."""
     try:
         found = await _list_in_time(spawner, pool, clock)
     except SpawnError as exc:
@@ -83,13 +84,15 @@ async def _listed(spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too
         return ReachableList(instances=()), str(exc) or type(exc).__name__
     if found.silent:
         log.warning(
-            "the list of pool %s is incomplete: %s; workers that may run there count as running", pool.pool_id, found.problem
+            "the list of instances of pool %s is incomplete: %s; workers that might run there count as running",
+            pool.pool_id,
+            found.problem,
         )
     return found, None
 
 
 async def _list_in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> ReachableList:
-    """List the instances within ``LIST_WITHIN``, so that the beat has time left to go on without the list."""
+    """List the pool's instances. Raises SpawnError after ``LIST_WITHIN``, so that the beat has time to go on without it."""
     try:
         return await race(clock.sleep(LIST_WITHIN), list_reachable(spawner, pool.pool_id))
     except LostRace:
@@ -107,7 +110,7 @@ def unrecorded_instances(workers: Sequence[Worker], instances: Sequence[Instance
 
 
 def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple[Worker, ...]:
-    """Return the workers' rows; a row without GPU data gets what the provider reports."""
+    """Return the workers' rows; a row without GPU data gets the GPU memory that the provider reports."""
     reported = {each.worker_id: gpu for each in instances if (gpu := _gpu(each)) is not None}
     if not reported:
         return tuple(workers)
@@ -140,7 +143,7 @@ def watched_since(
 
     After a gap, or if ``last`` is None, the result is ``now``; otherwise the time stored with the beat ``last``. A gap is a
     time without beats, or without contact between this controller and the store (``gap``), that is longer than ``stale_after``
-    and than twice the usual time between snapshots (``usual``). In a gap, workers may have had no contact with the store.
+    and than twice the usual time between snapshots (``usual``). In a gap, workers might have had no contact with the store.
     """
     if last is None or last.view is None:
         return now

@@ -31,7 +31,7 @@ class WorkerLifecycle:
 
     A separate task sends heartbeats in every state, receives events, and is the only task that calls the store. The main task
     moves from state to state and runs the workload, and never waits for the store: during an outage the work continues, until
-    the store has been silent for so long that this worker may soon be marked lost.
+    the store has been silent for so long that this worker could soon be marked lost.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WorkerLifecycle:
         probe: ResourceProbe | None = None,
         gated: bool = True,
     ) -> None:
-        """``gated``: whether the worker waits for a START event before it begins its work."""
+        """``gated``: the worker waits for a START event before it begins its work."""
         self._store = store
         self._identity = identity
         self._thresholds = thresholds
@@ -196,7 +196,7 @@ class WorkerLifecycle:
             log.exception("the workload failed to close; this worker ends anyway")
 
     async def _close_timeout(self) -> None:
-        """Sleep as long as closing the workload may take; if the worker is told to hurry, only ``call_timeout`` from then."""
+        """Sleep for the time limit of closing the workload: ``drain_within``; after ``hurry`` is set, only ``call_timeout``."""
         if await pause(self._clock, self._thresholds.drain_within, self._shutdown.hurry):
             await self._clock.sleep(self._connection.call_timeout)
 

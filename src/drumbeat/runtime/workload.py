@@ -74,7 +74,7 @@ class Workload(Protocol):
     def figures(self) -> WorkloadFigures: ...
 
     async def ended(self) -> None:
-        """Wait until no work is left. Raises an error if the work has become impossible. May be cancelled."""
+        """Return when no work is left. Raises an error if the work has become impossible. The caller can cancel it."""
         ...
 
     async def drain(self, within: timedelta) -> DrainResult:
@@ -88,8 +88,8 @@ class Workload(Protocol):
 
 @runtime_checkable
 class WakesHeartbeat(Protocol):
-    """A workload that can notice, before the next heartbeat, that there may be new instructions for its worker."""
+    """A workload that can notice, before the next heartbeat, that there might be new instructions for its worker."""
 
     def when_in_doubt(self, beat: Callable[[], None]) -> None:
-        """Set the function that the workload calls when there may be new instructions: ``beat`` sends a heartbeat at once."""
+        """Set the function that the workload calls when there might be new instructions: ``beat`` sends a heartbeat at once."""
         ...

@@ -90,7 +90,7 @@ def test_an_engine_without_known_slots_limits_nothing() -> None:
 def test_a_plan_says_if_this_machine_was_taken_as_the_model(
     what: str, template: dict[str, Any], room: EngineRoom, says: bool
 ) -> None:
-    model = "this machine was taken as the model (4 cores, 16.0 GiB), as the hosts of engine a are not known"
+    model = "estimated from this machine (4 cores, 16.0 GiB), as the hosts of engine a are not known"
 
     assert any(model in warning for warning in planned(template, room).warnings) is says, what
 
@@ -100,5 +100,5 @@ async def test_a_throughput_that_the_slots_cannot_reach_is_refused() -> None:
     document = parse({**POSTGRES, **QPS, "target": {}, "scaling": {"mode": "BOUNDED", "max_workers": 9, "max_connections": 2}})
 
     assert (await preview_run(document, HOST, connections, Prices(), EngineRoom())).most_workers == 9
-    with pytest.raises(InvalidInput, match="unreachable with max 4 workers"):
+    with pytest.raises(InvalidInput, match="cannot be reached with max 4 workers"):
         await preview_run(document, HOST, connections, Prices(), EngineRoom(engines="a", slots=4))

@@ -120,7 +120,7 @@ async def test_it_says_what_that_costs(template: dict[str, Any], cost: float | N
         ),
         (
             {"target": {"url": "duckdb:///x"}, "scaling": {"mode": "FIXED", "min_workers": 2, "min_connections": 1}},
-            "duckdb can be used by one process at a time, but 2 workers may be started",
+            "duckdb can be used by one process at a time, but the run can have 2 workers",
         ),
         ({"slo": {"INSRT": {"p95_ms": 5}}}, "slo.INSRT: the workload has no such operation; expected overall, "),
         ({"sharding": {"enabled": True}}, "sharding.total_partitions: expected how many partitions"),
@@ -145,7 +145,7 @@ async def test_what_stands_in_its_way_is_an_error(template: dict[str, Any], said
         ({"load_mode": "FIND_MAX"}, "no slo: the search looks only at stability"),
         (
             {"load_mode": "QPS", "target_qps": 900, "scaling": {"mode": "FIXED", "min_workers": 1, "min_connections": 9}},
-            "Target QPS 900 unreachable with max 1 workers × 9 connections unless operations take less than 10 ms",
+            "Target QPS 900 cannot be reached with max 1 workers × 9 connections unless operations take less than 10 ms",
         ),
         ({"target": {"url": "sqlite:///x"}}, "sqlite lets one connection write at a time"),
         ({"target": {"url": "sqlite:///x"}, "concurrent_connections": 1}, None),
@@ -232,7 +232,7 @@ async def test_more_connections_than_the_server_has_free_are_warned_of(
         many = await looked_at({**template, "concurrent_connections": free + 1}, target)
 
     assert (few.errors, few.warnings, many.errors) == ((), (), ())
-    assert "connections (5 of them to observe) are more than the" in many.warnings[0]
+    assert "connections (5 of them to observe the database) are more than the" in many.warnings[0]
 
 
 async def test_a_file_has_no_such_limit(sqlite: Target) -> None:

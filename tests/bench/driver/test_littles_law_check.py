@@ -64,11 +64,11 @@ def test_what_differs_is_said_with_as_many_digits_as_it_takes() -> None:
     doubled = {**off, "throughput_times_latency": 1.999, "off_by": 0.0005, "client_share": 0.03, "unexplained": 0.0295}
     hair = {**off, "connections": 1000.0, "throughput_times_latency": 979.9, "off_by": 0.0201, "unexplained": 0.0201}
 
-    assert "throughput × latency is 1.95, not the 2 connections held (-2.5%)" in str(explain_deviation(off))
-    assert "throughput × latency and the pauses between operations make 2.06, not the 2 connections" in str(
+    assert "throughput × latency is 1.95, not 2, the number of open connections (-2.5%)" in str(explain_deviation(off))
+    assert "throughput × latency plus the pauses between operations is 2.06, not 2, the number" in str(
         explain_deviation(doubled)
     )
-    assert "is 980, not the 1,000 connections" in str(explain_deviation(hair))
+    assert "is 980, not 1,000, the number of open connections" in str(explain_deviation(hair))
     assert texts_that_differ(10.0003, 10.0) == ("10.0003", "10")
 
 

@@ -167,8 +167,8 @@ BOUNDED = {"scaling": {"mode": "BOUNDED", "max_workers": 2, "max_connections": 5
     [
         (
             {**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 25},
-            "Target QPS 5000 unreachable with max 2 workers × 50 connections: "
-            "at 25 ms per operation they reach 4000 per second",
+            "Target QPS 5000 cannot be reached with max 2 workers × 50 connections: "
+            "at 25 ms per operation these complete only 4000 operations per second",
         ),
         (
             {**QPS, "target_qps": 99, "expected_latency_ms": 1000, "scaling": EXAMPLES["fixed"]["scaling"]},
@@ -176,7 +176,7 @@ BOUNDED = {"scaling": {"mode": "BOUNDED", "max_workers": 2, "max_connections": 5
         ),
         (
             {**QPS, "target_qps": 1001, "expected_latency_ms": 1000, "scaling": EXAMPLES["fixed"]["scaling"]},
-            "Target QPS 1001 unreachable with max 5 workers × 200 connections",
+            "Target QPS 1001 cannot be reached with max 5 workers × 200 connections",
         ),
         ({**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 20}, None),
         ({**QPS, **BOUNDED, "target_qps": 5000}, None),
@@ -203,7 +203,7 @@ def test_what_can_never_work_is_refused_and_nothing_else(template: dict[str, Any
 def test_a_measured_latency_counts_before_a_stated_one() -> None:
     template = {**QPS, **BOUNDED, "target_qps": 5000, "expected_latency_ms": 1}
 
-    assert "unreachable" in refusal(template, measured_latency_ms=25)
+    assert "cannot be reached" in refusal(template, measured_latency_ms=25)
     planned({**template, "expected_latency_ms": 25}, measured_latency_ms=1)
 
 
@@ -212,7 +212,7 @@ def test_a_measured_latency_counts_before_a_stated_one() -> None:
     [
         (
             {**QPS, **BOUNDED, "target_qps": 10_000},
-            "Target QPS 10000 unreachable with max 2 workers × 50 connections unless operations take less than 10 ms",
+            "Target QPS 10000 cannot be reached with max 2 workers × 50 connections unless operations take less than 10 ms",
         ),
         (
             {**QPS, **BOUNDED, "target_qps": 5000},

@@ -77,7 +77,7 @@ async def test_it_goes_on_with_those_it_has_when_no_more_came_for_15_seconds_and
 
     assert 17 < seconds < 19
     assert why == "only 297 of 310 connections could be opened; the database said: too many clients"
-    assert notes == [f"{why}; continuing with these"]
+    assert notes == [f"{why}; continuing with these connections"]
 
 
 async def test_it_waits_no_longer_than_until_it_is_stopped() -> None:

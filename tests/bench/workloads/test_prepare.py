@@ -179,7 +179,7 @@ async def test_a_workload_whose_rows_its_load_changes_cannot_change_its_scale(sq
     await prepare(sqlite, standard("tpcc", SMALL))
     before = await content(sqlite, standard("tpcc", SMALL))
 
-    with pytest.raises(InvalidInput, match=r"rows in tpcc_\w+, as tpcc has at scale .*, got .* prepare with --fresh"):
+    with pytest.raises(InvalidInput, match=r"rows in tpcc_\w+ for tpcc at scale .*, got .* prepare with --fresh"):
         await prepare(sqlite, standard("tpcc", scale))
 
     assert await content(sqlite, standard("tpcc", SMALL)) == before

@@ -52,7 +52,7 @@ class RunActor:
         self._facts: list[tuple[Fence, NewEvent]] = []
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Carry out one action. Raises Refused instead of storing the state if a SetTargets or SaveStep just failed."""
+        """Carry out one action. Storing the state raises Refused if a SetTargets or SaveStep failed before it."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
         is_remembered = isinstance(action, _REMEMBERED)
@@ -63,8 +63,8 @@ class RunActor:
             self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
-        """Raise Refused if an action of this beat (pass of the control loop) failed: the state is then not stored, so the next
-        beat repeats the action."""
+        """Raise Refused if an action of this beat (pass of the control loop) failed. The state is then not stored, so that the
+        next beat repeats the action."""
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
@@ -92,13 +92,13 @@ class RunActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnBenchWorker, fence: Fence) -> None:
-        """Start a worker. If an engine elsewhere failed to start another one in this beat, it is not asked: the worker gets its
-        row, which SetTargets needs, and SpawnError is raised."""
+        """Start a worker. If an engine on other machines failed to start one earlier in this beat, it is not asked again: only
+        the new worker's row is added, which SetTargets needs, and SpawnError is raised."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
             if action.is_new:
                 await self._recovery.add_unasked(self._row(action), earlier, fence)
-            raise SpawnError(f"not tried: an earlier start failed: {earlier}", cause=earlier.cause)
+            raise SpawnError(f"not tried: an earlier start in this beat failed: {earlier}", cause=earlier.cause)
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
         except SpawnError as exc:
@@ -131,7 +131,7 @@ class RunActor:
             await self._store.runs.update(run, change, [*facts, *events], fence=fence)
 
     def _noted(self, fence: Fence) -> list[NewEvent]:
-        """Return, and forget, the events to store with the run's state. Events collected under another fence are dropped."""
+        """Return, and forget, the events to store with the run's state. Events collected under an earlier lease are dropped."""
         noted, self._facts = self._facts, []
         return [event for held, event in noted if held == fence]
 

@@ -38,7 +38,7 @@ async def preview_run(
     usual: Prices,
     room: EngineRoom | None = None,
 ) -> Preflight:
-    """Return what a run of the template would start at engines with this room (default: this machine). Nothing is started."""
+    """Return what a run of the template would start. Nothing is started. ``room``: the engines and their slots."""
     room = room or EngineRoom()
     resolved = await with_connection(document, connections)
     plan = with_default_prices(_plan(resolved, host, room), usual)
@@ -101,5 +101,5 @@ async def _inspect(document: TemplateDocument, connections: ConnectionService) -
 
 
 def _origin(document: TemplateDocument, inspection: Inspection) -> Mapping[str, Any]:
-    """Return where the configuration came from: the template as given, its hash, and the highest keys already in its tables."""
+    """Return the origin of a configuration: the template as given, its hash, and the highest keys already in its tables."""
     return {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": dict(inspection.highest_keys)}

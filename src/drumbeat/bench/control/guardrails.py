@@ -5,7 +5,7 @@ Workers with fresh figures are checked once per interval. A worker over the CPU 
 - *no worker overloaded*: ``normal``; ``degraded`` while a worker still has a lowered ceiling (limit of its connections).
 - *some overloaded*: ``warning``. A worker overloaded for ``act_patience`` checks gets ``back_off_percent`` fewer connections
   (a back-off), and one more worker is requested. If the bounds allow no more workers, the run is ``degraded``.
-- *enough overloaded to fail* (``fail_threshold``): ``critical``. Back-offs continue, as they may save the run.
+- *enough overloaded to fail* (``fail_threshold``): ``critical``. Back-offs continue, as they might save the run.
 - *enough overloaded to fail for ``patience_intervals`` checks*: the run fails with RESOURCE_EXHAUSTION.
 
 After a back-off a worker is not changed for some checks. When it has been below the thresholds long enough, its ceiling is
@@ -128,7 +128,7 @@ def _failed(view: GuardView, state: GuardState, overload: Overload, failure: Gua
 
 
 def _restore(view: GuardView, state: GuardState) -> GuardState:
-    """Give connections back to workers that have been below the thresholds for long enough."""
+    """Raise the reduced connection limits of workers that have been below the thresholds for long enough."""
     for worker in view.workers:
         guarded = state.workers[worker.worker_id]
         if guarded.ceiling is None or guarded.before is None or guarded.calm < _calm_needed(guarded):
@@ -146,7 +146,7 @@ def _calm_needed(guarded: WorkerGuard) -> int:
 
 
 def _back_off(view: GuardView, state: GuardState, overload: Overload) -> tuple[GuardState, tuple[NewEvent, ...]]:
-    """Take connections from workers that have been over a threshold for long enough. Returns the state and events to store."""
+    """Reduce the connections of workers that have been over a threshold for too long. Returns the state and events to store."""
     facts: list[NewEvent] = []
     for worker in overload.over:
         guarded = state.workers[worker.worker_id]

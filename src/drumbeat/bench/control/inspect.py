@@ -77,7 +77,7 @@ async def build_load(document: TemplateDocument, target: Target) -> tuple[Templa
 
 
 async def free_connections(target: Target) -> int | None:
-    """Count how many more connections the server accepts; None for a database without a connection limit."""
+    """Return how many more connections the server accepts; None for a database without a connection limit."""
     match target.traits.name:
         case "postgresql":
             limit, used = (await target.fetch(_POSTGRES_LIMIT))[0]

@@ -9,7 +9,7 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 
 def lost(view: RunView, recovered: Recovered) -> list[Worker]:
     """Return workers that ended without being asked to stop, including those that this beat marks as lost or failed. A worker
-    that another machine's engine refused to start is not lost."""
+    that an engine on other machines refused to start does not count as lost."""
     closing = {action.worker.worker_id for action in recovered.actions if isinstance(action, MarkLost | MarkFailed)}
     return [
         worker
@@ -21,7 +21,7 @@ def lost(view: RunView, recovered: Recovered) -> list[Worker]:
 
 
 def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Return why a starting run must end because of lost workers, or None. One worker's configuration error always ends it."""
+    """Return how a starting run must end because of lost workers, or None. A worker's configuration error always ends it."""
     gone = lost(view, recovered)
     misconfigured = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
     if misconfigured:
@@ -31,12 +31,12 @@ def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
 
 
 def while_running(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Return why a running run must end because of lost or refused workers, or None if it may go on."""
+    """Return how a running run must end because of lost or refused workers; None if the run can go on."""
     return _refused(view) or refused_too_long(view, recovered) or _judged(view, lost(view, recovered))
 
 
 def _refused(view: RunView) -> RunEnding | None:
-    """Return how to end a run whose engine refuses to start a worker for a reason that does not pass, else None."""
+    """Return how to end the run if its engine refused to start a worker and would refuse again, else None."""
     refused = [worker for worker in view.workers if refused_for_good(worker)]
     if not refused:
         return None
@@ -66,7 +66,7 @@ def _judged(view: RunView, gone: list[Worker]) -> RunEnding | None:
 
 
 def _most_replacements(view: RunView) -> int:
-    """Return how many workers may be replaced. A run that loses more fails, as replacements do not solve its problem."""
+    """Return how many lost workers are replaced at most. A run that loses more fails, as replacements do not help it."""
     return max(3, 2 * max(view.state.workers, view.plan.scaling.min_workers))
 
 

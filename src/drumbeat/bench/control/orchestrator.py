@@ -1,4 +1,4 @@
-"""Creates, starts, conducts and stops benchmark runs. All state is in the store, so any number of orchestrators may run."""
+"""Creates, starts, conducts and stops benchmark runs. All state is in the store, so any number of orchestrators can run."""
 
 import asyncio
 import logging
@@ -109,12 +109,12 @@ class Orchestrator:
         return RunReport(run=run, workers=workers, led_by=await led_by(self._store, run))
 
     async def orphans(self) -> list[Run]:
-        """List runs under way that have lost their orchestrator. Any orchestrator may take them over."""
+        """List runs under way that have lost their orchestrator. Any orchestrator can take them over."""
         found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
         return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
 
     def loop(self, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> ControlLoop[RunView, Action]:
-        """Return a control loop for one run. Several loops may exist for a run; only the one that holds the lease acts."""
+        """Return a control loop for one run. Several loops can exist for a run; only the one that holds the lease acts."""
         spawner = self._spawner
         if spawner is None:
             raise InvalidInput(f"cannot orchestrate run {run_id}: expected a spawner (it starts workers) as argument, got none")
@@ -132,7 +132,7 @@ class Orchestrator:
     async def conduct(
         self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
     ) -> RunStatus:
-        """Lead a run until it has ended or ``leave`` is set (another orchestrator may then take over). Returns its status."""
+        """Lead a run until it has ended or ``leave`` is set (another orchestrator can then take over). Returns its status."""
         run = await self._store.runs.get(run_id)
         async with self._watch(run) as probe:
             return await self._beat_on(run_id, probe, leave, on_beat or (lambda report: None))

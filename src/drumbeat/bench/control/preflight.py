@@ -63,14 +63,14 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """The engine that a run is planned for, and the host from whose size the connections of a worker are estimated."""
+    """The engine that a run is planned for, and the host (``model``) by whose size the connections per worker are estimated."""
 
     room: EngineRoom = field(default_factory=EngineRoom)
     model: HostCapacity | None = None  #: None: not known
 
 
 def within_slots(plan: RunPlan, slots: int | None) -> RunPlan:
-    """Return the plan with at most as many workers as the engine has slots; unchanged if even its first workers are more."""
+    """Return the plan with at most ``slots`` workers; unchanged if the run needs more than that already at its start."""
     scaling = plan.scaling
     if slots is None or scaling.mode is ScalingMode.FIXED or len(starting_connections(plan)) > slots:
         return plan
@@ -115,7 +115,7 @@ def starting_connections(plan: RunPlan) -> tuple[int, ...]:
 
 
 def most_workers(plan: RunPlan) -> int | None:
-    """Return the most workers that a run may have; None: no limit. A CONCURRENCY run never adds workers."""
+    """Return the maximum number of workers of a run; None: no limit. A CONCURRENCY run never adds workers."""
     return len(starting_connections(plan)) if plan.load_mode is LoadMode.CONCURRENCY else plan.scaling.most_workers
 
 
@@ -181,7 +181,7 @@ def _engine_warnings(document: TemplateDocument, ready: Preflight, engine: Engin
         yield f"scaling.max_workers is {most}, but {room.text}; at most {room.slots} workers are started"
     if room.elsewhere and model is not None and is_cap_estimated(document):
         yield (
-            f"at most {ready.cap} connections per worker: this machine was taken as the model ({model.cpu_cores:g} cores, "
+            f"at most {ready.cap} connections per worker, estimated from this machine ({model.cpu_cores:g} cores, "
             f"{model.memory_gb:.1f} GiB), as the hosts of engine {room.engines} are not known; if they differ, set "
             "scaling.max_connections"
         )
@@ -194,11 +194,11 @@ def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspect
     most = max(ready.workers, ready.most_workers or 0)
     if most > VIRTUAL_SLOTS:
         yield (
-            f"{most} workers are too many: keys are distributed over at most {VIRTUAL_SLOTS}; "
+            f"{most} workers are too many: keys are distributed over at most {VIRTUAL_SLOTS} workers; "
             "raise scaling.max_connections or lower scaling.max_workers"
         )
     if most > 1 and inspection.one_process:
-        yield f"{inspection.product} can be used by one process at a time, but {most} workers may be started; use one worker"
+        yield f"{inspection.product} can be used by one process at a time, but the run can have {most} workers; use one worker"
     if inspection.problem is not None:
         yield inspection.problem
     if inspection.load is not None:
@@ -209,7 +209,7 @@ def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspect
 def _warnings(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspection: Inspection) -> Iterator[str]:
     yield from plan_warnings(document, plan)
     if plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY and not plan.objectives:
-        yield "no slo: the search looks only at stability and may accept slow operations; set slo.overall.p95_ms"
+        yield "no slo: the search looks only at stability and might accept slow operations; set slo.overall.p95_ms"
     if most_workers(plan) is None and inspection.one_process:
         yield f"{inspection.product} can be used by one process at a time; set scaling.max_workers to 1"
     if not document.target.use_cached_result and inspection.location is not None and inspection.product != "mysql":
@@ -244,10 +244,10 @@ def _one_writer(ready: Preflight, inspection: Inspection) -> Iterator[str]:
 
 
 def _too_many_connections(ready: Preflight, inspection: Inspection) -> Iterator[str]:
-    """Warn if the run needs more connections than the server accepts. No error, as a connection pooler may allow more."""
+    """Warn if the run needs more connections than the server accepts. Not an error, as a connection pooler might allow more."""
     free, needed = inspection.free_connections, max(ready.total_connections, ready.most_connections or 0) + _OBSERVED_BY
     if free is not None and needed > free:
         yield (
-            f"{needed} connections ({_OBSERVED_BY} of them to observe) are more than the {max(free, 0)} that "
+            f"{needed} connections ({_OBSERVED_BY} of them to observe the database) are more than the {max(free, 0)} that "
             f"{inspection.location} has free; raise its max_connections, use a connection pooler, or use fewer connections"
         )

@@ -31,7 +31,7 @@ async def set_default_prices(notes: Notes, prices: Prices) -> Prices:
 
 
 def with_default_prices(plan: RunPlan, usual: Prices) -> RunPlan:
-    """Return the plan with its own prices or, if it has none, the default ones. Never with both, as currencies may differ."""
+    """Return the plan with its own prices or, if it has none, the default prices. Never mixes both: currencies could differ."""
     own = plan.prices
     return plan if own.worker_hour is not None or own.target_hour is not None else replace(plan, prices=usual)
 

@@ -58,7 +58,7 @@ def staffing_of(
 
 
 def _running(view: RunView) -> int:
-    """Count the workers that may be running, including those that are stopping and those not known to have ended."""
+    """Count the workers that might be running, including stopping workers and workers not known to have ended."""
     return len(may_run(view.sight)) + len(end_strays(view.sight))
 
 
@@ -75,8 +75,8 @@ def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]
 
 
 def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[SpawnBenchWorker]:
-    """Return the actions that start workers that have a row but no instance. While the engine does not list its workers, only
-    those that it surely did not start are asked for again."""
+    """Return the actions that start workers that have a row but no instance. While the engine gives no list of its workers,
+    only workers that it refused to start are requested again: others might run already."""
     return [
         SpawnBenchWorker(
             worker_id=worker.worker_id,
@@ -99,7 +99,7 @@ def _may_ask_again(view: RunView, worker: Worker) -> bool:
 
 def _why_again(worker: Worker) -> str:
     refusal = refusal_of(worker)
-    return "requested, but it has no instance" if refusal is None else f"asked for again, as it was refused: {refusal.reason}"
+    return "it was requested but has no instance" if refusal is None else f"requested again; it was refused: {refusal.reason}"
 
 
 def _spawn(

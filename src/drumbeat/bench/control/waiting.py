@@ -1,4 +1,4 @@
-"""Says what a run waits for because its engine does not start workers, and ends the run if that takes too long. Pure."""
+"""Says which workers a run waits for if its engine does not start them, and ends the run if that takes too long. Pure."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -31,7 +31,7 @@ def _reason(view: RunView, staying: Sequence[Worker]) -> str | None:
 
 
 def note_waiting(state: ControllerState, waiting: str | None) -> list[Action]:
-    """Return the action that stores an event about what the run waits for; none if that has not changed."""
+    """Return an action that stores ``waiting`` (what the run waits for) as an event; empty if it is None or has not changed."""
     if waiting is None or waiting == state.waiting:
         return []
     return [NoteFact(event=NewEvent(type=EventType.WAITING_FOR_WORKERS, payload={"reason": waiting}), reason=waiting)]
@@ -50,7 +50,7 @@ def start_overdue(view: RunView, recovered: Recovered, wanted: int, connections:
 
 
 def refused_too_long(view: RunView, recovered: Recovered) -> RunEnding | None:
-    """Return how to end a running run whose engine has refused to start one more worker for too long, else None."""
+    """Return how to end a running run if its engine has refused for too long to start an additional worker, else None."""
     for worker in recovered.staying:
         asked = max(worker.created_at or view.now, view.looking_since)
         if (refusal := refusal_of(worker)) is not None and view.now - asked > _START_LIMIT:
@@ -60,5 +60,5 @@ def refused_too_long(view: RunView, recovered: Recovered) -> RunEnding | None:
 
 
 def refused_for_good(worker: Worker) -> bool:
-    """Whether another machine's engine refused to start the worker, and would refuse it again."""
+    """Whether an engine on other machines (not ``local``) refused to start the worker, and would refuse again."""
     return bool(worker.meta.get(SPAWN_FAILED)) and worker.provider != DEFAULT_ENGINE

@@ -11,7 +11,7 @@ _head = struct.Struct("!BI").unpack_from  #: reads a message's type and length
 def rows_of_whole_answer(data: bytes) -> int:
     """Return the row count if the data is one complete, successful answer outside a transaction; −1 otherwise.
 
-    Reads message by message, because a row may contain bytes that look like the end of an answer.
+    Reads message by message, because a row can contain bytes that look like the end of an answer.
     """
     if not data.endswith(_READY_IDLE):
         return -1

@@ -1,4 +1,4 @@
-"""Encodes PostgreSQL messages in advance: blocks of thousands of operations, in the order of the mix, ready to send."""
+"""Encodes PostgreSQL messages in advance, in blocks of thousands of operations, ordered so that each kind has its share."""
 
 import struct
 from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ _LAST = 3.0  #: seconds that ``close`` waits for the remaining requests
 
 
 class CancelRequests:
-    """Cancels timed-out operations and closes their sessions in the background. Any thread may call ``end``: it never waits."""
+    """Cancels timed-out operations and closes their sessions in the background. Any thread can call ``end``: it never waits."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
@@ -49,7 +49,7 @@ class CancelRequests:
     def _warn(self, reason: str) -> None:
         if reason != self._last_error:
             self._last_error = reason
-            log.warning("failed to cancel timed-out operations at %s: %s; they may still run", self._address.location, reason)
+            log.warning("failed to cancel timed-out operations at %s: %s; they might still run", self._address.location, reason)
 
     def close(self) -> None:
         """Wait for the cancel requests that are queued or running, but only a few seconds. Blocks the calling thread."""

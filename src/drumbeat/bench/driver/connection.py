@@ -33,7 +33,7 @@ class ConnectionSlot:
     """The state of one connection, async or threaded.
 
     The list ``running`` contains the running operation, if any. When the operation ends, the connection tries to remove it
-    from the list; at a timeout, the engine tries. Only the one that succeeds records the operation, so it is recorded once.
+    from the list; at a timeout, the engine tries. Only the side that succeeds records the operation, so it is recorded once.
     """
 
     __slots__ = ("busy", "expired", "number", "recorder", "running", "served", "shared", "stopped", "timeout", "wanted")
@@ -163,7 +163,7 @@ class DriverConnection(Protocol):
         ...
 
     def stop(self) -> None:
-        """Begin no more operations; the running one may finish."""
+        """Begin no more operations; the running operation can still finish."""
         ...
 
 

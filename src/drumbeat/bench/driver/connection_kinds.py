@@ -140,7 +140,7 @@ class ThreadConnection:
             lane.end()
 
     def discard(self) -> None:
-        """Interrupt the connection and close it in its thread later. Closes also a session that is still being opened."""
+        """Interrupt the connection; its thread closes it later, even if its session is still being opened."""
         self.interrupt()
         lane, self._lane = self._lane, None
         if lane is not None:
@@ -165,7 +165,7 @@ class ThreadConnection:
         self._turns.put(due)
 
     def _due(self) -> int:
-        """Wait until an operation may begin, and return its due time; STOP if the connection is stopped before or meanwhile."""
+        """Wait until the next operation can begin, and return its due time; STOP if the connection is stopped before that."""
         due = self.slot.shared.gate.turn(self)
         if due is not None:
             return due

@@ -1,4 +1,4 @@
-"""Numbered places for connections, called slots: which are open, which are missing, and which are too many."""
+"""Keeps track of connections by number (slot): which are open, which are missing, and which are too many."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from drumbeat.bench.driver.blocks import MessageBlock
 
-TOO_MANY_BLOCKS = "expected fewer than two blocks to be queued before feeding another, got two"
+TOO_MANY_BLOCKS = "expected at most one queued block before another is added, got two"
 ROOM = 1 << 17  #: how many records fit in memory until ``take``; far more than one ``run`` makes
 
 
@@ -23,7 +23,7 @@ class ConnectionState(IntEnum):
 
 
 class Core(Protocol):
-    """Drives many connections in one thread. Other threads may call only ``set_epoch`` and ``accept(False)``."""
+    """Drives many connections in one thread. Other threads are allowed to call only ``set_epoch`` and ``accept(False)``."""
 
     def add(self, index: int, connection: socket) -> None:
         """Take over a connection that is ready for queries; its number is ``index``. Raises OSError if the number is in use."""
@@ -50,13 +50,13 @@ class Core(Protocol):
         ...
 
     def forgive(self) -> None:
-        """Drop the operations whose due time has come but that were not sent yet."""
+        """Drop the operations that are due but were not sent yet."""
         ...
 
     def set_epoch(self, epoch: int) -> None: ...
 
     def accept(self, accepting: bool) -> None:
-        """Allow or stop new operations. Operations that become due while stopped are never sent. Any thread may stop them."""
+        """Allow or stop new operations. Operations that become due while stopped are never sent. Any thread can stop them."""
         ...
 
     def run(self, budget_ns: int) -> None:

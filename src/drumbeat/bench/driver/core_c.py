@@ -1,5 +1,5 @@
 """Calls the core in C (core.c) through ctypes. Only ``run`` releases the GIL. The short calls keep it, because a thread that
-releases the GIL for a microsecond may wait half a millisecond to get it back, and would then send operations late."""
+releases the GIL for a microsecond might wait half a millisecond to get it back, and would then send operations late."""
 
 import ctypes
 import logging

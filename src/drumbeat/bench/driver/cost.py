@@ -1,4 +1,4 @@
-"""Measures CPU cost and delays of this process, to detect when a run measures the client instead of the database."""
+"""Measures CPU time and delays of this process, to detect that the client, not the database, limits the throughput."""
 
 import time
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class CallThread:
-    """A daemon thread with a queue of calls. Unlike an executor's thread, it lets the process exit if a driver hangs."""
+    """A daemon thread with a queue of calls. Unlike an executor's thread, it lets the process exit while a call hangs."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
@@ -28,7 +28,7 @@ class CallThread:
         self._queue.put((work, Future()))
 
     def end(self) -> None:
-        """End the thread after the calls that are queued."""
+        """End the thread once all queued calls have run."""
         self._queue.put(None)
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
 """The PostgreSQL engine: a few threads open connections, one thread drives them, another encodes messages.
 
 The driving thread runs the core, the loop that sends and receives. Every ``BUDGET`` nanoseconds it leaves the core to run
-commands, feed messages and collect records. It never waits for the event loop, for a reader of records or for a connect.
+commands, feed messages and collect records. It never waits for the event loop, a reader of records or a new connection.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class PostgresEngine:
     def set_target(self, connections: int) -> None:
         most = self._settings.most_connections
         if connections > most:
-            log.warning("%d connections requested, but this worker may open at most %d; opening %d", connections, most, most)
+            log.warning("%d connections requested, but this worker can open at most %d; opening %d", connections, most, most)
         with self._lock:
             self._slots.wanted = max(0, min(connections, most))
             self._slots.changed = True
@@ -237,7 +237,7 @@ class PostgresEngine:
         self._collect(core)
 
     def _wait_for_command(self, core: Core) -> None:
-        """Wait briefly for another thread's command, and run it. Called when no operation is running and none may begin."""
+        """Wait briefly for another thread's command, and run it. Called when no operation runs and none is allowed to begin."""
         try:
             self._commands.get(timeout=BUDGET / 1e9)(core)
         except queue.Empty:
@@ -262,7 +262,7 @@ class PostgresEngine:
             self._release(slot, state, given_up=slot in given_up)
 
     def _sample_failures(self, core: Core, records: Records) -> set[int]:
-        """Keep examples of failed operations. Returns connections whose operation timed out and may still run on the server."""
+        """Keep examples of failed operations. Returns connections whose operation timed out; the server might still run it."""
         self._samples.add(records, core.error_message)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 

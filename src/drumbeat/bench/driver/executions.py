@@ -54,7 +54,7 @@ class LostRows:
 
 
 class ExecutionWriter:
-    """Writes records of operations to Parquet files in a folder. If ``sampling`` is below 1, only that share of them."""
+    """Writes records of operations to Parquet files in a folder: all of them, or a random share if ``sampling`` is below 1."""
 
     def __init__(
         self,

@@ -180,7 +180,7 @@ class GenericEngine:
     async def _hold(self, connection: DriverConnection) -> None:
         """Run one connection until it is stopped. Never raises, because an error would end all other connections.
 
-        A connection that does not respond is replaced, not reused, because its thread may wake up at any time.
+        A connection that does not respond is replaced, not reused, because its thread could wake up at any time.
         """
         try:
             await self._connect_and_drive(connection)

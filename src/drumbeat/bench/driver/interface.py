@@ -55,11 +55,11 @@ class Engine(Protocol):
         ...
 
     def forgive(self) -> None:
-        """Open loop: drop the operations that are overdue because no connection was free. The rate stays."""
+        """Open loop: drop the operations that are overdue because no connection was free. The rate does not change."""
         ...
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number, 0 to 255, that marks operations that begin from now on. It tells which phase they belong to."""
+        """Set the epoch (0 to 255) for operations that begin from now on. Their records contain it, to tell phases apart."""
         ...
 
     def accept(self, accepting: bool) -> None:
@@ -95,7 +95,7 @@ class Engine(Protocol):
 
     @property
     def driving_thread(self) -> int | None:
-        """The id of the thread that sends all operations; None if several do. A thread that is always busy limits the load."""
+        """The id of the thread that sends all operations; None if several do. If it is always busy, it limits the load."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class Engine(Protocol):
         ...
 
     async def drain(self, within: timedelta) -> int:
-        """Stop new operations and wait for running ones. Returns how many still ran after ``within``; those are given up."""
+        """Stop new operations and wait for running ones. Returns how many still ran after ``within`` and were abandoned."""
         ...
 
     async def close(self) -> None:

@@ -13,8 +13,8 @@ _LONGEST_GAP = 1_000_000_000  #: nanoseconds; a longer gap is not counted: the c
 class LittlesLawCheck:
     """Checks by Little's law that operations, and the gaps between them, account for all the time that connections are open.
 
-    ``client_share`` is the share of that time in gaps, when a connection waits for the client. ``unexplained`` is the share
-    in neither. Failed operations count as operations too. Valid only for a closed loop without think time.
+    ``client_share`` is the share of that time in gaps, when a connection waits for the client. ``unexplained`` is the share in
+    neither operations nor gaps. Failed operations count too. Valid only for a closed loop without think time.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class _Gaps:
         self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  #: when each connection's last operation ended, or 0
 
     def absorb(self, records: Records) -> None:
-        """Add the gaps between the recorded operations, which may be in any order. Later calls must bring later operations."""
+        """Add the gaps between recorded operations, given in any order. Each call must have later operations than the last."""
         if not len(records):
             return
         ordered = records[np.lexsort((records["start"], records["connection"]))]

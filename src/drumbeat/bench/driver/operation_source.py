@@ -19,7 +19,7 @@ Timestamp = Callable[[int], Any]  #: converts microseconds since 1970 to the typ
 
 
 class OperationSource:
-    """Supplies one worker's operations to any number of threads. Drawing random values is not part of the service time."""
+    """Supplies one worker's operations to any number of threads. The time to draw random values is not measured as latency."""
 
     def __init__(self, load: Load, draw: Draw, timestamp: Timestamp) -> None:
         order = cycle([operation.weight for operation in load.used])

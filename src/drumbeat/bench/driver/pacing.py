@@ -1,4 +1,4 @@
-"""Decides when operations may begin: whenever a connection is free (closed loop), at a rate (open loop), or not at all."""
+"""Decides when operations begin: whenever a connection is free (closed loop), at a rate (open loop), or not at all."""
 
 import threading
 import time
@@ -14,10 +14,10 @@ _LONG_NS = 5_000_000
 
 
 class Waiter(Protocol):
-    """A connection that waits until it may begin an operation."""
+    """A connection that waits until it is told to begin an operation."""
 
     def wake(self, due: int) -> None:
-        """End the connection's wait. ``due`` is the due time of the operation it may begin, or ``AT_ONCE`` or ``STOP``."""
+        """End the connection's wait. ``due``: due time of the operation to begin; ``AT_ONCE``: no due time; ``STOP``: end."""
         ...
 
 
@@ -58,7 +58,7 @@ class FixedSchedule:
 
 
 class RateSchedule:
-    """Due times at a rate that may change. Operations due before a change keep their due times, unless the new rate is None."""
+    """Due times at a rate that can change. Operations due before a change keep their due times; the rate None drops them."""
 
     def __init__(self) -> None:
         self.per_second: float | None = None  #: None if operations have no due times; 0 if none become due
@@ -106,7 +106,7 @@ class RateSchedule:
 
 
 class PacingGate:
-    """Tells connections when to begin an operation. Thread-safe; may call a connection's ``wake`` in any thread."""
+    """Tells connections when to begin an operation. Thread-safe; calls a connection's ``wake`` in any thread."""
 
     def __init__(self, *, hottest_first: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
         self._now = now
@@ -179,7 +179,7 @@ class PacingGate:
             return 0 if self._idle else self._pace.overdue(self._now())
 
     def _open(self) -> None:
-        """Update ``free``, which tells whether operations may begin at any time; if they may, wake all waiting connections."""
+        """Update ``free`` (whether operations can begin at any time); if it is true, wake all waiting connections."""
         self.free = self.accepting and self._pace.per_second is None
         while self.free and self._idle:
             self._next().wake(AT_ONCE)

@@ -42,7 +42,7 @@ class Feeder:
             return
 
     def feed(self, core: Core) -> None:
-        """Give message blocks to the core (the sending loop) until it has two. Waits, up to 0.1 s, only while it has none."""
+        """Give message blocks to the core (the sending loop) until it has two. If it has none, waits up to 0.1 s for one."""
         while core.blocks() < 2:
             try:
                 core.feed(self._blocks.get(block=core.blocks() == 0, timeout=0.1))

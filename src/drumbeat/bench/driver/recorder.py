@@ -46,7 +46,7 @@ class Recorder:
         chunk.end = end + _SIZE
 
     def take(self) -> bytes:
-        """Return the records added since the last call, as the bytes of a RECORD array. Only one thread may read."""
+        """Return the records added since the last call, as the bytes of a RECORD array. Only one thread is allowed to read."""
         pieces = []
         while True:
             chunk = self._chunks[0]

@@ -138,7 +138,7 @@ class LoadRunner:
             self._note_unsent(self.engine.backlog)
 
     def _note_unsent(self, count: int) -> None:
-        """Count due but unsent operations. Their waits are computed: 0 for the newest, 1/rate for the one before, and so on."""
+        """Count operations that were due but not sent, with estimated waits: 0 for the newest, 1/rate for the one before, …"""
         self.unsent += count
         if count:
             self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))
@@ -270,7 +270,7 @@ class LoadRunner:
         return self._executions.files if self._executions is not None else []
 
     def kept(self) -> Mapping[str, float | str]:
-        """Return how many rows were written to Parquet files, how many were lost, and why; empty if no files are written."""
+        """Return how many rows were written to Parquet files, and how many were lost and why; empty if nothing is recorded."""
         if self._executions is None:
             return {}
         files, loss = self._executions.files, self._executions.loss
@@ -278,7 +278,7 @@ class LoadRunner:
         return {"files": len(files), "rows": rows, "lost": loss.rows, "why": "; ".join(loss.reasons)}
 
     def cpu_us_per_operation(self) -> float | None:
-        """Return this process's CPU time per measured operation, in microseconds."""
+        """Return this process's CPU time per measured operation, in microseconds; None if nothing was measured."""
         operations = self.measured.operations
         return self._cpu.since_mark() * 1e6 / operations if operations else None
 

@@ -17,7 +17,7 @@ Classify = Callable[[int, str], ErrorClass | None]
 
 
 class ErrorSamples:
-    """Keeps the first ten failed operations of each error class. Any thread may add one."""
+    """Keeps the first ten failed operations of each error class. Any thread can add one."""
 
     def __init__(self, load: Load, classify: Classify) -> None:
         self._operations = load.used
@@ -51,7 +51,7 @@ class ErrorSamples:
 
 
 class RecordSamples:
-    """Keeps the first ten failed operations of each error class and SQLSTATE. Only one thread may add records."""
+    """Keeps the first ten failed operations of each error class and SQLSTATE. Only one thread is allowed to add records."""
 
     def __init__(self, load: Load, sql: Sequence[str], classify: Classify) -> None:
         self._kinds = [operation.kind for operation in load.used]
@@ -84,7 +84,7 @@ class RecordSamples:
 
 
 def mask_quoted(sqlstate: str, message: str) -> str:
-    """Replace quoted text by ? if the error is about data or from PL/pgSQL, because there it may be a parameter value."""
+    """Replace quoted text in an error message by ? if it could be a parameter value: in errors about data or from PL/pgSQL."""
     return _QUOTED.sub("?", message) if sqlstate.startswith(_ABOUT_VALUES) else message
 
 

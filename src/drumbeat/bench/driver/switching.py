@@ -13,7 +13,7 @@ _originals: list[float] = []  #: the original interval, repeated for each runnin
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Shorten Python's thread switch interval in a ``with`` block. When the last such block ends, restores the old interval."""
+    """Shorten Python's thread switch interval while a ``with`` block runs. After the last such block, it is as before."""
     with _lock:
         _originals.append(_originals[0] if _originals else sys.getswitchinterval())
         _set(min(_originals[0], _INTERVAL))

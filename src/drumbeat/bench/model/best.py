@@ -21,7 +21,7 @@ class Best:
 
 
 def best_of(record: RunRecord) -> Best | None:
-    """Return the highest stable number of connections, from the run's result or (before its end) its steps; else None."""
+    """Return the highest stable number of connections, from the run's result or, before its end, from its steps; else None."""
     result = record.find_max_result
     stable = [step for step in find_max_steps(record) if step.outcome == STABLE]
     highest = max((step.to_target for step in stable), default=None)

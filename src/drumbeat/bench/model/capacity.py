@@ -1,4 +1,4 @@
-"""How many connections one worker may hold, depending on the CPU and memory of its host."""
+"""Computes the maximum number of connections of one worker from the CPU and memory of its host."""
 
 from dataclasses import dataclass
 from math import floor
@@ -28,7 +28,7 @@ def per_worker_cap(
     memory_per_connection_gb: float = MEMORY_PER_CONNECTION_GB,
     max_per_worker: int = MAX_PER_WORKER,
 ) -> int:
-    """Return how many connections a worker may hold: the lowest limit of CPU, memory and ``max_per_worker``; at least one."""
+    """Return the maximum number of connections of a worker: the lowest of the limits by CPU, memory and ``max_per_worker``."""
     if memory_per_connection_gb <= 0:
         raise InvalidInput(f"expected memory_per_connection_gb above 0, got {memory_per_connection_gb}")
     by_cpu = floor(host.cpu_cores * connections_per_core)

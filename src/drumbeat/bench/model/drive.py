@@ -36,7 +36,7 @@ class DriveProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveOutcome:
-    """The final figures of ``bench drive`` by name, as ``--json`` prints them, and warnings for the reader."""
+    """The final figures of ``bench drive`` by name, as ``--json`` prints them, and warnings for the user."""
 
     figures: Mapping[str, Any]
     warnings: tuple[str, ...]

@@ -103,7 +103,7 @@ class GuardState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFailure:
-    """Says that guardrails end the run as failed, and why."""
+    """The decision of guardrails to end the run as failed, and the reason."""
 
     completion_reason: str  #: RESOURCE_EXHAUSTION, or GUARDRAIL in hard mode
     reason: str
@@ -111,7 +111,7 @@ class GuardFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailDecision:
-    """What guardrails demand from now on: lower connection limits, extra workers, or the end of the run."""
+    """The decision of guardrails: lower connection limits, extra workers, or the end of the run."""
 
     state: GuardState
     ceilings: Mapping[WorkerId, int] = field(default_factory=dict)  #: max connections of workers with reduced load

@@ -19,11 +19,11 @@ def explain_deviation(little: Mapping[str, float] | None) -> str | None:
 
 
 def _difference(little: Mapping[str, float]) -> str:
-    """Return a text that compares throughput × latency, if needed plus the client's pauses, with the number of connections."""
+    """Return text that compares throughput × latency (or, if that agrees, this plus client pauses) with the connections."""
     found, held = little["throughput_times_latency"], little["connections"]
     if little["off_by"] > _MOST_OFF:
         one, other = texts_that_differ(found, held)
-        return f"throughput × latency is {one}, not the {other} connections held ({found / held - 1:+.1%})"
+        return f"throughput × latency is {one}, not {other}, the number of open connections ({found / held - 1:+.1%})"
     both = found + little["client_share"] * held
     one, other = texts_that_differ(both, held)
-    return f"throughput × latency and the pauses between operations make {one}, not the {other} connections held"
+    return f"throughput × latency plus the pauses between operations is {one}, not {other}, the number of open connections"

@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput
 
 
 class Kind(StrEnum):
-    """The standard kinds of operation. A custom operation may have any other name."""
+    """The standard kinds of operation. A custom operation can have any other name."""
 
     POINT_LOOKUP = "POINT_LOOKUP"
     RANGE_SCAN = "RANGE_SCAN"
@@ -59,7 +59,7 @@ class NewKey:
     """A value source of new keys for inserts. Each worker has its own range of keys, chosen by its slot number."""
 
     first: int  #: the first new key; must be above all existing keys
-    span: int = 1_000_000_000  #: how many keys one worker may use
+    span: int = 1_000_000_000  #: how many keys one worker can use
     table: str = ""  #: the table that gets the keys; ``first`` is moved above its existing keys when a run begins
     column: str = ""  #: the column that gets the keys
     type: ValueType = ValueType.BIGINT
@@ -167,7 +167,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameAs:
-    """A value source that repeats an earlier value of the same operation, number ``index`` from 0, and adds ``plus`` to it."""
+    """A value source that takes an earlier value of the same operation (``index``, from 0) and adds ``plus`` to it."""
 
     index: int
     plus: int = 0
@@ -190,7 +190,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A value source that picks from a list, at the index that another source gives. Workers may pick the same value."""
+    """A value source that picks from a list, at the index that another source gives. Workers can pick the same values."""
 
     values: Sequence[object]
     by: "Value"
@@ -289,7 +289,7 @@ def check_placeholders(kind: str, statement: Statement) -> None:
     numbers = {int(found) for found in _placeholders(statement.sql)}
     expected = set(range(1, len(statement.values) + 1))
     if missing := numbers - expected:
-        raise InvalidInput(f"{kind}: the placeholder ${min(missing)} has no value, got only {len(statement.values)} values")
+        raise InvalidInput(f"{kind}: the placeholder ${min(missing)} has no value; got only {len(statement.values)} values")
     if unused := expected - numbers:
         raise InvalidInput(f"{kind}: value {min(unused)} has no placeholder ${min(unused)} in: {statement.sql}")
 
@@ -309,7 +309,7 @@ def _placeholders(sql: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSignals:
-    """How many client sessions a database has at one moment, and how many wait; without the session that reads this.
+    """How many client sessions a database has at one moment, and how many wait. The session that reads this is not counted.
 
     ``waiting`` counts sessions that other sessions block (row and table locks; on PostgreSQL also internal locks and pinned
     buffers, on MariaDB the states that begin with "Waiting for"). Idle sessions, transactions that wait for their client,

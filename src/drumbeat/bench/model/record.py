@@ -180,7 +180,7 @@ class ServerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
-    """The measurements of one phase of a run. Only MEASUREMENT is exact; others may include operations of the phase before."""
+    """The measurements of one phase of a run. Only MEASUREMENT is exact; others can include operations of the phase before."""
 
     name: str
     began: float  #: seconds since the run's start, like ``ended``

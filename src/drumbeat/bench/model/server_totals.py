@@ -47,7 +47,7 @@ def _increase(name: str, before: Totals, after: Totals) -> float:
 
 
 def is_mark(name: str) -> bool:
-    """Whether this is the name of a reset time (of a group of totals) and not the name of a total."""
+    """Whether ``name`` names a time at which totals were reset, ``GROUP.since``, and not a total."""
     return name.rpartition(".")[2] == SINCE
 
 

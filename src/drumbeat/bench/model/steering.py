@@ -1,4 +1,4 @@
-"""Data of load modes, which decide how much load a run makes: input, decisions, and state, stored in the run's row."""
+"""Data of load modes, which decide how much load a run generates: input, decisions, and the state stored in the run's row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SAMPLES_ARRIVE_WITHIN = timedelta(milliseconds=1500)  #: how long after a window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A time window that a load mode wants measured. Its figures are available at the first control pass after its end."""
+    """A time window that a load mode asks to be measured. Its figures are available soon after its end, at the next beat."""
 
     since: datetime
     until: datetime
@@ -109,7 +109,7 @@ class ModeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """Says that the load mode has reached its end, why, and with which result."""
+    """The decision of a load mode to end the run, with the reason and the result."""
 
     completion_reason: str  #: one of DURATION, MAX_FOUND, BOUNDS_LIMIT_REACHED
     reason: str

@@ -21,7 +21,7 @@ class ExitStatus(IntEnum):
 
 
 class RunVerdict(StrEnum):
-    """Whether a run met its objectives, or why that cannot be said."""
+    """Whether a run met its objectives, or why that is not known."""
 
     PASSED = "PASSED"  #: the run completed, and all objectives and targets were met
     NO_OBJECTIVE = "NO_OBJECTIVE"  #: the run completed, and had no objective or target
@@ -92,7 +92,7 @@ def judgement_document(judgement: RunJudgement) -> dict[str, Any]:
 
 
 def stored_judgement(run: Run) -> RunJudgement | None:
-    """Return a run's judgement from its row; None if the run completed but has none stored, so its results must be judged."""
+    """Return a run's verdict from its row; None if the run completed but its row has none: its results must then be judged."""
     unfinished = judgement_by_status(run)
     if unfinished is not None and run.status not in RUN_ENDED:
         return unfinished

@@ -50,7 +50,7 @@ class WorkerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveStatus:
-    """One service level objective, the measured value, and whether it is met now."""
+    """One service level objective, the measured value, and whether that value meets the objective."""
 
     kind: str  #: kind of operation, or ALL_KINDS
     measure: str  #: what is limited: p95_ms, p99_ms, error_pct or availability_pct
@@ -69,7 +69,7 @@ class ServerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """A snapshot of a run for the live view. ``logs`` holds only entries since the previous snapshot."""
+    """A snapshot of a run for the live view. ``logs`` has only the lines since the previous snapshot."""
 
     run: Run
     plan: RunPlan
@@ -89,7 +89,7 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeries:
-    """The parts of a run that take long to read (time series, decisions, failures), or what is loaded of them so far."""
+    """The parts of a run that take long to read (time series, decisions, failures), as far as they are loaded."""
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSnapshot = field(default_factory=ServerSnapshot)

@@ -21,6 +21,6 @@ def ms(value: float | None) -> str:
 
 
 def texts_that_differ(one: float, other: float, digits: int = 3) -> tuple[str, str]:
-    """Format two numbers as texts that differ, if possible; more significant digits are used if that is needed."""
+    """Format two different numbers so that their texts differ too: with more significant digits than usual if necessary."""
     candidates = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
     return next((texts for texts in candidates if texts[0] != texts[1]), (number(one, digits), number(other, digits)))

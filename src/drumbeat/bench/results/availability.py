@@ -1,13 +1,13 @@
 """Computes the availability of the database during a measurement, and latencies corrected for coordinated omission. Pure.
 
-A second is without service if workers sent load and no operation succeeded in it. If operations are so rare or so slow that a
-second without one is normal, only seconds with a failure count. Seconds without a running worker are not counted, nor are the
-first and the last second if they were measured only in part.
+A second is without service if workers sent load and no operation succeeded in it. If operations are so rare or so slow that
+seconds without a success are normal, only seconds with a failure count. Seconds without a running worker are not counted, nor
+are the first and the last second if they were measured only in part.
 
 In a closed loop a connection sends nothing while it waits, so an outage leaves one long latency, or none, where independent
 users would have sent thousands of operations (coordinated omission). The correction adds these: for each operation slower than
-the usual interval between two operations of a connection, those the connection would have sent meanwhile; and for each second
-without service in which connections failed, as many operations as a usual second has.
+the usual interval between two operations of a connection, the operations that the connection would have sent meanwhile; and for
+each second without service in which connections failed, as many operations as a usual second has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,7 +184,7 @@ def _counts(histogram: Histogram) -> _Weighted:
 
 
 def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
-    """Add the latencies of operations that a connection did not send, one per ``interval``, as a slow operation blocked it."""
+    """Add the latencies of operations that a connection would have sent, one per ``interval``, while a slow one blocked it."""
     whole = found
     for value, count in zip(found.values, found.counts, strict=True):
         missed = int((value - interval) // interval) if value > interval else 0
@@ -195,8 +195,8 @@ def _add_omitted(found: _Weighted, interval: float) -> _Weighted:
 
 
 def _unsent(measured: Sequence[Second], usual: float) -> _Weighted:
-    """Return the latencies of operations that could not be sent while connections failed, ``usual`` per second: each lasts
-    until the outage ends."""
+    """Return the latencies of operations that could not be sent while connections failed, ``usual`` of them per second. Each
+    latency lasts until the end of the outage."""
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):

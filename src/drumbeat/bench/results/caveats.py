@@ -13,7 +13,7 @@ _MOST_NAMED = 5
 
 
 def caveats(record: RunRecord) -> list[str]:
-    """Return the reasons to doubt a run's figures. The same reason for several workers is one sentence."""
+    """Return the reasons to doubt a run's figures. A reason that several workers have is listed once."""
     checks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
     return [*_limited(record), *_outage(record), *(caveat for check in checks for caveat in check(record.workers))]
 
@@ -39,7 +39,7 @@ def _lost(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 def _from_samples(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     silent = [str(worker.worker_id) for worker in workers if worker.extra.get("from_samples")]
     if silent:
-        yield f"from_samples: {_named(silent)} left no final result; counted from samples, up to the last one received"
+        yield f"from_samples: {_named(silent)} stored no final result; counted from samples, up to the last sample received"
 
 
 def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:

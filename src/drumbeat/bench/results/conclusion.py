@@ -48,13 +48,13 @@ class _Sum:
 
 
 def unfinished(results: Sequence[Result], workers: Iterable[WorkerId]) -> list[WorkerId]:
-    """Return the workers without a final result, because they were killed or timed out."""
+    """Return the workers that stored no final result, for example because they were killed or timed out."""
     finished = {row.worker_id for row in results if row.kind is None and row.status is RunStatus.COMPLETED}
     return [worker_id for worker_id in workers if worker_id not in finished]
 
 
 def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSample]) -> list[Result]:
-    """Compute the results of a worker that stored none, from its samples of the MEASUREMENT phase."""
+    """Compute the results of a worker that stored no results itself, from its samples of the MEASUREMENT phase."""
     measured = [sample for sample in samples if sample.phase == Phase.MEASUREMENT]
     if not measured:
         return []
@@ -222,5 +222,5 @@ def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]
         parts["warmup"] = rise(before, warm)
     first = before or begin
     if after.get(RESETS, 0) > first.get(RESETS, 0) or any(was_reset(name, begin, after) for name in parts["measurement"]):
-        parts["note"] = "the server's totals were reset during the run (restart or reset): what it counted just before is lost"
+        parts["note"] = "the server's totals were reset during the run (restart or reset): its counts just before that are lost"
     return COMPLETED, None, parts

@@ -14,8 +14,8 @@ from drumbeat.store.interface import Store
 async def enrich(store: Store, run_id: RunId, open_target: Open) -> Result:
     """Try again to add to a run's result how much the database's counters rose. Raises NotFound while there is no result.
 
-    If the counters after the measurement are missing, they are read now. They also include any later use of the database, so
-    the result gets a note that says so.
+    If the counters after the measurement are missing, they are read now. They then include any later use of the database, and
+    a note in the result says so.
     """
     run = await store.runs.get(run_id)
     whole = whole_row(await store.results.list(run_id))

@@ -49,7 +49,7 @@ def is_here(file: ExecutionFile) -> bool:
 
 
 async def folders_elsewhere(store: Store, run_id: RunId) -> tuple[str, ...]:
-    """Return the folders on other hosts, as ``host:folder``, in which workers left files of a run's recorded operations."""
+    """Return the folders on other hosts, as ``host:folder``, that contain files of a run's recorded operations."""
     files = [file for file in await store.results.list_files(run_id) if file.host != socket.gethostname()]
     return tuple(sorted({f"{file.host}:{PurePosixPath(file.path).parent.parent}" for file in files}))
 
@@ -76,7 +76,7 @@ def classify_of(run: Run) -> Classify:
 
 
 def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
-    """Yield each file with the number of its first row. Row numbers of a worker continue from one file to the next."""
+    """Yield each file with the number of its first row. Rows are numbered over all files of a worker, from 0."""
     counted: dict[str, int] = {}
     for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
         yield file, counted.get(file.worker_id, 0)

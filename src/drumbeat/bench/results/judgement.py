@@ -1,4 +1,4 @@
-"""Reads the verdict on a run: from its results if it has ended, else whether it still has an orchestrator."""
+"""Reads the verdict on a run. The verdict on a run under way says only whether the run still has an orchestrator."""
 
 from drumbeat.bench.model.verdict import RunJudgement, judgement_by_status
 from drumbeat.bench.results.record import judgement_of_ended

@@ -1,4 +1,4 @@
-"""Builds a run's time series while it runs, from samples and beats (passes of the control loop), which arrive in any order."""
+"""Builds the time series of a run under way from samples and beats (passes of the control loop), which arrive in any order."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class LiveSeries:
     """The time series, decisions and server statistics of one run, as far as they have been read."""
 
     def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[FailureExample] = ()) -> None:
-        """``curves`` and ``failures`` come from the result of an ended run; with them no samples need to be added."""
+        """``curves`` and ``failures``: from the result of an ended run. If they are given, no samples need to be added."""
         self.origin = origin
         self._timeline = Timeline(origin)
         self._seconds: dict[int, Second] = {}
@@ -83,7 +83,7 @@ class LiveSeries:
         )
 
     def _curves(self, *, ended: bool) -> Curves:
-        """Return the curves up to a few seconds ago (newer samples may be missing). Recomputed after enough new seconds."""
+        """Return the curves up to a few seconds ago, as newer samples might be missing. Cached until enough seconds are new."""
         if self._stored_curves is not None:
             return self._stored_curves
         drawn = self._range(0 if ended else _MAX_SAMPLE_DELAY)

@@ -86,7 +86,8 @@ class WindowMerger:
     def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
         """Return throughput, latencies and errors of the window. Each worker's rate is over the time its own samples cover.
 
-        A worker that started after another had ended counts as its replacement: both, and the time between, are one worker.
+        A worker that started after another had ended counts as its replacement: the two, with the pause between them, count
+        as one worker.
         """
         shares = [share for share in self._shares.values() if share.seconds]
         slots = _slots(shares)

@@ -36,8 +36,8 @@ async def read_seconds(
 
 
 async def read_errors(store: Store, run_id: RunId) -> RunErrors:
-    """Count the errors of a run, with examples. Raises NotFound. The examples of an ended run are read from its result; those
-    of a run under way from samples with a failed operation, so examples of failed attempts to connect may be missing."""
+    """Count the errors of a run, with examples. Raises NotFound. Examples of an ended run are read from its result;
+    examples of a run under way from samples with a failed operation, so failed attempts to connect can be missing."""
     run, now = await store.runs.get(run_id), await store.now()
     results = await store.results.list(run_id)
     counted, origin = _Errors(), began(run)
@@ -77,7 +77,7 @@ class _Errors:
 
 
 def _measured(run: Run, results: Sequence[Result]) -> Measured:
-    """Return the run's totals: from its stored results, or from its row if that counts more operations."""
+    """Return the run's totals: from its stored results, or from its row if the row counts more operations."""
     totals = totals_of(results, ()).get(ALL_KINDS) or Measured()
     counted = Measured(operations=run.operations, errors=run.errors)
     return counted if counted.operations > totals.operations else totals

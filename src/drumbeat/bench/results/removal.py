@@ -34,7 +34,7 @@ async def remove_run(store: Store, run_id: RunId) -> Removed:
 
 
 def _delete_all(run_id: RunId, files: Sequence[ExecutionFile]) -> list[ExecutionFile]:
-    """Delete the files that are on this host and return those that were deleted."""
+    """Delete the files of a run that are on this host, and return the files that were deleted."""
     return [file for file in files if is_here(file) and _delete(run_id, Path(file.path))]
 
 

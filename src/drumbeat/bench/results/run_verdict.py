@@ -57,7 +57,7 @@ def has_target(record: RunRecord) -> bool:
 
 
 def missed_target(record: RunRecord) -> str | None:
-    """Return by how much the run missed its target throughput; None if it was reached (within the tolerance) or not set.
+    """Return text that says how far the run missed its target throughput; None if it was reached (with tolerance) or not set.
 
     Only successful operations count.
     """

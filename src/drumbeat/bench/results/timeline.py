@@ -1,4 +1,4 @@
-"""Merges samples of many workers into figures of each second, each phase and each worker. Samples must come oldest first."""
+"""Merges samples of many workers into figures of each second, phase and worker. Samples must be added oldest first."""
 
 import base64
 import binascii

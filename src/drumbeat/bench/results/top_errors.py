@@ -10,7 +10,7 @@ from drumbeat.core.run import Phase
 
 
 class Example(Protocol):
-    """A failed operation that a sample stores as an example."""
+    """A failed operation, stored as an example of an error: its error class, SQLSTATE and message."""
 
     @property
     def error_class(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Follows a run live: ``look`` reads only what is new; ``catch_up`` reads what happened before the first look."""
+"""Follows a run live: ``look`` reads only new data; ``catch_up`` reads the data from before the first call of ``look``."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -103,19 +103,19 @@ class RunWatch:
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def catch_up(self) -> None:
-        """Read all data older than what the first call of ``look`` read; call ``look`` first. May be cancelled and repeated."""
+        """Read all data from before the first call of ``look``; call ``look`` first. Can be cancelled and called again."""
         while await self.catch_up_a_little():
             pass
 
     async def catch_up_a_little(self) -> bool:
-        """Read one part of what was stored before the first call of ``look``. Returns whether there is more to read."""
+        """Read one part of the data from before the first call of ``look``. Returns whether there is more to read."""
         if self._series is None or self._caught_up:
             return False
         self._caught_up = not (await self._older_beats(self._series) or await self._older_samples(self._series))
         return not self._caught_up
 
     async def _older_samples(self, series: LiveSeries) -> bool:
-        """Read the oldest unread samples, up to those that the first ``look`` call read. Returns False if none were left."""
+        """Read the oldest unread samples from before the first call of ``look``. Returns False if there were none."""
         since = self._older_samples_to or series.origin
         if self._before is None or not series.needs_samples or since >= self._before:
             return False
@@ -126,8 +126,8 @@ class RunWatch:
         return True
 
     async def _older_beats(self, series: LiveSeries) -> bool:
-        """Read the oldest unread beats (passes of the control loop), up to those that the first ``look`` call read. Returns
-        False if none were left."""
+        """Read the oldest unread beats (passes of the control loop) from before the first call of ``look``. Returns False if
+        there were none."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
             return False

@@ -10,7 +10,7 @@ FEW = 20  #: items between two yields to the event loop; they take a few millise
 
 
 async def iterate_yielding(items: Iterable[T], few: int = FEW) -> AsyncIterator[T]:
-    """Yield the items. After every ``few`` of them, other tasks of the event loop get a turn."""
+    """Yield the items. After every ``few`` items, let other tasks of the event loop run."""
     for n, item in enumerate(items, 1):
         yield item
         if n % few == 0:

@@ -68,7 +68,7 @@ class ConnectionService:
         return await self._store.connections.save(replace(stored, url=new_url, secret=secret, description=text))
 
     async def reseal(self) -> Sequence[str]:
-        """Re-encrypt, with the vault's current key, every password that uses another key. Returns these connections' names."""
+        """Encrypt every password that uses an older key again, with the vault's current key. Returns the connections' names."""
         resealed = []
         for stored in await self._store.connections.list():
             if stored.secret is not None and not self._vault.is_current(stored.secret):
@@ -109,8 +109,8 @@ class ConnectionService:
 
     @asynccontextmanager
     async def open(self, target: Mapping[str, Any]) -> AsyncIterator[Target]:
-        """Open the database in a template's or run's ``target``. Raises InvalidInput if the stored connection that it names has
-        another URL by now."""
+        """Open the database in a template's or run's ``target``. Raises InvalidInput if ``target`` names a stored connection
+        whose URL has changed since then."""
         async with open_target(await self._url(target)) as opened:
             yield opened
 
@@ -134,7 +134,8 @@ class ConnectionService:
 
 
 def _bound_to(name: str, url: str) -> str:
-    """Return name and URL as one text (not a key) that binds an encrypted password to them: without it decryption fails."""
+    """Return name and URL as one text. A password is encrypted for this text (see ``Vault.seal``), so that no other entry can
+    use it."""
     return f"{name}\n{url}"
 
 
@@ -150,4 +151,4 @@ def _check(url: str, password: str | None) -> None:
     if password and len(password) > LONGEST_PASSWORD:
         raise InvalidInput(f"password: expected at most {LONGEST_PASSWORD} characters, got {len(password)}")
     if password and "@" not in urlsplit(url).netloc:
-        raise InvalidInput("password: expected none, because the URL names no user; write the URL with USER@HOST")
+        raise InvalidInput("password: expected no password, because the URL names no user; write the URL with USER@HOST")

@@ -243,8 +243,8 @@ def driver() -> Any:
 def connect(path: Path) -> "DuckDBPyConnection":
     """Open a connection limited to the database in this file. Raises InvalidSettings if the file is no DuckDB database.
 
-    DuckDB also opens CSV, JSON and Parquet files, and would show their content to the user. The check asks DuckDB and does
-    not read the file itself, because closing the file would release DuckDB's lock against other processes.
+    DuckDB also opens CSV, JSON and Parquet files, and would show their content to the user. This function asks DuckDB what the
+    file is, and does not read it itself, because closing it would release DuckDB's lock against other processes.
     """
     try:
         connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))

@@ -18,7 +18,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 class SetupConnection(Generic[C]):
-    """A connection for setup and checks; a load opens its own. Opened on first use; creates the file only if asked to."""
+    """A connection for setup and checks (a load opens its own connections). It is opened at its first use."""
 
     def __init__(self, path: Path, connect: Callable[[], C]) -> None:
         self._path = path

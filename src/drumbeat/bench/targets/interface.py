@@ -15,12 +15,12 @@ NO_STATEMENTS: Statements = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTraits:
-    """What a database product can do, as far as the products differ."""
+    """Properties in which the database products differ, such as whether only one process can use the database."""
 
     name: str  #: postgresql, mysql, sqlite or duckdb
     networked: bool
     transactions: bool = True
-    processes: bool = True  #: whether several processes may open the database at once; if not, a run has one worker
+    processes: bool = True  #: whether several processes can open the database at once; if not, a run has one worker
     signals: bool = False  #: whether the server reports statistics, by ``signals`` and ``counters``
 
 
@@ -47,12 +47,12 @@ class TableDescription:
 
     @property
     def time_column(self) -> str | None:
-        """The name of the first column with timestamps, if there is one."""
+        """The name of the first column with timestamps; None if there is none."""
         return next((column.name for column in self.columns if column.type is ValueType.TIMESTAMP), None)
 
 
 class Target(Protocol):
-    """One database under test. Use it with ``async with``; it has one connection of its own, besides those of the load."""
+    """One database under test. Use it with ``async with``; it has one connection of its own, besides the load's connections."""
 
     @property
     def traits(self) -> TargetTraits: ...

@@ -222,7 +222,7 @@ async def _set_limit(connection: Any, limit: timedelta) -> None:
     is_mariadb = "MariaDB" in connection.get_server_info()
     setting = f"max_statement_time = {seconds:.3f}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
     if not await _set_session(connection, setting):
-        log.info("the server does not know the setting %s; only this client enforces the query timeout", setting)
+        log.info("the server does not support the setting %s; only this client enforces the query timeout", setting)
 
 
 async def _bypass_cache(connection: Any) -> None:
@@ -231,7 +231,7 @@ async def _bypass_cache(connection: Any) -> None:
 
 
 async def _set_session(connection: Any, setting: str) -> bool:
-    """Apply a session setting; returns whether the server knows it. Raises OperationFailure."""
+    """Apply a session setting. Returns False if the server does not know the setting. Raises OperationFailure."""
     try:
         await connection.query(f"SET SESSION {setting}")
     except driver().MySQLError as exc:

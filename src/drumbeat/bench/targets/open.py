@@ -85,7 +85,7 @@ def _options(parts: SplitResult, *known: str) -> dict[str, str]:
 
 
 def _check_host(parts: SplitResult) -> None:
-    """Raise InvalidSettings for an invalid host or port. Never shows a wrong host: it may be part of a password."""
+    """Raise InvalidSettings for an invalid host or port. The message never shows the host: it could be part of a password."""
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     found = _HOST.fullmatch(parts.netloc.rpartition("@")[2])
     if split_wrongly or found is None:

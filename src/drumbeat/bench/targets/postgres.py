@@ -84,7 +84,7 @@ _STATISTICS_TIMEOUT = timedelta(seconds=5)  #: an answer that takes longer is ou
 
 
 def _login_error(address: PostgresAddress, error: Exception) -> str:
-    """Return why the login failed. If no password was given, say that instead of the server's "wrong password"."""
+    """Return why the login failed. If no password was given, the text says that instead of the server's "wrong password"."""
     if getattr(error, "sqlstate", None) != _WRONG_PASSWORD or address.password:
         return str(error)
     return f"it asks for a password and none was given; set {PASSWORD_VARIABLE}"
@@ -265,7 +265,7 @@ def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) 
 
 
 def kinds_by_text(statements: Statements) -> dict[str, str]:
-    """Map normalized SQL to its kind of operation. Kinds with a statement in common are left out: their totals would mix."""
+    """Map normalized SQL to its kind of operation. Leaves out kinds that share a statement, as their totals would mix."""
     owners: dict[str, set[str]] = {}
     for kind, texts in statements.items():
         for sql in texts:

@@ -22,7 +22,7 @@ Open = Callable[[], AbstractAsyncContextManager[Target]]
 
 
 class ServerWatch:
-    """Reads a server's statistics in the background; ``latest`` holds the last ones read."""
+    """Reads a server's statistics in the background; ``latest`` contains the last statistics read."""
 
     def __init__(self, open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS) -> None:
         self._open = open_target

@@ -33,7 +33,7 @@ _PROCESS_WIDE = frozenset({"temp_store_directory", "data_store_directory", "hard
 """Pragmas that affect the whole process, including Drumbeat's own store, not only one connection."""
 
 _CONFINED = (
-    "a tested statement may access only its own database; remove ATTACH, DETACH, VACUUM INTO, load_extension, "
+    "a tested statement is allowed to access only its own database; remove ATTACH, DETACH, VACUUM INTO, load_extension, "
     "fts3_tokenizer and pragmas that affect the whole process"
 )
 _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER BY cid'
@@ -191,7 +191,7 @@ class SqliteSession:
 
 
 def connect(path: Path, synchronous: str, lock_timeout: timedelta) -> sqlite3.Connection:
-    """Open a connection that waits up to ``lock_timeout`` for locks of other connections. Any thread may interrupt it."""
+    """Open a connection that waits up to ``lock_timeout`` for locks of other connections. Any thread can interrupt it."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=lock_timeout.total_seconds(), check_same_thread=False)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -239,7 +239,7 @@ def failure_of(error: sqlite3.Error, index: int) -> OperationFailure:
 
 
 def message_of(error: Exception) -> str:
-    """Return SQLite's error message. If ``_confine`` refused the statement, add what statements may not do."""
+    """Return SQLite's error message. If ``_confine`` refused the statement, add what statements are not allowed to do."""
     if getattr(error, "sqlite_errorcode", None) != _NOT_AUTHORIZED:
         return str(error)
     return f"{error}: {_CONFINED}"

@@ -1,4 +1,4 @@
-"""Shared by the databases under test: error classes, the date where time stamps begin, and the error for a missing table."""
+"""Code shared by the databases under test: error classes, conversion of timestamps, and the error for a missing table."""
 
 from datetime import UTC, datetime, timedelta
 

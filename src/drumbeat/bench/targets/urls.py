@@ -4,7 +4,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 
 def holds_password(url: str | None) -> bool:
-    """Whether a URL contains a password. True also for a URL that cannot be parsed, because it may contain one."""
+    """Whether a URL contains a password. True also for a URL that cannot be parsed, because it might contain one."""
     try:
         parts = urlsplit(url or "")
         return bool(parts.password) or any(name.lower() in ("password", "sslpassword") for name, _ in parse_qsl(parts.query))

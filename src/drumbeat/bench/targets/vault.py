@@ -33,7 +33,7 @@ class Key:
 
 
 class Vault:
-    """Encrypts with its first key, decrypts with any. To change keys: add a new one in front, ``reseal``, remove the old."""
+    """Encrypts with its first key, decrypts with any. To change keys: add a new key in front, ``reseal``, remove the old."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = tuple(keys)
@@ -75,7 +75,7 @@ class Vault:
         return bool(self._keys) and sealed.key_id == self._keys[0].key_id
 
     def fingerprint(self, data: bytes) -> str:
-        """Return a hash of the data, keyed with the vault's first key if it has one, so that outsiders cannot test guesses."""
+        """Return a hash of the data, keyed with the vault's first key if it has one, so that others cannot guess the data."""
         return hmac.digest(self._keys[0].secret if self._keys else b"-", b"fingerprint\0" + data, hashlib.sha256).hex()
 
     def _first(self) -> Key:

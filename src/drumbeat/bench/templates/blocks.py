@@ -117,7 +117,7 @@ class WorkloadBlock(TemplateBlock):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Return the ways in which this block defines a workload. More than one is an error; with none, no run is possible."""
+        """Return how this block defines a workload (``standard`` …). Several ways are an error; a run needs one."""
         on_table = bool(self.preset or self.custom_sql or self.custom_weights)
         defined = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
         return tuple(way for way, is_set in defined.items() if is_set)

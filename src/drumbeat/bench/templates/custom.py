@@ -17,7 +17,7 @@ _CHANGED = re.compile(rf"\bSET\s+{_NAME}\s*=", re.IGNORECASE)
 
 
 def custom_load(workload: WorkloadBlock, subject: Subject) -> Load:
-    """Build the load of the custom queries, with their value sources. Raises InvalidInput that names the invalid field."""
+    """Build the load of the custom queries, with their value sources. Raises InvalidInput, which names the invalid field."""
     weights = weights_of(workload)
     operations = [
         Operation(
@@ -104,7 +104,7 @@ def _insert(field: str, sql: str, count: int, subject: Subject) -> Sequence[Valu
 
 
 def _update(field: str, sql: str, count: int, subject: Subject) -> Sequence[Value]:
-    """Return what fills the placeholders of an UPDATE: one gets a key; two get a new value for the SET column and a key."""
+    """Return value sources for an UPDATE: a key if it has one placeholder, else a new value for the SET column, and a key."""
     key = _key(field, subject)
     if count == 1:
         return [key]

@@ -42,7 +42,7 @@ PASSWORD_REFUSED = "target.url: holds a password, but templates are stored; set 
 
 def _lost_policy(text: str) -> str:
     if not _LOST.fullmatch(text):
-        raise ValueError("expected fail, replace or tolerate:N (N workers may be lost)")
+        raise ValueError("expected fail, replace or tolerate:N (up to N lost workers)")
     return text
 
 
@@ -142,7 +142,7 @@ class TemplateDocument(TemplateBlock):
 
     @property
     def table(self) -> str | None:
-        """Return the name of the table: presets generate their SQL for it, and it replaces {table} in custom SQL."""
+        """Return the name of the table for which presets generate SQL, and which replaces {table} in SQL; None if not set."""
         return self.workload.table or self.target.table
 
 

@@ -47,7 +47,7 @@ def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
 
 
 def read(text: str | bytes) -> Mapping[str, Any]:
-    """Read plain data from YAML or JSON. Raises InvalidInput without quoting the text, since it may contain a password."""
+    """Read plain data from YAML or JSON. Raises InvalidInput, without quoting the text: it could contain a password."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -67,7 +67,7 @@ def _json(text: str) -> Any:
 
 
 def _refused(problems: Sequence[str], count: int) -> InvalidInput:
-    """Return the error for an invalid template: it lists the first problems and says how many there are in all."""
+    """Return the error for an invalid template; its message lists the first problems and says how many there are in all."""
     if count == 1:
         return InvalidInput(f"the template is wrong at {problems[0]}")
     named = problems[:_MOST_PROBLEMS]
@@ -76,7 +76,7 @@ def _refused(problems: Sequence[str], count: int) -> InvalidInput:
 
 
 def with_settings(document: TemplateDocument, settings: Sequence[str]) -> TemplateDocument:
-    """Apply ``path=value`` settings to a document, in order. Values are read as YAML; paths may use older field names."""
+    """Apply ``path=value`` settings to a document, in order. Values are read as YAML; paths can use older field names."""
     if len(settings) > _MOST_SETTINGS:
         raise InvalidInput(f"expected at most {_MOST_SETTINGS} settings, got {len(settings)}; put them in the template")
     tree = document.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

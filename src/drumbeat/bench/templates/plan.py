@@ -58,7 +58,7 @@ def _partitions(document: TemplateDocument) -> int:
 
 
 def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:
-    """Return the limits on workers and on connections per worker, with defaults for those that the template does not set."""
+    """Return the limits on workers and on connections per worker, with defaults for limits that the template does not set."""
     given = document.scaling
     if given.mode is ScalingMode.FIXED:
         return _fixed(document)
@@ -187,30 +187,30 @@ def check_reachable(plan: RunPlan, latency_ms: float | None) -> None:
     reachable = most * 1000 / latency_ms
     if reachable < plan.qps.target_qps:
         raise InvalidInput(
-            f"{_limits(plan)}: at {latency_ms:g} ms per operation they reach {reachable:.0f} per second; lower "
-            "target_qps, or raise scaling.max_workers or scaling.max_connections"
+            f"{_limits(plan)}: at {latency_ms:g} ms per operation these complete only {reachable:.0f} operations per second; "
+            "lower target_qps, or raise scaling.max_workers or scaling.max_connections"
         )
 
 
-def _limits(plan: RunPlan, how: str = "unreachable with") -> str:
+def _limits(plan: RunPlan, how: str = "cannot be reached with") -> str:
     scaling = plan.scaling
     return f"Target QPS {plan.qps.target_qps:g} {how} max {scaling.most_workers} workers × {scaling.cap} connections"
 
 
 def most_connections(plan: RunPlan) -> int | None:
-    """Return how many connections all workers together may hold; None: no limit."""
+    """Return the maximum number of connections of all workers together; None: no limit."""
     most = plan.scaling.most_workers
     return None if most is None else most * plan.scaling.cap
 
 
 def is_cap_estimated(document: TemplateDocument) -> bool:
-    """Whether the most connections of a worker are estimated from the capacity of a host, as the template sets no maximum."""
+    """Whether a worker's maximum of connections is estimated from the capacity of a host, as the template sets none."""
     given = document.scaling
     return given.mode is not ScalingMode.FIXED and given.max_connections is None and _ceiling(document) is None
 
 
 def plan_warnings(document: TemplateDocument, plan: RunPlan) -> tuple[str, ...]:
-    """Return warnings about settings that have no effect or may not be intended."""
+    """Return warnings about settings that have no effect or are perhaps not intended."""
     checks = (_overridden, _above_capacity, _latency_needed, _unused, _searches_fixed)
     found = [check(document, plan) for check in checks]
     return tuple(warning for warning in found if warning)
@@ -234,7 +234,7 @@ def _above_capacity(document: TemplateDocument, plan: RunPlan) -> str | None:
         or scaling.cap == 1
     ):
         return None
-    return f"scaling.min_connections is {scaling.cap}, which is at or above the capacity of a worker's host"
+    return f"scaling.min_connections is {scaling.cap}, which is at or above the estimated capacity of a worker's host"
 
 
 def _latency_needed(document: TemplateDocument, plan: RunPlan) -> str | None:

@@ -23,8 +23,8 @@ _DENSE = 0.9  #: if this share of the key range exists, random keys are used ins
 async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
     """Return the template with its final SQL: statements are generated, and new keys start above the highest existing key.
 
-    A template that names a standard workload is returned unchanged if its load needs no change, or if the changed load cannot
-    be written as a template.
+    A template that names a standard workload is returned unchanged if its load needs no change, or if a template cannot express
+    the changed load.
     """
     load = await _load(document, target)
     final = replace(await with_keys_above_existing(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))

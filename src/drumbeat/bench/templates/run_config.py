@@ -11,7 +11,7 @@ from drumbeat.core.errors import InvalidInput
 
 
 def run_config(document: TemplateDocument, plan: RunPlan) -> dict[str, Any]:
-    """Return the configuration of a run, as stored in ``runs.config``. Raises InvalidInput that names every missing field.
+    """Return the configuration of a run, as stored in ``runs.config``. Raises InvalidInput, which names every missing field.
 
     A template whose SQL depends on its table (preset, custom_*_query, {table}) must go through ``resolved`` first.
     """
@@ -43,7 +43,7 @@ def missing_fields(document: TemplateDocument) -> tuple[str, ...]:
 
 
 def check_complete(document: TemplateDocument) -> None:
-    """Raise InvalidInput that names every field that a run needs and the template lacks."""
+    """Raise InvalidInput if the template lacks a field that a run needs; the message names all missing fields."""
     if missing := missing_fields(document):
         raise InvalidInput("\n  ".join(["this template cannot be run yet:", *missing]))
 

@@ -61,7 +61,7 @@ def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def canonical_path(path: Path) -> Path:
-    """Return the canonical path of a field that may be given by an older name."""
+    """Return the canonical path of a field, given by that path or by an older name."""
     return SPELLINGS.get(path, path)
 
 
@@ -77,7 +77,7 @@ def _take(tree: dict[str, Any], path: Path) -> Any:
 
 
 def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
-    """Store a value under its canonical name. Returns a problem if that name already has another value."""
+    """Store a value under its canonical name. Returns an error message if that name already has another value."""
     node: Any = tree
     for name in new[:-1]:
         node = node.setdefault(name, {}) if isinstance(node, dict) else None
@@ -85,7 +85,7 @@ def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
         return []
     if node.setdefault(new[-1], value) != value:
         return [
-            f"{'.'.join(old)}: means {'.'.join(new)}, which is {short_repr(node[new[-1]])}, "
+            f"{'.'.join(old)}: is another name of {'.'.join(new)}, which is {short_repr(node[new[-1]])}, "
             f"not {short_repr(value)}; remove one of them"
         ]
     return []
@@ -109,7 +109,7 @@ def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
 
 
 def _fix(tree: Mapping[str, Any], scaling: dict[str, Any]) -> None:
-    """Configure one worker that holds all connections, which is what templates meant before scaling existed."""
+    """Configure one worker with all connections, as older templates (before the ``scaling`` block existed) intended."""
     counts_all = str(tree.get("load_mode", LoadMode.CONCURRENCY)).upper() == LoadMode.CONCURRENCY
     connections = tree.get("concurrent_connections", 10 if counts_all else None)
     scaling.setdefault("min_workers", 1)

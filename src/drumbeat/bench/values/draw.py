@@ -37,7 +37,7 @@ _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype=
 
 @dataclass(slots=True)
 class Draw:
-    """One worker's random generator, and its slot: the number of the worker's share of the keys."""
+    """One worker's random generator, and its slot (the worker's number), which decides which keys it uses."""
 
     slot: int
     chance: np.random.Generator
@@ -55,7 +55,8 @@ class Draw:
         return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def positions(self, size: int, begin: int, count: int) -> Drawn:
-        """Return this worker's next ``count`` positions in a list of ``size`` items. No two workers get the same position."""
+        """Return ``count`` positions of this worker in a list of ``size`` items, from its position number ``begin`` on. No two
+        workers get the same position."""
         if size <= self.slot:
             raise InvalidInput(f"expected a list of at least {self.slots} values, one for each worker slot, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
@@ -92,7 +93,7 @@ class ValueStream:
             _check_span(value, draw.slots)
 
     def next(self, count: int, earlier: Sequence[Drawn]) -> Drawn:
-        """Return one value for each of ``count`` operations; ``earlier`` has the values of their earlier placeholders."""
+        """Return one value for each of ``count`` operations; ``earlier``: values of the operations' earlier placeholders."""
         begin, self._drawn = self._drawn, self._drawn + count
         match self._value:
             case KeyValue():

@@ -45,7 +45,7 @@ class Zipf:
 def scattered(ranks: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
     """Map each rank to its own key; the mapping is the same every time. Neighbouring ranks get keys that are far apart.
 
-    With more than 2**32 keys, two ranks may get the same key.
+    With more than 2**32 keys, two ranks can get the same key.
     """
     wide = ranks.astype(np.uint64)
     if keys <= 2**32:

@@ -107,7 +107,7 @@ class DriveResult:
 
 
 def _response(tally: LoadTally | KindTally) -> dict[str, Any]:
-    """Return the response time figures. The minimum is None without a successful operation, as it cannot be known then."""
+    """Return the response time figures. The minimum is None if no operation succeeded, as it is not known then."""
     found = latency_figures(tally.response)
     return found if tally.service.count else found | {"min_ms": None}
 
@@ -194,11 +194,11 @@ async def drive(
 
 
 def check_recording(folder: Path | None) -> None:
-    """Raise InvalidInput if the folder for Parquet files is a file or has Parquet files, which would be overwritten."""
+    """Raise InvalidInput if ``folder`` is a file, or already contains Parquet files, which would be overwritten."""
     if folder is None or not folder.exists():
         return
     if not folder.is_dir():
-        raise InvalidInput(f"--record: expected a folder, got the file {str(folder)!r}; name a folder, which may be new")
+        raise InvalidInput(f"--record: expected a folder, got the file {str(folder)!r}; name a folder (created if missing)")
     if earlier := sorted(path.name for path in folder.glob("*.parquet")):
         raise InvalidInput(
             f"--record: expected a folder without a recording, got {str(folder)!r}, which holds an earlier one "
@@ -229,7 +229,7 @@ def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -
 async def _drive(
     runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher
 ) -> tuple[DriveResult, Mapping[str, float]]:
-    """Run the load. Returns its result, and the database server's statistics as they were before the measurement."""
+    """Run the load. Returns its result, and the database server's statistics from just before the measurement."""
     watch = _Watch(runner, watcher)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
@@ -254,14 +254,14 @@ async def _drive(
 
 
 async def wait_for_connections(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
-    """Wait until all connections are open. Returns why there are too few, or None. Raises InvalidInput if none is open."""
+    """Wait until all connections are open. Returns None, or why fewer are open. Raises InvalidInput if none is open."""
     most, since = 0, clock.elapsed()
     while (held := runner.engine.held) < connections and not watcher.stop.is_set():
         if held > most:
             most, since = held, clock.elapsed()
         if clock.elapsed() - since > _STALLED:
             why = _too_few(runner, connections)
-            watcher.on_note(f"{why}; continuing with these")
+            watcher.on_note(f"{why}; continuing with these connections")
             return why
         await clock.sleep(_POLLED_EVERY)
     return None

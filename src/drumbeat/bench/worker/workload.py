@@ -47,7 +47,7 @@ class ResultStore(Protocol):
         ...
 
     async def filed(self, files: Sequence[ClosedFile]) -> None:
-        """Store the names of these finished Parquet files."""
+        """Store the names of these finished Parquet files, so that their content can be found later."""
         ...
 
     async def finished(self, final: FinalFigures) -> None:
@@ -242,7 +242,7 @@ def _too_few(runner: LoadRunner, target: int) -> str:
     samples = runner.engine.error_samples
     error = f"; the database said: {samples[-1].message}" if samples else ""
     return (
-        f"expected {target} connections, got {runner.engine.held} and no more for {_STALLED.total_seconds():g} s{error}; "
+        f"expected {target} connections, got {runner.engine.held}; no more opened for {_STALLED.total_seconds():g} s{error}; "
         "use fewer connections, or raise the database's connection limit"
     )
 

@@ -97,7 +97,7 @@ def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
 
 
 def _fraction(column: Column) -> RandomNumber:
-    """Return a source of random numbers with as many decimal places as a decimal column has; two for another column."""
+    """Return a source of random numbers with as many decimal places as the column's decimal type; with two for other types."""
     precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
     digits = 2 if precision is None else (scale or 0)
     most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)

@@ -18,7 +18,7 @@ _OPERATION = ("kind", "weight", *_STATEMENT, "statements", "reads")
 def load_of(config: Mapping[str, Any]) -> Load:
     """Build the load of a ``workload`` block: a standard workload by name and scale, or a list of operations.
 
-    Raises InvalidInput that names the invalid field.
+    Raises InvalidInput; its message names the invalid field.
     """
     if "standard" in config:
         load = standard(str(config["standard"]), float(config.get("scale", 1))).load

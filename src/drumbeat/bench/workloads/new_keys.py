@@ -1,4 +1,4 @@
-"""Makes a load insert only keys above the highest existing key, which is read once when a run begins."""
+"""Changes a load so that it inserts only keys above the highest existing key, which is read once when a run begins."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 Tables are filled in order, in chunks that are added completely or not at all. After an interruption, ``prepare`` adds only
 the missing rows, found by key range. A table whose rows the load itself adds or deletes cannot be checked, so it counts as
-filled once a later table has rows; to prepare it at another scale, set ``fresh``, which drops the workload's tables first.
+filled once a later table has rows. To prepare it at another scale, set ``fresh``: the workload's tables are then dropped first.
 """
 
 import logging
@@ -100,8 +100,8 @@ async def _tables_to_keep(target: Target, standard: Scaled, existing: set[str]) 
     for index, (table, count) in enumerate(zip(standard.tables, counts, strict=True)):
         if not table.changes and (count > table.count or (count < table.count and index < last)):
             raise InvalidInput(
-                f"expected {table.count} rows in {table.name}, as {standard.name} has at scale {standard.scale:g}, "
-                f"got {count}, so it was prepared at another scale; use that scale, or prepare with --fresh"
+                f"expected {table.count} rows in {table.name} for {standard.name} at scale {standard.scale:g}, got {count}: "
+                f"the tables were prepared at another scale; use that scale, or prepare with --fresh"
             )
     return frozenset(table.name for table in standard.tables[:last] if table.changes)
 
@@ -160,7 +160,7 @@ def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: t
 
 
 def _beyond(columns: Sequence[str], sign: str, number: int) -> str:
-    """Return an SQL condition: a key of several columns is at or beyond another, as (a > $1 OR (a = $1 AND (b >= $2)))."""
+    """Return SQL that is true if a key of several columns is at or beyond another: (a > $1 OR (a = $1 AND (b >= $2)))."""
     column, rest = columns[0], columns[1:]
     if not rest:
         return f"({column} {sign}= ${number})"

@@ -1,4 +1,4 @@
-"""Checks that tables are large enough for a workload's scale; if keys are missing, lookups are faster than they should be."""
+"""Checks that tables are large enough for a workload's scale: a lookup of a missing key would be faster than a real one."""
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard import Scaled

@@ -29,7 +29,7 @@ def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
     if not block or not block.get("enabled"):
         return None
     if block.get("total_partitions") is None:
-        raise InvalidInput("sharding.total_partitions: expected how many partitions to divide the keys into, but it is not set")
+        raise InvalidInput("sharding.total_partitions: expected how many partitions to divide the keys into, got no value")
     low, high = block.get("key_range") or (None, None)
     if low is not None and high is not None and high - low + 1 < block["total_partitions"]:
         raise InvalidInput(
@@ -40,14 +40,14 @@ def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
 
 
 def sharded(load: Load, sharding: Sharding | None, slot: int) -> Load:
-    """Return a worker's load, limited to the worker's partition of the keys. Raises InvalidInput if that has too few keys."""
+    """Return a worker's load, limited to its partition of the keys. Raises InvalidInput if the partition has too few keys."""
     if sharding is None:
         return load
     return replace(load, operations=tuple(_operation(each, sharding, slot) for each in load.operations))
 
 
 def check_sharding(load: Load, sharding: Sharding | None) -> None:
-    """Raise InvalidInput if sharding would have no effect, or if a worker would have no keys."""
+    """Raise InvalidInput if sharding would have no effect, or if a worker's partition would have too few keys."""
     if sharding is None:
         return
     if not any(_keys_of(load, sharding)):
@@ -98,15 +98,15 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
     fewest = VIRTUAL_SLOTS if key.distribution is Distribution.SEQUENTIAL else 1
     if high - low + 1 < fewest:
         raise InvalidInput(
-            f"sharding: expected {fewest} or more keys of {kind} in partition {slot % sharding.partitions}, got "
-            f"{max(high - low + 1, 0)} (the partition has keys {begin} to {end}, {kind} keys {key.low} to {key.high}); "
+            f"sharding: partition {slot % sharding.partitions} has the keys {begin} to {end}, and {kind} uses the keys "
+            f"{key.low} to {key.high}: expected {fewest} or more keys in both ranges, got {max(high - low + 1, 0)}; "
             "lower sharding.total_partitions, or correct sharding.key_range"
         )
     return replace(key, low=low, high=high)
 
 
 def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
-    """Return the first and last key of a worker's partition; divides ``low`` to ``high`` if ``sharding`` sets no range."""
+    """Return the first and last key of a worker's partition of the range in ``sharding``, or else of ``low`` to ``high``."""
     first = low if sharding.low is None else sharding.low
     count = (high if sharding.high is None else sharding.high) - first + 1
     index = slot % sharding.partitions

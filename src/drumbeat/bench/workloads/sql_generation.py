@@ -147,7 +147,7 @@ def _key_range(subject: Subject, key: Column) -> Made:
 
 def _time_range(subject: Subject, time: Column) -> Made:
     if not subject.pools.ranges:
-        return f"no values of {time.name} are known; the table is empty, or its pools were not sampled"
+        return f"no values of {time.name} are known: the table is empty, or no values were sampled from it"
     sql = subject.written(
         "SELECT {columns} FROM {table} WHERE {time} >= {low} ORDER BY {time} LIMIT {count}",
         columns=subject.all_names(),
@@ -218,12 +218,13 @@ def _existing_key(subject: Subject) -> Value | str:
     if key is not None and sampled:
         return PoolValue(values=sampled, type=key.type)
     if key is None or table.key_low is None or table.key_high is None:
-        return f"no keys of {table.name} are known; the table is empty, or its pools were not sampled"
+        return f"no keys of {table.name} are known: the table is empty, or no values were sampled from it"
     return KeyValue(low=table.key_low, high=table.key_high, type=key.type)
 
 
 def _written(subject: Subject, column: Column) -> Value | None:
-    """Return a source of values to write to a column: sampled values if its name ends with ``_id``, else generated ones."""
+    """Return a source of values to write to a column: sampled values if its name ends with ``_id``, else generated ones; None
+    if no values can be generated."""
     sampled = subject.pools.rows.get(column.name, ())
     if sampled and _is_reference(column):
         return PoolValue(values=sampled, type=column.type)

@@ -30,7 +30,7 @@ class ValuePools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSizes:
-    """How many keys, timestamps and whole rows to sample from a table. More connections need more."""
+    """How many keys, timestamps and whole rows to sample from a table; the numbers grow with the number of connections."""
 
     keys: int
     ranges: int
@@ -101,7 +101,7 @@ class _Sampler:
 
 
 def _enough(values: Sequence[object], column: Column) -> tuple[object, ...]:
-    """Return the values without nulls; a list with fewer values than worker slots is repeated until it is long enough."""
+    """Return the values without nulls, repeated if there are fewer values than worker slots, until there is one per slot."""
     present = tuple(moment(value) if column.type is ValueType.TIMESTAMP else value for value in values if value is not None)
     return present * -(-VIRTUAL_SLOTS // len(present)) if 0 < len(present) < VIRTUAL_SLOTS else present
 

@@ -1,4 +1,4 @@
-"""The value sources (key, new_key, pool …) that a template may use for placeholders: names, fields and JSON Schema."""
+"""The value sources (key, new_key, pool …) that a template can use for placeholders: names, fields and JSON Schema."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -112,7 +112,7 @@ def value_of(where: str, given: Any) -> Value:
 
 
 def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] | tuple[str, ...]) -> None:
-    """Raise InvalidInput for a field that is not in ``known``, with the name that was probably meant."""
+    """Raise InvalidInput if a field is not in ``known``; the message suggests the name that was probably meant."""
     for name in given:
         if name in known:
             continue

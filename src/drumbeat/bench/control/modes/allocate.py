@@ -7,12 +7,12 @@ from drumbeat.bench.model import Allocation, Scaling, ScalingMode
 
 
 def ceiling(scaling: Scaling) -> int:
-    """Return the most connections that one worker may have. In FIXED mode it is the configured number."""
+    """Return the maximum number of connections of one worker. In FIXED mode, this is the exact number that was configured."""
     return scaling.min_connections if scaling.mode is ScalingMode.FIXED else scaling.cap
 
 
 def fewest_held(scaling: Scaling) -> int:
-    """Return the fewest connections that a worker gets if it gets any."""
+    """Return the minimum number of connections of one worker. (A worker can also get none at all.)"""
     return min(scaling.min_connections, ceiling(scaling))
 
 
@@ -26,8 +26,8 @@ def allocate(total: int, slots: Sequence[int], scaling: Scaling, ceilings: Mappi
     """Return the number of connections for each slot (the number of a worker in its run).
 
     They add up to ``total``, or to as much of it as the limits per worker allow. A worker that would get less than the minimum
-    gets none; but if ``total`` itself is below the minimum, the lowest slot gets all of it. ``ceilings`` holds the maximum for
-    slots whose connections a guardrail has reduced; the other slots take over the connections above this maximum.
+    gets none; but if ``total`` itself is below the minimum, the lowest slot gets all of it. ``ceilings``: the maximum of each
+    slot that a guardrail has limited; the other slots take over the connections above this maximum.
     """
     caps = {slot: _cap(slot, scaling, ceilings or {}) for slot in sorted(slots)}
     able = [slot for slot, cap in caps.items() if cap > 0]
@@ -41,7 +41,7 @@ def _cap(slot: int, scaling: Scaling, ceilings: Mapping[int, int]) -> int:
 
 
 def _how_many(total: int, slots: int, least: int) -> int:
-    """Return how many workers can share the total so that each gets ``least`` or more; one if the total is below that."""
+    """Return how many workers can share ``total`` connections so that each gets ``least`` or more; at least one worker."""
     if total <= 0:
         return 0
     return min(slots, max(1, total // max(1, least)))

@@ -125,7 +125,7 @@ def _end_step(view: ModeView, state: FindMaxState) -> LoadDecision:
 
 
 def _careful(view: ModeView, state: FindMaxState) -> bool:
-    """Whether a wrong verdict "stable" would never be corrected, because no step with more connections follows."""
+    """Whether a wrong verdict "stable" would go unnoticed, because no regular step with more connections follows."""
     return state.status is not FindMaxStatus.STEPPING or state.trial >= ceiling(view)
 
 

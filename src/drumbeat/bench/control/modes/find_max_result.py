@@ -67,7 +67,7 @@ def finish(plan: RunPlan, state: FindMaxState) -> Finish:
 
 
 def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
-    """Return the search's result: best number of connections, why more failed, the knee, and the fit of the scalability law."""
+    """Return the search's result: best number of connections, why more were unstable, knee, and fit of the scalability law."""
     best, bounded = state.best, state.ceiling_reached
     return {
         "best_connections": best.connections if best else None,
@@ -97,7 +97,8 @@ def message(state: FindMaxState) -> str:
 
 
 def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
-    """Return the most connections found stable (the knee) and how it was found; None if all or no tried numbers were stable."""
+    """Return the highest stable number of connections (the knee) and how it was found; None if every number tried was stable,
+    or none was."""
     if state.best is None or state.ceiling_reached:
         return None
     return {
@@ -108,7 +109,7 @@ def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
 
 
 def _saturation(history: tuple[StepFigures, ...]) -> float | None:
-    """Return how many connections would reach the highest throughput if throughput grew linearly from the first measurement."""
+    """Return how many connections would give the highest measured throughput if each gave as much as in the first step."""
     highest = max((sample.qps for sample in history), default=0.0)
     first = history[0] if history else None
     return highest * first.connections / first.qps if first and first.qps > 0 else None

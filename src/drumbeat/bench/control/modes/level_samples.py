@@ -36,8 +36,8 @@ def values(samples: Iterable[StepFigures], measure: Measure) -> list[float]:
 
 
 def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
-    """Merge all measurements with ``level`` connections: mean throughput and geometric mean latencies. The figures by kind of
-    operation are those of the last measurement."""
+    """Merge all measurements with ``level`` connections: mean throughput and geometric mean latencies; None if there are none.
+    The figures by kind of operation are those of the last measurement."""
     samples = at(history, level)
     if not samples:
         return None
@@ -57,7 +57,7 @@ def judged(history: Sequence[StepFigures], level: int, stable: bool) -> tuple[St
 
 
 def stable_levels(history: Iterable[StepFigures], below: int) -> list[int]:
-    """Return the numbers of connections below ``below`` found stable, highest first; only from the upward steps of a search."""
+    """Return the numbers of connections below ``below`` that regular (upward) steps of a search found stable, highest first."""
     regular = (sample for sample in history if sample.stable and not sample.is_probe)
     return sorted({sample.connections for sample in regular if sample.connections < below}, reverse=True)
 

@@ -5,7 +5,7 @@ an operation takes, and above it only while workers catch up on overdue operatio
 throughput × time per operation. Once per ``interval`` a check compares throughput with the target ± tolerance (the deadband):
 
 - *Below the deadband*, or with nearly all connections busy: a quarter more connections than the law says. The first two checks
-  may add any number; later ones at most triple the connections. Simulations in which latency tripled needed more than eight
+  can add any number; later ones at most triple the connections. Simulations in which latency tripled needed more than eight
   intervals to settle in 24 of 100 runs if a check could add only a tenth or a quarter, and in one run if it could only double.
 - *Inside the deadband*, if less than half of the connections were busy in three intervals in a row: fewer connections, but a
   quarter more than the law says for the slowest of these intervals, so that connections just added are not removed again.
@@ -64,7 +64,7 @@ def settles_first(plan: RunPlan) -> bool:
 
 
 def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
-    """Whether the measurement may begin: the number of connections has been found, or need not be found."""
+    """Whether the measurement can begin: the number of connections has been found, or need not be found."""
     return not settles_first(plan) or (state is not None and state.settled)
 
 
@@ -242,7 +242,7 @@ def _on_target(view: ModeView, state: QpsState, figures: Figures) -> LoadDecisio
 
 
 def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
-    """Return the fewest connections that a check may set, the highest of three numbers: half of the current one, the one by
+    """Return the lowest number of connections that a check can set: the highest of half the current number, the number by
     Little's law, and the configured minimum."""
     least = view.plan.scaling.min_connections * max(1, view.plan.scaling.min_workers)
     return max(needed(figures, view), ceil(state.connections / 2), least)
@@ -324,7 +324,7 @@ def _next(view: ModeView, last: Window) -> Window:
 
 
 def _since_change(view: ModeView, planned: Window | None) -> Window:
-    """Return a time window that begins now, at a change of connections: earlier figures say nothing about the new number."""
+    """Return a time window that begins now, when connections change, as earlier figures say nothing about the new number."""
     until = planned.until if planned else view.now
     return Window(since=view.now, until=max(until, view.now + LEAST_WINDOW))
 

@@ -61,7 +61,7 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A stability rule that a measurement broke, and the reason. ``narrow``: broken by so little that this may be chance."""
+    """A stability rule that a measurement broke, and the reason. ``narrow``: broken by so little that it could be chance."""
 
     outcome: LevelOutcome
     reason: str
@@ -110,7 +110,7 @@ def _again(reason: str, next_level: int | None = None) -> LevelVerdict:
 
 
 def why_not_counted(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, needed: int) -> str | None:
-    """Return why a measurement does not count and is repeated once, such as too few operations; None if it counts."""
+    """Return why a measurement does not count, such as too few operations, and must be repeated (once); None if it counts."""
     least = plan.find_max.min_operations
     if ready < needed:
         return f"{ready} of {needed} workers were ready"
@@ -142,7 +142,7 @@ def _waiting_limit(plan: FindMaxPlan, figures: Figures) -> float:
 
 
 def _queue(plan: FindMaxPlan, figures: Figures) -> float | None:
-    """Return how many waiting sessions count as queueing: all of them in mode ALL, else lock waits; None if the rule is off."""
+    """Return how many sessions waited on average: all waits in mode ALL, else only lock waits; None if the rule is off."""
     if plan.queueing is Queueing.OFF:
         return None
     return figures.waiting if plan.queueing is Queueing.ALL or figures.lock_waits is None else figures.lock_waits
@@ -264,7 +264,7 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison
 
 
 def throughput_gain(state: FindMaxState) -> LevelComparison | None:
-    """Compare the throughput gained by the added connections with the least gain expected; None if not measured."""
+    """Compare the throughput that added connections gained with the least gain that counts as growth; None if not measured."""
     prior = last_stable(state)
     if prior is None:
         return None

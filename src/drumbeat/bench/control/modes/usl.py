@@ -21,7 +21,7 @@ _STUDENT_BEYOND = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UslFit:
-    """The fitted coefficients and the quality of the fit. ``peak`` is None if the data do not show throughput falling."""
+    """The fitted coefficients and the quality of the fit. ``peak`` is None if the fitted curve has no maximum."""
 
     points: int
     throughput_of_one: float  #: λ

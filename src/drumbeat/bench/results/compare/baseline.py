@@ -16,14 +16,14 @@ _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An earlier run that may be the baseline of a comparison."""
+    """An earlier run that could be the baseline of a comparison."""
 
     run: Run
     passed: bool  #: whether the run completed and met its objectives
 
 
 def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:
-    """Return the newest run before ``run`` that passed and is of the same kind: above all, made from the same template."""
+    """Return the newest run before ``run`` that passed and is of the same kind (see ``is_same_kind``), or None."""
     good = [
         each.run
         for each in candidates
@@ -51,7 +51,7 @@ def baseline_criterion(run: Run) -> str:
 
 
 def regress(comparison: Comparison | None) -> ExitStatus:
-    """Return the exit code of ``bench regress`` for a comparison. A run that failed gives RUN_FAILED whatever its figures."""
+    """Return the exit code of ``bench regress`` for a comparison. If the run failed, RUN_FAILED, whatever its figures."""
     if comparison is None:
         return ExitStatus.INCONCLUSIVE
     if comparison.after.run.status is not RunStatus.COMPLETED or failure_despite_completion(comparison.after):

@@ -8,7 +8,7 @@ from drumbeat.bench.results.compare.means import Shift
 
 
 class FigureChange(StrEnum):
-    """How a figure, or a whole run, changed. A whole run gets the first of these members that any of its figures has."""
+    """How a figure, or a whole run, changed. A whole run gets the first of these members that one of its figures has."""
 
     REGRESSED = "regressed"
     WARNING = "warning"
@@ -102,7 +102,7 @@ class Delta:
 
     @property
     def undetected_regression(self) -> float | None:
-        """If the test is not significant: the worst change it cannot rule out, if that would be a regression. Else None."""
+        """The worst change that a test without a significant result cannot rule out, if it would be a regression; else None."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before

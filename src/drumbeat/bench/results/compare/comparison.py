@@ -1,4 +1,4 @@
-"""Compares two to five runs with the first of them: figures, changes, and how far they can be trusted. Pure."""
+"""Compares two to five runs, each with the first: figures, changes, and how far they can be trusted. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Comparison:
             unlike = f"the runs are too different: similarity {self.similarity.score:.2f}, expected at least {LEAST_ALIKE}"
             return "; ".join(self.similarity.gates) or unlike
         if worse := [delta.bounds.label for delta in self.deltas if delta.looks_worse]:
-            return f"{', '.join(worse)} may be worse, but the runs are too short to show it: measure for longer"
+            return f"{', '.join(worse)} might be worse, but the runs are too short to show it: measure for longer"
         return _too_little(self.before, self.after)
 
     @property
@@ -169,7 +169,7 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
-    """Compare the results of two searches for the most connections: best number of connections, and the figures there."""
+    """Compare two find-max runs: the best (highest stable) number of connections, and the figures measured with it."""
     old, new = best_of(before), best_of(after)
     return (
         _plain(BEST_LEVEL, _number(old, "connections"), _number(new, "connections")),

@@ -14,7 +14,7 @@ HIDDEN = "•••"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDifference:
-    """A setting that differs between two runs; ``before`` or ``after`` is None if that run does not have it."""
+    """A setting that differs between two runs; ``before`` or ``after`` is None if the run does not have the setting."""
 
     path: str
     before: str | None

@@ -22,7 +22,7 @@ _MOST_FREEDOM = 1e6  #: degrees of freedom beyond which the t distribution is ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """How far the second run lies above the first. ``low`` and ``high`` are the confidence interval of ``estimate``."""
+    """By how much a figure of the second run is above that of the first. ``low`` to ``high`` is the confidence interval."""
 
     estimate: float
     low: float

@@ -1,4 +1,4 @@
-"""Judges whether two runs are similar enough to compare: first reasons to forbid it, then a weighted score. Pure."""
+"""Judges whether two runs are similar enough to compare: first by reasons that forbid it, then by a weighted score. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ def _best_qps(record: RunRecord) -> float | None:
 
 
 def _degraded_at(record: RunRecord) -> float | None:
-    """Return the lowest number of connections at which a search for the maximum found the database not stable."""
+    """Return the lowest number of connections that a find-max run found unstable; None if there is none."""
     levels = [step.to_target for step in find_max_steps(record) if step.outcome not in ("STABLE", "HELD", None)]
     return min(levels, default=None)
 
@@ -155,7 +155,7 @@ def _steps(record: RunRecord) -> int | None:
 
 
 def _reason_class(record: RunRecord) -> str | None:
-    """Return why a search for the most connections ended: the outcome of its first step that was not stable."""
+    """Return why a find-max run ended its search: the outcome of its first step that was not stable; None if all were."""
     outcomes = (step.outcome for step in find_max_steps(record))
     return next((outcome for outcome in outcomes if outcome not in ("STABLE", "HELD", None)), None)
 

@@ -26,7 +26,7 @@ def label(text: object) -> str:
 
 
 def cell(text: object) -> str:
-    """Escape for a CSV field. A text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Escape for a CSV field. Text that a spreadsheet would take for a formula gets an apostrophe in front."""
     plain = str(text)
     if isinstance(text, str) and plain.startswith(_FORMULA):
         plain = f"'{plain}"

@@ -69,6 +69,6 @@ def time_ticks(low: float, high: float, about: int = 8) -> list[float]:
 
 
 def is_wide(values: list[float]) -> bool:
-    """Whether the values span so much that only a logarithmic scale shows them all."""
+    """Whether the values differ so much that only a logarithmic scale shows them all."""
     positive = [value for value in values if value > 0]
     return bool(positive) and max(positive) / min(positive) > 20

@@ -8,7 +8,7 @@ from drumbeat.bench.results.report.escape import markdown, markup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
-    """A header and rows. The first ``texts`` columns and those named in ``prose`` hold text, the others hold numbers."""
+    """A header and rows. The first ``texts`` columns and those named in ``prose`` contain text, the others numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]

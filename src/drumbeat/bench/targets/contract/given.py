@@ -91,7 +91,7 @@ class Running:
         return np.concatenate(self.taken)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until ``holds()`` is true. Fails after the time limit ``patience``, or if the engine stopped with an error."""
+        """Wait until ``holds()`` is true. Fails after ``patience`` (a time limit), or if the engine stopped with an error."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while not holds():
                 assert self.engine.failure is None, self.engine.failure
@@ -135,7 +135,7 @@ class ContractFixtures:
             await engine.close()
 
     async def signals_when(self, target: Target, holds: Callable[[ServerSignals], bool]) -> ServerSignals:
-        """Read the server's session counts until ``holds(counts)`` is true; return them. Fails after the time ``patience``."""
+        """Read the server's session counts until ``holds(counts)`` is true; return them. Fails after ``patience`` (a limit)."""
         async with asyncio.timeout(self.patience.total_seconds()):
             while True:
                 signals = await target.signals()

@@ -9,7 +9,7 @@ from drumbeat.bench.workloads.standard.table import StandardTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition that a workload's data meets at any time, as an SQL query for violations."""
+    """A condition that must always be true for a workload's data, with an SQL query that returns the violations."""
 
     name: str
     sql: str  #: returns the violations; no rows if the condition holds

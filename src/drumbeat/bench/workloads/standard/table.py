@@ -40,7 +40,7 @@ def table(
     changes: bool = False,
 ) -> StandardTable:
     """Describe a table by its columns and their SQL types; ``key`` becomes the primary key if it is ``unique``. ``changes``:
-    the benchmark adds or deletes rows."""
+    the benchmark adds rows to the table or deletes rows from it."""
     primary = [f"PRIMARY KEY ({', '.join(key)})"] if unique else []
     body = ", ".join([*(f"{column} {kind}" for column, kind in columns.items()), *primary])
     ddl = [f"CREATE TABLE {name} ({body})", *(_index(name, index) for index in indexes)]
