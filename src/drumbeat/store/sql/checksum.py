@@ -38,7 +38,7 @@ class Checksum:
 
 
 def canonical_json(text: str) -> str:
-    """Return a JSON document in one form: keys in order, no spaces, and numbers that are equal written alike (1e2 as 100).
+    """Return a JSON document in one form: sorted keys, no spaces, and equal numbers written alike (1e2 as 100).
     A text that is not JSON is returned as it is."""
     try:
         return _encode(_decode(text))

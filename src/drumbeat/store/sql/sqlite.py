@@ -285,11 +285,9 @@ class SqliteDatabase:
                 "try again"
             )
         if "not a database" in message or "malformed" in message:
-            return StoreCorrupt(
-                f"expected a SQLite database at {self._path}, got a file that is damaged or something else ({message})"
-            )
+            return StoreCorrupt(f"expected a SQLite database at {self._path}, got a damaged or different file ({message})")
         if "disk is full" in message:
-            return StoreUnavailable(f"no room left for SQLite at {self._path}; free some disk space")
+            return StoreUnavailable(f"the disk is full: SQLite cannot write to {self._path}; free some disk space")
         return StoreUnavailable(f"SQLite at {self._path}: {message}")
 
 
