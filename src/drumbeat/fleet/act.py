@@ -43,14 +43,16 @@ class FleetActor:
 
     @singledispatchmethod
     async def act(self, action: Recovery, fence: Fence) -> None:
-        """Carry out one action. ``fence`` names the controller's lease; once that is lost, the store refuses the action."""
+        """Carry out one action. ``fence``: the controller's lease; once the lease is lost, the store refuses the action."""
         await self._recovery.recover(action, fence)
 
     @act.register
     async def _(self, action: Spawn, fence: Fence) -> None:
         """Start a worker. If the provider has already failed in this beat, raise SpawnError without calling it again."""
         if self._refused is not None and action.at is not None and self._refused[0] == action.at:
-            raise SpawnError(f"not tried: worker {action.worker_id}: an earlier start in this beat failed: {self._refused[1]}")
+            raise SpawnError(
+                f"not tried: worker {action.worker_id}, as an earlier start in this beat failed: {self._refused[1]}"
+            )
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
         except SpawnError as exc:
@@ -83,7 +85,7 @@ class FleetActor:
 
     @act.register
     async def _(self, action: ReleaseJobs, fence: Fence) -> None:
-        """Return an ended worker's jobs to the queue. If the worker is live again, raise StaleWrite: it keeps its jobs."""
+        """Return an ended worker's jobs to the queue. Raises StaleWrite if the worker is live again and so keeps its jobs."""
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
             raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} again and keeps its jobs")
