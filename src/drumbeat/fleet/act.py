@@ -50,9 +50,7 @@ class FleetActor:
     async def _(self, action: Spawn, fence: Fence) -> None:
         """Start a worker. If the provider has already failed in this beat, raise SpawnError without calling it again."""
         if self._refused is not None and action.at is not None and self._refused[0] == action.at:
-            raise SpawnError(
-                f"not tried: worker {action.worker_id}, as an earlier start in this beat failed: {self._refused[1]}"
-            )
+            raise SpawnError(f"not tried: worker {action.worker_id}: an earlier start in this beat failed: {self._refused[1]}")
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new)
         except SpawnError as exc:
