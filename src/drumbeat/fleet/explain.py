@@ -1,4 +1,4 @@
-"""Explain one beat: its inputs, what each rule wanted, which limits applied, and what was done, or why nothing. Pure."""
+"""Explain one beat: its inputs, what each rule wanted, which limits applied, and its actions, or why it took none. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

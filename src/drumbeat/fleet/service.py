@@ -120,7 +120,7 @@ class FleetService:
         return found
 
     async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
-        """Return the beat before this one, by number; with ``seen``, the last one before it that recorded what it observed."""
+        """Return the beat with the next lower number; with ``seen``, the last earlier beat that recorded what it observed."""
         found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
         if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)

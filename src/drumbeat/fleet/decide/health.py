@@ -40,7 +40,7 @@ def check_health(view: FleetView, living: Sequence[Worker], jobs_by_worker: Jobs
 
 
 def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
-    """Return the workers to check: starting ones, and those that hold a job that has a timeout or that was claimed long ago."""
+    """Return the workers to check: starting ones, and workers that hold a job with a timeout or a job claimed long ago."""
     limit = stuck_timeout(view.policy)
     since = view.now - limit if limit is not None else None
     long = {each.worker_id for each in view.held if each.timeout is not None or (since and each.claimed_at < since)}
@@ -163,8 +163,8 @@ def _failing(view: FleetView, living: Sequence[Worker], found: set[WorkerId]) ->
 
 
 def streak_of(before: Iterable[datetime], view: FleetView, worker_id: WorkerId) -> tuple[datetime, ...]:
-    """Return the times of a worker's latest failures in a row: those in ``before``, continued by the jobs
-    that ended since the last beat."""
+    """Return the times of a worker's latest failures in a row: the earlier times in ``before``, updated with the
+    jobs that ended since the last beat."""
     streak = [at for at in before if view.now - at <= view.policy.task_failure_window]
     for each in view.finished:
         if each.worker_id == worker_id:

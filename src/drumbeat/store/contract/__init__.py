@@ -1,6 +1,6 @@
 """Tests that every store must pass. A backend's test file subclasses StoreContract and provides two fixtures.
 
-``store``: an open, migrated Store; all tests of the class may share it, because each test creates new pools.
+``store``: an open, migrated Store; all tests of the class can share it, because each test creates new pools.
 ``elapse``: a function; after ``await elapse(t)`` the store behaves as if ``t`` had passed since its rows were written.
 """
 

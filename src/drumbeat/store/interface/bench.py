@@ -113,7 +113,7 @@ ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
 class Executions(Protocol):
-    """Executions: records of the single operations of benchmark runs. They are often inserted after the run, or never."""
+    """Executions: records of the single operations of benchmark runs. They can be inserted after the run, or not at all."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
         """Insert executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).

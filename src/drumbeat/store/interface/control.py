@@ -119,7 +119,7 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set the workers' targets (connections or jobs), and append an event for each. Raises NotFound if one is not live."""
+        """Set the workers' targets (connections or jobs), and append an event for each. Raises NotFound if any is not live."""
         ...
 
     async def ask_to_drain(
@@ -210,7 +210,7 @@ class Membership(Protocol):
     """The worker registry as workers use it. Only the process that joined as a worker may write that live worker's row."""
 
     async def join(self, joining: JoinRequest) -> Worker:
-        """Take the row that a controller added for this worker, or create one. Safe to repeat by the same process.
+        """Take the row that a controller added for this worker, or create one. The same process can safely repeat it.
 
         Raises WorkerGone if the worker has ended or another process has joined under its id, or NotFound (the pool).
         """

@@ -223,7 +223,7 @@ def _take_over(connection: Any) -> PipelinedConnection:
 
 
 def _escaped(pool_id: str) -> str:
-    """Return a pool's id as it appears in keys: ``%``, ``{`` and ``}`` are escaped, as the scripts do."""
+    """Return a pool's id as it appears in keys: ``%``, ``{`` and ``}`` are escaped, as in the scripts."""
     return pool_id.translate({ord(mark): f"%{ord(mark):02X}" for mark in "%{}"})
 
 

@@ -1,4 +1,4 @@
-"""Checksums of tables, equal for equal rows whichever SQL database holds them, and in whichever order they are read."""
+"""Checksums of tables: equal for equal rows, in any SQL database and in any order of reading."""
 
 import json
 from collections.abc import Sequence

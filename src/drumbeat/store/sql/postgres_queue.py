@@ -55,7 +55,7 @@ class PostgresQueue(SqlQueue):
         self._cursors: dict[CursorKey, ClaimCursor] = {}
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
-        """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job may be ready."""
+        """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job might be ready."""
         self._cursors.clear()
         await super().notify(pool_ids)
 
@@ -127,7 +127,7 @@ class PostgresQueue(SqlQueue):
         return await self._with_missed_jobs(claiming, rows, began, cursor)
 
     async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Return ``rows`` plus jobs the first statement missed: those before ``cursor``, of limited groups, or due only now."""
+        """Return ``rows`` plus jobs the first statement missed: before ``cursor``, in limited groups, or delayed until now."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]

@@ -32,7 +32,7 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _make_private(path: Path) -> None:
-    """Create an empty database file that only the current user may read. Fails if the file exists.
+    """Create an empty database file that only the current user can read. Fails if the file exists.
 
     Creates it under a temporary name and links it to ``path``. If ``path`` itself were opened and closed, and SQLite had just
     created it in another thread, SQLite would lose its locks on the file, and another process could write at the same time.
