@@ -180,7 +180,7 @@ async def fleet_actions(
     plane: Plane,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of beats; the newest are returned.")] = 50,
 ) -> list[BeatShape]:
-    """List the autoscaler's beats (passes) of the last day in which it took actions, newest last. All: /pools/{id}/beats."""
+    """List the autoscaler's beats of the last day in which it took actions, newest last. All beats: /pools/{pool_id}/beats."""
     return [BeatShape.model_validate(each) for each in (await (await _fleet(plane, pool_id)).deeds())[-limit:]]
 
 
@@ -220,7 +220,7 @@ async def drain_workers(pool_id: Id, plane: Plane, body: Drain = ALL_WORKERS) ->
 
 @router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
 async def retry_provider(pool_id: Id, plane: Plane) -> RetryShape:
-    """Ask a failing provider for workers again at the next beat. If the circuit breaker is open, it starts one worker only."""
+    """Ask a failing provider for workers again at the next beat. If the circuit breaker is open, only one worker is started."""
     return RetryShape(pool_id=pool_id, retry_at=await (await _fleet(plane, pool_id)).retry())
 
 
