@@ -236,7 +236,7 @@ def test_workers_stay_alone_for_some_beats_and_ten_minutes_at_least(every: timed
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("- a\n", "fields of a policy"), ("a: [\n", "expected YAML"), (None, "expected to read")]
+    ("text", "said"), [("- a\n", "fields of a policy"), ("a: [\n", "expected YAML"), (None, "cannot read the fleet's policy")]
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
     file = tmp_path / "fleet.yml"
