@@ -79,7 +79,7 @@ class LossContract(Given):
         released = await store.queue.release(holder(pool), "killed")
 
         assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 1)] * 3
-        assert all("2 other jobs ran there too" in str(job.last_error) for job in released)
+        assert all("2 other jobs ran on this worker too" in str(job.last_error) for job in released)
         assert all(job.must_run_alone for job in released)
 
     async def test_suspects_are_tried_together_until_one_more_loss_would_be_the_last(self, store: Store, pool: PoolRow) -> None:
