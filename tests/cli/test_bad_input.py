@@ -180,7 +180,7 @@ def test_a_file_that_is_no_store(tmp_path: Path, url: str, command: str) -> None
 
     line = complaint(tried(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=url), 1)
 
-    assert line.startswith(f"expected a SQLite database at {path}, got a file that is damaged or something else")
+    assert line.startswith(f"expected a SQLite database at {path}, got a damaged or different file")
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["drumbeat.db"]
 

@@ -55,7 +55,7 @@ def test_a_store_in_use_is_refused_in_one_line_and_copied_with_live(tmp_path: Pa
     asked = ran("store", "copy", "--live", url, copy, cwd=tmp_path)
 
     assert (refused.code, refused.output, refused.errors.count("\n")) == (1, "", 1)
-    assert "is in use by 2 workers (p/w-busy, p/w-new); what they write from now on would be missing" in refused.errors
+    assert "is in use by 2 workers (p/w-busy, p/w-new); their later writes would be missing" in refused.errors
     assert (asked.code, asked.errors) == (0, "")
 
 

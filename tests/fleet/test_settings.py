@@ -120,7 +120,7 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"Max-Workers": 3}, r"has no field Max-Workers; did you mean max_workers\?$"),
         ({"MAX_ACTIVE_GPUS": 3}, r"has no field MAX_ACTIVE_GPUS; did you mean max_workers\?$"),
         ({"idle_timeout_seconds": 3}, r"did you mean idle_timeout\?$"),
-        ({"idle_timeout": "soon"}, "expected idle_timeout as seconds or like 90s"),
+        ({"idle_timeout": "soon"}, "expected idle_timeout as a number of seconds, or such as 90s"),
         ({"idle_timeout": True}, "expected idle_timeout"),
         ({"max_workers": "many"}, "expected numbers"),
         ({"max_workers": 1.5}, "expected numbers"),
@@ -236,7 +236,7 @@ def test_workers_stay_alone_for_some_beats_and_ten_minutes_at_least(every: timed
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("- a\n", "fields of a policy"), ("a: [\n", "expected YAML"), (None, "expected to read")]
+    ("text", "said"), [("- a\n", "fields of a policy"), ("a: [\n", "expected YAML"), (None, "cannot read the fleet's policy")]
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
     file = tmp_path / "fleet.yml"

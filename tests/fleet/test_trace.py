@@ -42,7 +42,7 @@ def test_an_azure_trace_is_read_as_it_is() -> None:
         ("arrival,duration\nnan,2\n", "line 2: expected finite seconds"),
         ("arrival,duration\n1763230000000,2\n", "line 2: expected finite seconds, .* milliseconds must be divided by 1000"),
         ("arrival,duration\n1,1e13\n", "line 2: expected finite seconds"),
-        (f"arrival,duration\n1,{'2' * 140_000}\n", "expected CSV in the trace, got something else: field larger"),
+        (f"arrival,duration\n1,{'2' * 140_000}\n", "expected CSV in the trace, got invalid CSV: field larger"),
         (f"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16,{'9' * 400},2\n", "line 2: expected a timestamp"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n", "line 2: expected a timestamp"),
     ],

@@ -140,7 +140,7 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(url: str, databas
         await store.pools.create(pool("p", PoolKind.FLEET))
         await store.database._writer.submit(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())  # type: ignore[attr-defined]
 
-        with pytest.raises(StoreUnavailable, match="no room left"):
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
             await store.events.append(PoolId("p"), [NewEvent(type="X", payload={"big": "x" * 1000}) for _ in range(2000)])
 
         assert await store.events.read(PoolId("p"), 0) == []

@@ -24,6 +24,6 @@ async def test_a_server_over_redis_serves_pools_and_says_what_it_lacks(tmp_path:
             overview = await read_overview(made.state)
 
     assert (pools.status_code, [each["pool_id"] for each in pools.json()]) == (200, ["mail"])
-    assert (runs.status_code, "Redis keeps no benchmarks" in runs.json()["detail"]) == (409, True)
+    assert (runs.status_code, "Redis cannot store benchmarks" in runs.json()["detail"]) == (409, True)
     assert (figures.status_code, "drumbeat_jobs" in figures.text) == (200, True)
     assert ([each.pool.pool_id for each in overview.pools], overview.runs) == (["mail"], ())

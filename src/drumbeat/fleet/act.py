@@ -43,7 +43,7 @@ class FleetActor:
 
     @singledispatchmethod
     async def act(self, action: Recovery, fence: Fence) -> None:
-        """Carry out one action. ``fence`` names the controller's lease; once that is lost, the store refuses the action."""
+        """Carry out one action. ``fence``: the controller's lease; once the lease is lost, the store refuses the action."""
         await self._recovery.recover(action, fence)
 
     @act.register
@@ -83,7 +83,7 @@ class FleetActor:
 
     @act.register
     async def _(self, action: ReleaseJobs, fence: Fence) -> None:
-        """Return an ended worker's jobs to the queue. If the worker is live again, raise StaleWrite: it keeps its jobs."""
+        """Return an ended worker's jobs to the queue. Raises StaleWrite if the worker is live again and so keeps its jobs."""
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
             raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} again and keeps its jobs")

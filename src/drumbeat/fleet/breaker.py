@@ -17,7 +17,7 @@ _REMEMBERED = timedelta(minutes=20)  #: how far back refusals are counted if the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnAllowance:
-    """How many workers may be started now, and the reason for this limit."""
+    """The most workers that can be started now, and the reason for this limit."""
 
     most: int
     reason: str
@@ -31,7 +31,7 @@ def fault(worker: Worker) -> SpawnCause | None:
 
 
 def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]:
-    """Count the workers that failed since a moment, and all workers that ended or became ready since then."""
+    """Return the number of workers that failed after ``since``, and of all that ended or became ready after it."""
     ended = [each for each in workers if each.ended_at and each.ended_at > since and not each.meta.get("spawn_failed")]
     ready = len([each for each in workers if each.ready_at and each.ready_at > since and each.status in LIVE])
     return sum(1 for each in ended if fault(each)), len(ended) + ready
@@ -81,7 +81,7 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
 
 
 def breaker_allowance(view: FleetView, breaker: BreakerState) -> SpawnAllowance:
-    """How many workers the breaker allows: any number while closed, none while open; after a rest, one as a test."""
+    """Return how many workers the breaker allows: any number while closed, none while open; after a rest, one as a test."""
     if breaker.opened_at is None:
         return SpawnAllowance(most=UNLIMITED, reason="the breaker is closed")
     why = describe_open_breaker(breaker)
@@ -102,7 +102,7 @@ def describe_open_breaker(breaker: BreakerState) -> str:
 
 
 def _was_asked_since(view: FleetView, moment: datetime | None) -> bool:
-    """Whether a user has asked since ``moment`` to try the provider again; if ``moment`` is None, whether ever."""
+    """Whether a user has asked since ``moment`` (None: at any time) to try the provider again."""
     return view.retry_at is not None and (moment is None or view.retry_at >= moment)
 
 
@@ -131,7 +131,7 @@ def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult, as
 
 
 def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
-    """How long to wait before asking the provider again: 0 after its first failure; the maximum if a retry cannot help."""
+    """Return how long to wait before asking the provider again: 0 after one failure; the maximum if a retry cannot help."""
     if cause in HOPELESS:
         return policy.backoff_most
     if faults < 2:
@@ -162,7 +162,7 @@ def cause_of(worker: Worker) -> SpawnCause:
 
 
 def backoff_allowance(view: FleetView, backoff: BackoffState) -> SpawnAllowance:
-    """How many workers the provider may be asked for now: after a failure, none until the wait is over, then one per beat."""
+    """Return how many workers can be requested now: after a failure, none until the backoff is over, then one per beat."""
     if not backoff.faults or backoff.cause is None:
         return SpawnAllowance(most=UNLIMITED, reason="the provider works")
     why = describe_backoff(backoff)

@@ -1,4 +1,4 @@
-"""Explain one beat: its inputs, what each rule wanted, which limits applied, and what was done, or why nothing. Pure."""
+"""Explain one beat: its inputs, what each rule wanted, which limits applied, and its actions, or why it took none. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class BeatExplanation:
 
 
 def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> BeatExplanation:
-    """Explain the decision that follows from what a beat observed. ``done`` are its actions; None: show those it would take."""
+    """Explain the decision that follows from what a beat observed. ``done``: the actions it took; None: show planned ones."""
     found, decision = verdict(view), decide(view)
     return BeatExplanation(
         at=view.now,
@@ -50,7 +50,7 @@ def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) ->
 
 
 def provider_error(view: FleetView) -> str | None:
-    """Describe the provider's failure: it could not list its instances, or it refused workers and is in backoff."""
+    """Describe the provider's failure: it could not list instances, or refused workers and is in backoff; None if neither."""
     if view.unlisted is not None:
         return f"it failed to list its instances: {view.unlisted}"
     backoff = next_backoff(view)

@@ -1,8 +1,8 @@
 """What workers cost, and how many workers the money ceilings allow. Pure.
 
 A worker is paid for from the creation of its row until its instance is gone, rounded up to whole granules (the shortest time
-that the provider bills). A ceiling per hour, day or month must cover the money already spent in that period and what every
-worker will still cost in it until the worker is drained. So the ceiling is not exceeded while workers drain."""
+that the provider bills). A ceiling per hour, day or month must cover the money already spent in that period and the
+further cost of every worker in it until the worker is drained. So the ceiling is not exceeded while workers drain."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
 
 
 def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
-    """Return until when a worker is paid for: its end, or now if it may still run, rounded up to whole billing granules."""
+    """Return until when a worker is paid for: its end, or now if it might still run, rounded up to whole billing granules."""
     begun = worker.created_at or now
     used = max((worker.reaped_at or now) - begun, timedelta())
     return begun + granule * max(ceil(used / granule), 1)
@@ -66,7 +66,7 @@ def spend(workers: Iterable[Worker], now: datetime, rates: Tariff) -> Spending:
 
 
 def burn(workers: Sequence[Worker], rates: Tariff) -> float:
-    """Return the current cost per hour of all workers that may still run."""
+    """Return the current cost per hour of all workers that might still run."""
     return sum(rates.of(worker) for worker in workers if worker.reaped_at is None and _was_billed(worker))
 
 
@@ -139,7 +139,7 @@ def _count_affordable(left: float, costs: Sequence[float]) -> tuple[int, float]:
 
 
 def _future_cost(now: datetime, rates: Tariff, worker: Worker, ceiling: Ceiling, span: timedelta) -> float:
-    """Return what a worker will cost in the next ``span`` beyond what is already paid, as far as it counts for this ceiling."""
+    """Return a worker's cost in the next ``span`` that is not paid yet, as far as it falls in this ceiling's period."""
     paid = max(paid_until(worker, now, rates.granule) - now, timedelta())
     return rates.of(worker) * (_unpaid_time(ceiling, span, paid, rates.granule) / HOUR)
 
@@ -150,7 +150,7 @@ def _cost_of_new(rates: Tariff, ceiling: Ceiling, span: timedelta) -> float:
 
 
 def _unpaid_time(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedelta) -> timedelta:
-    """Return how much time of the next ``span`` is billed in the ceiling's period (hour, day or month), in whole granules.
+    """Return how much of the next ``span`` is billed in the ceiling's period (hour, day or month), in whole granules.
 
     The first ``paid`` of ``span`` is paid already. A granule (billing unit) counts for the period in which it begins."""
     until = _round_up(max(min(span, ceiling.ends_in) - paid, timedelta()), granule)

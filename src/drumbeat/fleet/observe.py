@@ -50,8 +50,8 @@ async def observe(
 ) -> FleetView:
     """Read the pool's current state. Raises InvalidInput for the pool of a benchmark run, which has its own orchestrator.
 
-    ``every`` is how often the controller beats, if known. ``clock`` measures the provider's timeout. ``policy`` replaces the
-    pool's policy.
+    ``every`` is the time between the controller's beats, if known. ``clock`` measures the provider's timeout. ``policy``
+    replaces the pool's policy.
     """
     pool = await store.pools.get(pool_id)
     if pool.kind is PoolKind.BENCH:
@@ -92,7 +92,7 @@ async def observe(
 
 
 def retry_note(pool_id: PoolId) -> str:
-    """Return the name of the note that records a user's request to try the provider again."""
+    """Return the name of the store's note that records a user's request to try the provider again."""
     return f"fleet/{pool_id}/retry"
 
 
@@ -130,7 +130,7 @@ def plan_in(policy: Mapping[str, Any], pool_id: PoolId) -> Plan:
 
 
 def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, ...]:
-    """Select the workers to decide on: those that may still run, recently ended ones, and a few to measure the spawn lag."""
+    """Select the workers to decide on: those that might still run, recently ended ones, and a few to measure the spawn lag."""
     ready = sorted((each for each in workers if each.ready_at), key=lambda each: each.ready_at or now)[-_LAG_FROM:]
     latest = {each.worker_id for each in ready}
     return tuple(
@@ -141,7 +141,7 @@ def relevant_workers(workers: Sequence[Worker], now: datetime) -> tuple[Worker, 
 
 
 def oldest_end_to_read(last: Beat | None, rates: Tariff, now: datetime) -> datetime | None:
-    """Return a time: workers that ended before it are not read, because they no longer matter for the cost. None: read all."""
+    """Return the time before which ended workers need not be read, since they no longer matter for the cost; None: read all."""
     view = (last.view or {}) if last else {}
     if "last_number" not in view:
         return None
@@ -158,7 +158,7 @@ def _last_number(workers: Sequence[Worker], last: Beat | None) -> int:
 
 
 def last_state(last: Beat | None) -> FleetState | None:
-    """Read the state that the last beat left. None if it cannot be read; the fleet is then more cautious."""
+    """Read the state that the last beat stored. None if it cannot be read; the fleet is then more cautious."""
     if last is None or "state" not in last.summary:
         return None
     try:

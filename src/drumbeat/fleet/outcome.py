@@ -21,7 +21,7 @@ def with_outcome(summary: Mapping[str, Any], actions: Sequence[RecordedAction]) 
 
 
 def was_refused(action: RecordedAction) -> bool:
-    """Whether an action was tried and failed. An error that begins with ``not`` means that it was never tried."""
+    """Whether an action was tried and failed. An error that begins with ``not`` says that the action was not tried."""
     return "error" in action and not str(action["error"]).startswith("not ")
 
 

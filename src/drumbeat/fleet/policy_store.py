@@ -26,7 +26,7 @@ class FleetConfigured:
     pool: PoolRow
     is_new: bool
     changed: tuple[str, ...]  #: changed settings, each as ``max_workers 10 → 5``
-    overruled: tuple[str, ...]  #: settings that this process's environment variables would override in a beat
+    overruled: tuple[str, ...]  #: settings that environment variables of this process override in a beat
 
 
 def check_scaled(pool: PoolRow) -> None:
@@ -52,7 +52,7 @@ def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
 def wanted_policy(
     pool: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
-    """Return the policy to store: the stored policy changed by ``settings``; for a new fleet or with a file, a new policy.
+    """Return the policy to store: the stored one with ``settings`` changed, or a new one for a new fleet or if a file is given.
 
     Raises InvalidSettings.
     """
@@ -103,7 +103,7 @@ def check_reach(store: Store, policy: FleetPolicy, engine: EngineFacts | None = 
 
 
 def check_provider(pool: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
-    """Raise InvalidSettings if a worker may run at a provider that the policy no longer names: it could not be ended."""
+    """Raise InvalidSettings if a worker might run at a provider that the policy no longer names: it could not be ended."""
     here = [each for each in workers if each.reaped_at is None and not covers(policy.provider, each.provider)]
     if not here:
         return
@@ -152,8 +152,8 @@ async def set_policy(
 def check_new(store: Store, policy: FleetPolicy, engine: EngineFacts | None = None) -> None:
     """Raise InvalidSettings for a money ceiling if workers cost nothing, or for workers that cannot reach this store.
 
-    ``engine``: facts about the policy's engines. If None, only workers of the engine ``local`` count as free
-    and as running on this machine."""
+    ``engine``: facts about the policy's engines. If None, only workers of the engine ``local`` are assumed to
+    be free of charge and to run on this machine."""
     check_price(policy, engine)
     check_reach(store, policy, engine)
 
@@ -186,7 +186,7 @@ def changes_provider(pool: PoolRow, policy: FleetPolicy) -> bool:
 
 
 def stay_limits(pool: PoolRow, policy: FleetPolicy) -> Thresholds | None:
-    """Return the pool's time limits, updated with how long workers may run without a controller; None if nothing changes."""
+    """Return the pool's time limits, updated with how long workers can run without a controller; None if nothing changes."""
     every = timedelta(seconds=float(pool.policy.get("every_seconds", FleetPolicy().every.total_seconds())))
     was, absence = pool.thresholds.controller_gone_after, policy.controller_gone_after
     follows = was > _NEVER or (pool.is_scaled and was == max(FleetPolicy().controller_gone_after, every * 5))

@@ -128,7 +128,7 @@ class QueueReader:
         return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
-        """Return the outcome of each job that ran at the last beat and no longer does, and of failed jobs that began since."""
+        """Return the outcomes of jobs that ran at the last beat and do not run now, and of failed jobs that began since."""
         before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         outcomes = [await self._outcome(each) for each in gone]
@@ -158,7 +158,7 @@ class QueueReader:
         return await self._attempt(held)
 
     async def _attempt(self, held: HeldJob) -> Finished | None:
-        """Return the worker's last attempt at a job, of those in which the handler finished, failed or timed out."""
+        """Return the worker's last attempt at a job in which the handler finished, failed or timed out; None if none did."""
         for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
             own = (attempt.worker_pool, attempt.worker_id) == (self.view.pool_id, held.worker_id)
             if own and attempt.ended_at and attempt.outcome in _CONCLUSIVE:

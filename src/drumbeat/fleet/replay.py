@@ -68,7 +68,7 @@ class Replay:
 
 
 def replay(beats: Sequence[RecordedBeat], encode: EncodeAction, change: Change | None = None) -> Replay:
-    """Decide each recorded beat again and compare. ``change`` makes the policy to use from the recorded policy."""
+    """Decide each recorded beat again and compare. ``change`` turns the recorded policy into the policy to use."""
     replayed = [_replayed(beat, encode, change) for beat in beats]
     differences = tuple(found for _, found in replayed if found is not None)
     before = [action["type"] for beat in beats for action in beat.actions]
@@ -103,7 +103,7 @@ def _replayed(
 
 
 def _comparable(action: Mapping[str, Any]) -> Any:
-    """Return an action as JSON without error and reason, since another version may word the same reason differently."""
+    """Return an action as JSON without error and reason, since versions of Drumbeat can word the same reason differently."""
     return json.loads(json.dumps({name: value for name, value in action.items() if name not in ("error", "cause", "reason")}))
 
 

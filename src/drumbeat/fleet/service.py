@@ -96,7 +96,7 @@ class FleetService:
         return found
 
     async def last_beat(self, at: datetime | None = None) -> Beat | None:
-        """Return the last fleet beat up to a moment, even if it failed. A checker's beat only starts workers and is skipped."""
+        """Return the last fleet beat up to a moment, even if it failed. Skips checkers' beats, which only start workers."""
         found = await self._store.beats.last(self._pool_id, before=at)
         if found is None or is_fleet_beat(found):
             return found
@@ -104,7 +104,7 @@ class FleetService:
         return max((each for each in both if each), key=lambda beat: beat.n, default=None)
 
     async def _last_before(self, check: Beat) -> Beat | None:
-        """Return the last beat of the fleet's controller before ``check``, the beat of a pool check; None if too far back."""
+        """Return the last beat of the fleet's controller before ``check``, a checker's beat; None if it is too far back."""
         found: Beat | None = check
         for _ in range(_MAX_CHECKS):
             if found is None or is_fleet_beat(found):
@@ -120,14 +120,14 @@ class FleetService:
         return found
 
     async def _before(self, beat: Beat, *, seen: bool = False) -> Beat | None:
-        """Return the beat before this one, by number; with ``seen``, the last one before it that recorded what it observed."""
+        """Return the beat with the next lower number; with ``seen``, the last earlier beat that recorded what it observed."""
         found = next(iter(await self._store.beats.list(self._pool_id, after=max(beat.n - 2, 0), limit=1)), beat)
         if found.n >= beat.n or (seen and found.view is None and found.at < beat.at):
             return await self._store.beats.last(self._pool_id, before=beat.at - _MICROSECOND, seen=seen)
         return found if found.view is not None or not seen else await self._before(found, seen=True)
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
-        """Return the recent beats that took actions, oldest first, without what they observed. Raises NotFound."""
+        """Return the recent beats in which actions were taken, oldest first, without their views. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
         begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
         while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
@@ -144,7 +144,7 @@ class FleetService:
         return found
 
     async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
-        """Ask workers to drain; all workers if none is named. Returns those that were not asked before. Raises NotFound."""
+        """Ask workers to drain; all if none is named. Returns the workers that were not asked before. Raises NotFound."""
         pool = await self._store.pools.get(self._pool_id)
         here = [each.worker_id for each in await self._store.workers.list(self._pool_id, live=True)]
         named = [WorkerId(name) for name in workers] or here

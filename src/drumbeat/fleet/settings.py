@@ -1,7 +1,7 @@
 """Read a fleet's policy from a file and from environment variables, including those of the earlier RunPod orchestrator.
 
-The file (``fleet.yml``) names the fields of a policy; times are seconds, or like ``90s``, ``10m``, ``2h``. Environment
-variables override the file and the pool's stored policy; settings given in the command override both.
+The file (``fleet.yml``) names the fields of a policy; times are numbers of seconds, or texts such as ``90s`` and ``10m``.
+Environment variables override the file and the pool's stored policy; settings given in the command override both.
 """
 
 import re
@@ -196,7 +196,7 @@ def _field(name: str, value: Any) -> tuple[str, Any]:
 def _seconds(name: str, value: Any) -> float:
     found = None if isinstance(value, bool) else _DURATION.match(str(value))
     if found is None:
-        raise InvalidSettings(f"expected {name} as seconds or like 90s, 10m, 2h; got {short_repr(value)}")
+        raise InvalidSettings(f"expected {name} as a number of seconds, or such as 90s, 10m or 2h; got {short_repr(value)}")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
@@ -259,7 +259,7 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     try:
         found = read_yaml(file.read_text(encoding="utf-8"), "YAML")
     except OSError as exc:
-        raise InvalidSettings(f"expected to read a fleet's policy from {file}, got: {exc.strerror}") from exc
+        raise InvalidSettings(f"cannot read the fleet's policy from {file}: {exc.strerror}") from exc
     except (InvalidInput, UnicodeDecodeError) as exc:
         raise InvalidSettings(f"{file}: {exc}") from exc
     if not isinstance(found, dict):

@@ -1,8 +1,8 @@
 """The sweep: terminate forgotten instances in every pool of a store, including pools without a controller.
 
-A pool that lost its controller or was deleted may leave pods or processes behind. A fleet's controller looks for them from time
+A pool that lost its controller or was deleted can leave pods or processes behind. A fleet's controller looks for them from time
 to time, among all instances that its provider lists. It acts on another pool only under that pool's lease, so never at the same
-time as that pool's controller; what it does there is recorded as a beat of that pool.
+time as that pool's controller; its actions there are recorded as a beat of that pool.
 """
 
 import logging
@@ -73,7 +73,7 @@ class Sweep:
         return reports
 
     async def _sweep_safely(self, pool_id: PoolId) -> BeatReport | None:
-        """Terminate a pool's forgotten instances. Errors, except StoreUnavailable, are only logged: other pools must follow."""
+        """Terminate a pool's forgotten instances. Errors other than StoreUnavailable are logged, not raised."""
         try:
             return await self._sweep_pool(pool_id)
         except StoreUnavailable:
@@ -127,7 +127,7 @@ class Sweep:
         return SweepView(now=snapshot.now, snapshot=snapshot)
 
     async def _unknown(self, pool_id: PoolId) -> None:
-        """Terminate the instances of a pool that this store does not have; only warn if they may belong to another store."""
+        """Terminate the instances of a pool that this store does not have; only warn if they might belong to another store."""
         if pool_id.startswith(LAUNCHED):
             return
         running = [one for one in await self.spawner.list(pool_id) if one.state is not InstanceState.EXITED]

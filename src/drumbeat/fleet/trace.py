@@ -27,7 +27,7 @@ def read_trace(file: Path) -> SimulatedLoad:
     except OSError as exc:
         raise InvalidInput(f"failed to read the trace {file}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"expected CSV in {file}, got something else: {exc}") from exc
+        raise InvalidInput(f"expected CSV in {file}, got invalid CSV: {exc}") from exc
 
 
 def load_of(lines: Iterable[str], name: str = "the trace") -> SimulatedLoad:
@@ -35,7 +35,7 @@ def load_of(lines: Iterable[str], name: str = "the trace") -> SimulatedLoad:
     try:
         found = sorted(_jobs(csv.reader(lines), name))
     except csv.Error as exc:
-        raise InvalidInput(f"expected CSV in {name}, got something else: {exc}") from exc
+        raise InvalidInput(f"expected CSV in {name}, got invalid CSV: {exc}") from exc
     if not found:
         raise InvalidInput(f"expected jobs in {name}, got only a header")
     return SimulatedLoad(arrivals=[at for at, _ in found], durations=[lasts for _, lasts in found])
@@ -85,7 +85,7 @@ def _azure(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, fl
 
 
 def _request(row: Sequence[str], n: int, name: str) -> tuple[float, float]:
-    """Read a line of an Azure trace: when the request arrived, and how many seconds a worker takes for its tokens."""
+    """Read a line of an Azure trace: when the request arrived, and the estimated seconds that a worker takes for its tokens."""
     try:
         at = datetime.fromisoformat(row[0].strip()[:26]).replace(tzinfo=UTC).timestamp()
         lasts = int(row[1]) * SECONDS_PER_CONTEXT_TOKEN + int(row[2]) * SECONDS_PER_GENERATED_TOKEN

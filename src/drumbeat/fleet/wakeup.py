@@ -21,7 +21,7 @@ _RETRY_AFTER = timedelta(seconds=5)
 class PushWaker:
     """Sets ``woken`` when jobs arrive after a beat that found no claimable job.
 
-    While a queue has claimable jobs, it does nothing: the regular beats are enough.
+    While a queue has claimable jobs, the waker does nothing: the regular beats are enough.
     """
 
     def __init__(self, store: Store, pool_id: PoolId, clock: Clock) -> None:

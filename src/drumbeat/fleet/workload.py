@@ -71,7 +71,7 @@ class Metronome:
         return WorkloadFigures(active=held, applied_target=held, operations=self._operations)
 
     async def ended(self) -> None:
-        """Wait for the end of this workload, which never comes: run its tickers (timers that measure delay) until cancelled."""
+        """Run the tickers (timers that measure delay) until cancelled: this workload never ends by itself."""
         due = self._clock.elapsed()
         while True:
             due += PERIOD

@@ -8,7 +8,7 @@ _NOT_COPIED = {"redis": "Redis", "rediss": "Redis", "memory": "memory"}
 
 
 async def copy_store(source: str, target: str, options: CopyOptions, observer: CopyObserver) -> CopyReport:
-    """Copy the store at the URL ``source`` to ``target``, and compare them. Raises InvalidInput if one cannot be copied.
+    """Copy the store at the URL ``source`` to ``target``, and compare them. Raises InvalidInput for a Redis or memory URL.
 
     The target must be empty or hold an unfinished copy of the same source, which is then continued (otherwise: Refused).
     """

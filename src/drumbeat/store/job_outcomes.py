@@ -36,7 +36,7 @@ def apply_outcome(job: Job, verdict: JobOutcome, now: datetime) -> Job:
 
 
 def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
-    """Return the job after its worker was lost. ``in_company``: other jobs had also begun on that worker."""
+    """Return the job after its worker was lost. ``in_company``: whether other jobs had also begun on that worker."""
     if job.begun_at is None:
         return _given_back(job, now, now)
     if in_company:
@@ -50,10 +50,10 @@ def apply_worker_loss(job: Job, error: str | None, now: datetime, *, in_company:
 def lost_attempt_outcome(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
     """Return outcome and error of an attempt that lost its worker. ``others``: how many other jobs had begun on that worker."""
     if job.begun_at is None:
-        return AttemptOutcome.RELEASED, f"{error}; it had not begun"
+        return AttemptOutcome.RELEASED, f"{error}; the job had not begun"
     if others:
         also = "another job" if others == 1 else f"{others} other jobs"
-        return AttemptOutcome.CRASHED, f"{error}; {also} ran there too, so which one was the cause is not known"
+        return AttemptOutcome.CRASHED, f"{error}; {also} ran on this worker too, so it is unknown which job was the cause"
     return AttemptOutcome.CRASHED, error
 
 

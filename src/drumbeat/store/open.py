@@ -21,7 +21,7 @@ def open_store(url: str, *, create: bool = False, check_version: bool = True) ->
     """Return the store at a URL, for use with ``async with``. Raises InvalidSettings if the URL is not supported.
 
     ``create`` creates a missing file and missing tables; without it, a store without tables is refused. A store with older
-    tables is refused even with ``create``, since older programs may use them. ``check_version=False`` skips both checks.
+    tables is refused even with ``create``: older programs might still use them. ``check_version=False`` skips both checks.
     """
     scheme = _SCHEME.match(url)
     opener = _OPENERS.get(scheme[1].lower()) if scheme else None
@@ -134,7 +134,7 @@ def _prefix(text: str) -> str:
 
 
 def _check_hosts(parts: SplitResult, expected: str) -> None:
-    """Raise InvalidSettings for an invalid host or port. The error does not show the text, which may be part of a password."""
+    """Raise InvalidSettings for an invalid host or port. The error does not quote the text: it might be part of a password."""
     hosts = [_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")]
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     if split_wrongly or not all(host and int(host["port"] or 0) <= _LAST_PORT for host in hosts):

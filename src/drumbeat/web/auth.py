@@ -80,7 +80,7 @@ class AuthMiddleware:
         return is_form and not self._settings.is_open
 
     def _unauthenticated(self, scope: Scope, headers: dict[str, str]) -> Response:
-        """Return the response to an unauthenticated request. A wrong token counts for the rate limit, no token does not."""
+        """Return the response to an unauthenticated request. Wrong tokens count for the rate limit; missing tokens do not."""
         if _token(headers) is not None:
             address = self._address(scope, headers)
             if wait := self._attempts.barred_for(address):
@@ -111,7 +111,7 @@ class AuthMiddleware:
         return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
 
     def _is_ours(self, host: str) -> bool:
-        """Whether the Host header names this server. Without tokens, other names would allow DNS rebinding attacks."""
+        """Whether the Host header names this server; any does if tokens, but no --name, are set. Prevents DNS rebinding."""
         if not self._settings.is_open and not self._settings.names:
             return True
         name = _hostname(host)
@@ -150,7 +150,7 @@ def _netloc(origin: str) -> str:
 
 async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
     method = scope.get("method", scope["type"])
-    log.info("the access check answered %s %s itself: HTTP status %d", method, scope["path"][:200], answer.status_code)
+    log.info("access check answered %s %s, not the application: status %d", method, scope["path"][:200], answer.status_code)
     if scope["type"] == "http":
         await answer(scope, receive, send)
     elif "websocket.http.response" in scope.get("extensions", {}):

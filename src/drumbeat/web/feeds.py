@@ -70,11 +70,11 @@ class FeedSource(Protocol[T]):
     """Reads updates of one run or pool from the store."""
 
     async def read(self) -> Sequence[FeedUpdate[T]]:
-        """Return the updates to publish now, oldest first; the last is the current state. Raises StoreUnavailable, NotFound."""
+        """Return the updates to publish now; the last one is the current state. Raises StoreUnavailable, NotFound."""
         ...
 
     async def catch_up(self) -> bool:
-        """Read some of the data that is older than the first ``read``, in one call. Returns whether more is left to read."""
+        """Read one part of the data from before the first ``read``. Returns whether more of it is left to read."""
         ...
 
 
@@ -117,14 +117,14 @@ class Listener(Generic[T]):
         return frame.text if lines is frame.told.logs else frame.text_with(lines)
 
     def lines(self, frame: Frame[T]) -> Sequence[Line]:
-        """Return all log lines up to this frame that the listener did not get yet (it may be new or have missed frames)."""
+        """Return all log lines up to this frame that the listener did not get yet (it is new, or has missed frames)."""
         known, self._logs_to = self._logs_to, max(frame.logs_to, self._logs_to or 0)
         if known is not None and known == frame.logs_before:
             return frame.told.logs
         return self._feed.logs_after(known, frame.logs_to)
 
     def close(self) -> None:
-        """Stop listening. May be called repeatedly."""
+        """Stop listening. Safe to call repeatedly."""
         self._feed.drop(self)
 
 
@@ -238,7 +238,7 @@ class Feed(Generic[T]):
         return True
 
     async def _catch_up(self) -> None:
-        """Read all data that is older than the first ``read``, in parts with pauses. Retries while the store is unavailable."""
+        """Read all data from before the first ``read``, in parts with pauses. Retries while the store is unavailable."""
         while not self.is_over:
             started = self._clock.elapsed()
             try:

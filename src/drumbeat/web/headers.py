@@ -1,4 +1,4 @@
-"""Security headers of every response: no other site may frame a page, read a response or get a referrer."""
+"""Security headers of every response: they forbid other sites to frame a page, read a response or get a referrer."""
 
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def with_security_headers(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
-    """Return the start message of a response with security headers added, except those it already sets."""
+    """Return the start message of a response with security headers added; headers that the response already sets stay."""
     given: Headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
     names = {name.lower() for name, _ in given}
     added = [*_ALWAYS, (b"content-security-policy", _policy(path, is_refusal=is_refusal).encode())]

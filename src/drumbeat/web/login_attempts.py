@@ -1,4 +1,4 @@
-"""Rate limit of wrong tokens by client address. The right token is always accepted: a user may share an attacker's address."""
+"""Rate limit of wrong tokens by client address. The right token is always accepted: user and attacker can share one."""
 
 import ipaddress
 from collections import OrderedDict, deque

@@ -60,7 +60,7 @@ def problem(
 
 
 def _encodable(text: str) -> str:
-    """Return the text shortened, with characters replaced that UTF-8 cannot encode."""
+    """Return the text, shortened, and with ``?`` for each character that UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()[:_LONGEST]
 
 

@@ -1,4 +1,4 @@
-"""Roles of callers, and which requests each role may make."""
+"""Roles of callers, and which requests each role is allowed to make."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Role(StrEnum):
-    """The role of a caller, which decides what the caller may do."""
+    """The role of a caller, which decides what the caller is allowed to do."""
 
     READER = "reader"  #: reads everything, changes nothing
-    OPERATOR = "operator"  #: may do everything
+    OPERATOR = "operator"  #: reads and changes everything
 
 
 class AuthMethod(StrEnum):
@@ -28,7 +28,7 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller. ``is_here`` tells whether the session is still valid, because a page can stay open for hours."""
+    """An authenticated caller. ``is_here`` returns whether the session is still valid: a page can stay open for hours."""
 
     role: Role
     means: AuthMethod
@@ -40,5 +40,5 @@ class Caller:
 
 
 def allowed(caller: Caller, method: str) -> bool:
-    """Whether a caller may make a request with this HTTP method: operators any request, readers only safe ones such as GET."""
+    """Whether a caller is allowed to use this HTTP method: operators can use any, readers only safe methods such as GET."""
     return caller.may_change or method in SAFE_METHODS

@@ -82,7 +82,7 @@ async def open_app_state(
 
 
 def _installed_bench(plane: ControlPlane) -> "BenchService | None":
-    """Return what orchestrates benchmark runs; None, with a warning in the log, if its extra is not installed."""
+    """Return the service that orchestrates runs; None, with a warning in the log, if the bench extra is not installed."""
     try:
         return plane.bench()
     except MissingExtra as exc:

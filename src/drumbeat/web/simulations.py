@@ -32,7 +32,7 @@ async def simulate_on_server(jobs: Jobs, policy: str, settings: Mapping[str, Any
 
 
 def check(jobs: Jobs) -> None:
-    """Raise InvalidInput if there are more or longer jobs than a server may simulate, or none."""
+    """Raise InvalidInput if there are no jobs, or more or longer jobs than a server simulates."""
     if not 0 < len(jobs) <= MOST_JOBS:
         raise InvalidInput(f"jobs: expected 1 to {MOST_JOBS:,} jobs, got {len(jobs):,}; for more use: drumbeat fleet simulate")
     last, longest = max(at for at, _ in jobs), max(lasts for _, lasts in jobs)

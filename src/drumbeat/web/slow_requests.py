@@ -43,7 +43,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
             super().connection_lost(exc)
 
         def _is_answering(self) -> bool:
-            """Whether no data is awaited: a complete request is being answered, or the connection is closed or a WebSocket."""
+            """Whether the server awaits no data: it answers a complete request, or the connection is closed or a WebSocket."""
             if self.transport.is_closing() or self not in self.connections:
                 return True
             return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
@@ -69,7 +69,7 @@ def http_protocol_with_timeout(within: timedelta, limit: int | None = None) -> A
 
 
 def most_connections() -> int | None:
-    """Return how many connections the server may have, so that file descriptors remain for the store; None: no limit."""
+    """Return the most connections to accept, so that file descriptors remain for the store; None if there is no limit."""
     try:
         import resource
     except ModuleNotFoundError:  # pragma: no cover  (Windows)

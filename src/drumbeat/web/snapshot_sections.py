@@ -34,7 +34,7 @@ def guardrails(watched: LiveRun) -> dict[str, Any]:
 
 
 def _guardrail_detail(watched: LiveRun, state: str, reported: Mapping[str, Any]) -> str | None:
-    """Return which workers exceed which limit, why the run failed, or how far a worker was throttled."""
+    """Return which workers exceed which limit, why the run failed, or by how much a worker was throttled; None if neither."""
     if state == "failed":
         return failure(watched)
     rails = watched.plan.guardrails

@@ -59,7 +59,7 @@ async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) 
 
 
 async def _receive(websocket: WebSocket) -> int | None:
-    """Ignore the client's short texts. Returns the close code if it sends anything else; None if it disconnects."""
+    """Receive and ignore short text messages. Returns the close code for any other message, None if the client disconnects."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":

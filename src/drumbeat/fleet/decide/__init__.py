@@ -41,7 +41,7 @@ class DecisionStep:
 
 
 def decide(view: FleetView) -> Decision[Action]:
-    """Clean up after ended and failed workers, then bring the number of workers to what the policy wants, within all limits."""
+    """Decide how to clean up after ended and failed workers and reach the number of workers that policy and limits ask for."""
     decided = decide_step(view)
     return Decision(
         actions=decided.actions,
@@ -70,19 +70,19 @@ def decide_step(view: FleetView) -> DecisionStep:
 
 
 def forget_refusals(view: FleetView) -> list[ForgetRefusals]:
-    """In the first beat after a user asked for a retry, return the action that forgets which requests the provider refused."""
+    """Return the action that clears the record of refused requests, in the first beat after a user's retry; otherwise none."""
     if view.retry_at is None or (view.last is not None and view.retry_at < view.last.at):
         return []
     return [ForgetRefusals(reason=f"a user asked at {view.retry_at:%H:%M:%S} to try the provider again")]
 
 
 def _provider_last(view: FleetView, actions: list[Action]) -> list[Action]:
-    """If the provider failed to list its instances, put calls to it last, since they may fail or time out too."""
+    """If the provider failed to list its instances, put calls to it last, since they could fail or time out too."""
     return sorted(actions, key=lambda each: isinstance(each, Reap | Spawn)) if view.instances_partial else actions
 
 
 def verdict(view: FleetView) -> ScalingVerdict:
-    """Return how many workers are wanted, what each rule wants, and which limits apply; ``explain`` shows this."""
+    """Return how many workers are wanted, what each rule wants, and which limits apply, for ``explain`` to show."""
     return _weigh(view)[1].verdict
 
 
@@ -99,7 +99,7 @@ def _spawning(view: FleetView, classified: Classified, bounded: BoundedDecision)
 
 
 def _with_actions(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving: Sequence[AskToDrain]) -> FleetState:
-    """Return the state with this beat's actions noted: when the fleet last scaled, and which worker tests an open breaker."""
+    """Return the state updated with this beat's actions: when the fleet last scaled, and which worker tests an open breaker."""
     new = [action for action in spawned if action.is_new]
     if new and state.breaker.opened_at is not None:
         state = replace(state, breaker=replace(state.breaker, trial=new[0].worker_id))

@@ -44,7 +44,7 @@ class Classified:
     outgoing: int  #: instances that may still run besides those of ``staying``: draining, ended, or without a row
     jobs_by_worker: JobsByWorker  #: the jobs each worker holds
     missing: frozenset[WorkerId]  #: live workers whose instance the provider does not list
-    may_drain: bool  #: False: no worker is drained, because something could not be read or is in doubt
+    may_drain: bool  #: False: no worker is drained, because the queue or the instances are not fully known
     busy: tuple[Worker, ...]  #: staying workers that hold a job
     idle: tuple[Worker, ...]  #: staying workers that could take a job now
     starting: tuple[Worker, ...]
@@ -85,8 +85,8 @@ def classify(view: FleetView) -> Classified:
 
 
 def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
-    """Count the instances that may run although their worker is leaving, has ended or has no row. Workers that are exempt from
-    capacity (see ``is_exempt``) are not counted."""
+    """Count the instances that might still run although their worker is leaving, has ended or has no row. Workers that are
+    exempt from capacity (see ``is_exempt``) are not counted."""
     strays = sum(isinstance(action, EndStray) for action in recovered.actions)
     if len(here) == len(view.workers):
         return strays
@@ -106,7 +106,7 @@ def _split_busy(staying: Sequence[Worker], jobs_by_worker: JobsByWorker) -> tupl
 
 
 def _still_here(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[tuple[Worker, ...], Sequence[Worker]]:
-    """Return all live workers, and separately those not asked to drain; both without workers whose rows this beat closes."""
+    """Return the live workers, and those of them not asked to drain; both without workers whose rows this beat closes."""
     if not gone and not any(isinstance(action, Closing) for action in recovered.actions):
         return recovered.living, recovered.staying
     living = tuple([worker for worker in view.workers if worker.is_live and worker.worker_id not in gone])
@@ -130,7 +130,7 @@ def group_by_worker(held: Sequence[HeldJob]) -> dict[WorkerId, tuple[HeldJob, ..
 
 
 def _closings(view: FleetView, jobs_by_worker: JobsByWorker, recovered: Recovered) -> list[Closing]:
-    """Return which dead workers' rows to close. While nothing is queued, silent idle workers are kept for ``quiet_timeout``."""
+    """Return the rows of dead workers to close. While no job is ready, silent idle workers are kept for ``quiet_timeout``."""
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     if not has_queue(view) or view.queue is None or view.queue.ready or view.held_partial:
         return closing
@@ -170,7 +170,7 @@ def _missing(recovered: Recovered, living: Sequence[Worker]) -> frozenset[Worker
 
 
 def _may_drain(view: FleetView, missing: frozenset[WorkerId]) -> bool:
-    """Whether workers may be drained: the queue, jobs and instances were read completely, and no worker is missing from the
+    """Whether it is safe to drain workers: queue, jobs and instances were read completely, and no worker is missing from the
     provider's list for the first time."""
     if not has_queue(view):
         return True
@@ -203,7 +203,7 @@ def is_at_other_provider(view: FleetView, worker: Worker) -> bool:
 
 
 def _of_other_providers(view: FleetView, ended: Iterable[Worker]) -> list[Warn]:
-    """Warn about ended workers whose instance is at another provider: it may still run, and this fleet cannot terminate it."""
+    """Warn about ended workers whose instance is at another provider: it might run on, and this fleet cannot terminate it."""
     return [
         Warn(
             worker_id=worker.worker_id,
@@ -232,7 +232,7 @@ def _expired(view: FleetView) -> list[ExpireJobs]:
 
 
 def _not_terminated(view: FleetView, recovered: Recovered) -> list[Warn]:
-    """Warn about workers that ended more than ``error_cleanup_grace`` ago and whose instance may still run."""
+    """Warn about workers that ended more than ``error_cleanup_grace`` ago and whose instance might still run."""
     grace: timedelta = view.policy.error_cleanup_grace
     return [
         Warn(
@@ -250,9 +250,9 @@ def _ended(recovered: Recovered) -> list[Worker]:
 
 
 def unstarted(view: FleetView, classified: Classified) -> list[Worker]:
-    """Return the rows of workers without an instance: it was never started, or the provider gave no answer.
+    """Return the workers without an instance: it was never started, or the provider did not answer the request.
 
-    If the provider allows two instances of one name, a row is returned only if the provider's last two lists lack its instance.
+    If the provider allows two instances of one name, a worker is returned only if its last two lists lack the instance.
     """
     if view.instances_partial:
         return []

@@ -14,7 +14,7 @@ JobsByWorker = Mapping[WorkerId, tuple[HeldJob, ...]]
 INSTALLING = frozenset({"deps_installing", "installing"})  #: phases in which a worker installs its dependencies
 LEGACY_STUCK_TIMEOUT = timedelta(seconds=300)  #: the earlier RunPod orchestrator's timeout for every task
 _STARTING = WorkerStatus.STARTING
-_STUCK_FACTOR = 3  #: a job without a timeout may take this many times as long as the longest job of its type
+_STUCK_FACTOR = 3  #: a job without a timeout is stuck after this many times the duration of the longest job of its type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def check_health(view: FleetView, living: Sequence[Worker], jobs_by_worker: Jobs
 
 
 def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
-    """Return the workers to check: starting ones, and those that hold a job that has a timeout or that was claimed long ago."""
+    """Return the workers to check: starting ones, and workers that hold a job with a timeout or a job claimed long ago."""
     limit = stuck_timeout(view.policy)
     since = view.now - limit if limit is not None else None
     long = {each.worker_id for each in view.held if each.timeout is not None or (since and each.claimed_at < since)}
@@ -62,7 +62,7 @@ def _find_illness(
 
 
 def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
-    """Fail a worker that is not ready in time but sends heartbeats: they may come from its launcher after the worker died."""
+    """Fail a worker that sends heartbeats but is not ready in time: its launcher might send them after the worker died."""
     installing = worker.phase in INSTALLING
     limit = view.policy.installing_timeout if installing else view.policy.startup_grace
     age = _time_since(view.now, worker.started_at)
@@ -73,7 +73,7 @@ def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def stuck_timeout(policy: FleetPolicy) -> timedelta | None:
-    """How long a job without a timeout may be held; 300 s by default with ``queue_ratio``. None: no limit."""
+    """Return how long a worker can hold a job without a timeout: by default 300 s with ``queue_ratio``, else None, no limit."""
     legacy = LEGACY_STUCK_TIMEOUT if policy.policy is PolicyName.QUEUE_RATIO else None
     return legacy if policy.stuck_timeout is None else policy.stuck_timeout
 
@@ -100,7 +100,7 @@ def _lease_over(view: FleetView, held: HeldJob) -> bool:
 
 
 def _slack(held: HeldJob) -> timedelta:
-    """Return the extra time before a job with a timeout counts as stuck: its worker ends it at the timeout and reports that."""
+    """Return the extra time before a job with a timeout counts as stuck: in it, the worker ends the job and reports it."""
     return timedelta() if held.timeout is None else max(held.timeout * 0.1, timedelta(seconds=30))
 
 
@@ -133,13 +133,13 @@ def _not_claiming(view: FleetView, worker: Worker) -> Fail | None:
 
 
 def _could_claim(view: FleetView, worker: Worker) -> bool:
-    """Whether a worker can claim all waiting jobs, leaving aside jobs that need a capability this pool does not offer."""
+    """Whether a worker can claim every waiting job, except jobs that need a capability that no worker of this pool has."""
     offered = [needed for needed in view.queue.demand if view.plan.offers(needed)] if view.queue else []
     return bool(offered) and all(not needed or needed in worker.capabilities for needed in offered)
 
 
 def _idle_since(view: FleetView, worker: Worker) -> datetime:
-    """Return since when a worker has held no job; the current time if the last beat's state does not say."""
+    """Return since when a worker has held no job; the current time if the last beat did not record it."""
     known = view.state.idle_since.get(worker.worker_id) if view.state else None
     return known or view.now
 
@@ -163,8 +163,8 @@ def _failing(view: FleetView, living: Sequence[Worker], found: set[WorkerId]) ->
 
 
 def streak_of(before: Iterable[datetime], view: FleetView, worker_id: WorkerId) -> tuple[datetime, ...]:
-    """Return the times of a worker's latest failures in a row: those in ``before``, continued by the jobs
-    that ended since the last beat."""
+    """Return the times of a worker's latest failures in a row: the earlier times in ``before``, updated with the
+    jobs that ended since the last beat."""
     streak = [at for at in before if view.now - at <= view.policy.task_failure_window]
     for each in view.finished:
         if each.worker_id == worker_id:

@@ -46,7 +46,7 @@ class UsualTimes:
 
 
 def update_levels(before: FleetState, at: float, demand: int, here: int) -> tuple[Levels, Spans, Spans]:
-    """Return for each n whether more than n workers are needed and since when; and the lengths of past gaps and uses.
+    """Return for each n whether more than n workers are needed, and since when; the past gaps; and the mean length of uses.
 
     A use is a time in which more than n workers were needed, a gap the time between two uses. ``here`` workers exist now."""
     uses, gaps, levels = dict(before.uses), list(before.gaps), list[tuple[bool, float]]()
@@ -121,8 +121,8 @@ class _KeepTimes:
 def best_keep_time(restart: float, gaps: Sequence[float], loss_cost: float) -> float:
     """Return how many seconds to keep a worker that is not needed: the time that would have cost least in these past gaps.
 
-    In a gap the worker is not needed; ``loss_cost`` is the cost, in seconds, if it is gone when the gap ends. The result is one
-    of some multiples of ``restart``, or ``loss_cost``. It costs at most twice as much as the best choices for gaps that are
+    In a gap the worker is not needed; ``loss_cost`` is the cost, in seconds, if it is gone when the gap ends. The result is
+    ``loss_cost`` or one of a few multiples of ``restart``. It costs at most twice as much as the best choices for gaps that are
     known in advance, even if the worst gap comes next; ``loss_cost`` itself always meets this condition."""
     best = sum([min(gap, loss_cost) for gap in gaps])
     choices = (loss_cost, *(choice * restart for choice in KEEP_CHOICES))

@@ -58,7 +58,7 @@ def claimable_since(view: FleetView) -> datetime | None:
 
 
 def spawn_lag(view: FleetView) -> timedelta:
-    """Median time from creating a worker's row until it is ready. If no worker was ready yet: the provider's usual time."""
+    """Return the median time from the creation of a worker's row until it is ready, or the provider's usual time if unknown."""
     ready = [each for each in view.workers if each.ready_at is not None]
     newest = nlargest(_LAG_SAMPLES, ready, key=attrgetter("ready_at"))
     took = [(each.ready_at - each.created_at).total_seconds() for each in newest if each.ready_at and each.created_at]
@@ -85,7 +85,7 @@ def between_beats(view: FleetView) -> int:
 
 
 def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float | None:
-    """Mean seconds per job, weighted by the ready jobs of each type; if none is ready, by all known attempts. None: unknown."""
+    """Return the mean seconds per job, weighted by the ready jobs of each type (if none: by all attempts); None if unknown."""
     weights = _weights(services, types)
     return sum(each.mean.total_seconds() * weight for each, weight in weights) if weights else None
 
@@ -103,7 +103,7 @@ def service_time(view: FleetView, services: Sequence[ServiceTime]) -> float | No
 
 
 def restart(view: FleetView) -> timedelta:
-    """How much paid worker time a restart wastes: the time to start, and one beat in which the worker is no longer needed."""
+    """Return the paid time that a restart wastes: the start of the new worker, and one beat in which the old one is idle."""
     return spawn_lag(view) + view.policy.every
 
 
@@ -124,7 +124,7 @@ def _weights(services: Sequence[ServiceTime], types: Mapping[str, int]) -> list[
 
 
 def recent_rate(state: FleetState, window: float) -> float:
-    """Jobs per second that arrived in the last ``window`` seconds. 0 until arrivals have been counted for a minute."""
+    """Return the jobs per second that arrived in the last ``window`` seconds; 0 until arrivals were counted for a minute."""
     at = state.arrivals[-1][0] if state.arrivals else 0.0
     if at < 60:
         return 0.0
@@ -132,7 +132,7 @@ def recent_rate(state: FleetState, window: float) -> float:
 
 
 def steady_rate(state: FleetState, window: float) -> float:
-    """Jobs per second that arrive steadily, that is, the lowest rate between two beats in the last ``window`` seconds.
+    """Return the jobs per second that arrive steadily: the lowest rate between two beats in the last ``window`` seconds.
 
     A new fleet, which has not counted for a full window yet, uses the mean rate instead.
     """

@@ -39,8 +39,8 @@ class BoundedDecision:
     state: FleetState
     bound: int  #: most workers that schedule, maximum and money allow; workers above this number are drained sooner
     paid: int  #: most workers that the money ceilings allow; workers above this number are drained at once
-    calls: int  #: how many instances the provider may be asked to start in this beat
-    room: int  #: how many more instances may run; negative: more run than allowed
+    calls: int  #: the most instances to request from the provider in this beat
+    room: int  #: how many more instances can run; negative: more run than allowed
 
 
 def apply_limits(view: FleetView, classified: Classified, opinion: PolicyResult, state: FleetState) -> BoundedDecision:
@@ -83,7 +83,7 @@ def _slo(view: FleetView, classified: Classified) -> Iterator[RuleWish]:
 
 
 def bounds_at(policy: FleetPolicy, now: datetime) -> tuple[int, int, str]:
-    """Return the current minimum and maximum of workers, and who sets them: the policy, or the last schedule that applies."""
+    """Return the current minimum and maximum of workers, and what sets them: the policy, or the last schedule that applies."""
     least, most, whose = policy.min_workers, policy.max_workers, "policy"
     for schedule in policy.schedules:
         if applies(schedule, now):
@@ -128,7 +128,7 @@ def _window(view: FleetView, state: FleetState, workers: int) -> tuple[WishedSiz
 
 
 def _dampen(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount, bound: int) -> None:
-    """Keep the number of workers from swinging: stabilisation, cooldowns and step limits. Never keeps more than ``bound``."""
+    """Prevent frequent scaling up and down, by stabilisation, cooldowns and step limits. Never keeps more than ``bound``."""
     here, policy = len(classified.staying), view.policy
     ceiling = min(bound, here)
     highest = max((each.workers for each in state.wanted), default=0)
@@ -168,19 +168,19 @@ def _within(now: datetime, moment: datetime | None, span: timedelta) -> bool:
 
 
 def _room(view: FleetView, classified: Classified, wish: _LimitedCount) -> int:
-    """Return how many more instances may run. Instances that are leaving or may still run count towards the maximum."""
+    """Return how many more instances can run; negative if too many run. Instances that leave or might still run count too."""
     here, (_, most, whose) = len(classified.staying), bounds_at(view.policy, view.now)
     if not has_queue(view):
         most, whose = max(view.policy.max_workers, view.policy.workers), "policy"
     room = most - here - classified.outgoing
     if wish.workers > here:
-        reason = f"{classified.outgoing} more instances are leaving or may still run; at most {most} may run at once"
+        reason = f"{classified.outgoing} more instances are leaving or might still run; the limit is {most} at once"
         wish.at_most(f"{whose} max_workers", here + max(room, 0), reason)
     return room
 
 
 def _spawning(view: FleetView, classified: Classified, state: FleetState, wish: _LimitedCount) -> int:
-    """Apply limits on new workers: a pause, the breaker, a failing provider. Returns how many workers may be requested."""
+    """Apply limits on new workers: a pause, the breaker, a failing provider. Returns how many workers can be requested."""
     here = len(classified.staying)
     breaker, provider = breaker_allowance(view, state.breaker), backoff_allowance(view, state.backoff)
     if view.is_paused:

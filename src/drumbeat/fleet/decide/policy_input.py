@@ -1,4 +1,4 @@
-"""Build a policy's input from what a beat observed: when workers become free, which jobs will arrive, which workers to keep."""
+"""Build a policy's input from what a beat observed, with forecasts: when workers become free, and how many jobs arrive."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

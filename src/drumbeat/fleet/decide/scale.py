@@ -17,7 +17,7 @@ DEFAULTS = FleetPolicy()
 
 
 def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[Spawn]:
-    """Start instances for rows that have none, because a controller died before starting one or the provider gave no answer.
+    """Start instances for workers' rows that have none: a controller died before starting it, or the provider did not answer.
 
     An instance that was started once is not started again, even if the provider does not list it: if it does not join in
     time, another worker replaces it."""
@@ -28,7 +28,7 @@ def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -
 
 
 def spawn(view: FleetView, classified: Classified, bounded: BoundedDecision, calls: int) -> list[Spawn]:
-    """Start the missing workers in the lowest free slots (positions), up to the number the provider may be asked for."""
+    """Start the missing workers in the lowest free slots (positions), but at most ``calls``."""
     here, desired = len(classified.staying), bounded.verdict.desired
     count = min(max(desired - here, 0), calls)
     if not count:
@@ -116,7 +116,7 @@ def _drain_surplus(view: FleetView, classified: Classified, bounded: BoundedDeci
 
 
 def _grace(classified: Classified, worker: Worker, within: timedelta) -> timedelta:
-    """Return how long a worker may take to drain; 0 if it has not joined yet, since the request cannot reach it."""
+    """Return the time limit for a worker's drain; 0 if it has not joined yet, since the request cannot reach it."""
     not_joined = worker.status is WorkerStatus.SPAWNING and worker.worker_id not in classified.jobs_by_worker
     return timedelta() if not_joined else within
 
@@ -146,8 +146,8 @@ def _may_stop_starting(view: FleetView, worker: Worker) -> bool:
 
 
 def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
-    """Return the idle workers that may be drained: all of them, but under the policy ``lag_aware`` not those that became ready
-    recently, unless the fleet is ``above`` its limits."""
+    """Return the idle workers that can be drained: all of them; but under the policy ``lag_aware``, in a fleet that is not
+    ``above`` its limits, only workers that have been ready for some time."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return idle
     since = view.now - restart(view)
@@ -155,12 +155,12 @@ def _drainable_idle(view: FleetView, idle: Sequence[Worker], *, above: bool) -> 
 
 
 def _busy_surplus(view: FleetView, classified: Classified, bounded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
-    """If more workers are busy than the limits allow, yield the excess to be drained; they may finish their jobs."""
+    """If more workers are busy than the limits allow, yield the excess to be drained; they finish their jobs first."""
     excess = len(classified.staying) - bounded.bound - len(classified.starting) - len(classified.idle)
     since = {name: max(each.claimed_at for each in held) for name, held in classified.jobs_by_worker.items()}
     latest = sorted(classified.busy, key=lambda worker: (since[worker.worker_id], worker.worker_id), reverse=True)
     for worker in latest[: max(excess, 0)]:
-        yield worker, "more workers are here than the limits allow; it may finish the jobs it holds"
+        yield worker, "more workers are here than the limits allow; this one finishes its jobs first"
 
 
 def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
@@ -168,8 +168,8 @@ def _newest_first(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
 
 
 def _spare_count(view: FleetView, classified: Classified, bounded: BoundedDecision, *, above: bool) -> int:
-    """Return how many idle workers may be drained: all, but under the policy ``lag_aware`` not more than are unwanted, unless
-    the fleet is ``above`` its limits."""
+    """Return how many idle workers can be drained: all; but under the policy ``lag_aware``, in a fleet that is not ``above``
+    its limits, only the surplus over the wanted number."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(classified.idle)
     return max(len(classified.busy) + len(classified.idle) - bounded.verdict.desired, 0)
@@ -201,7 +201,7 @@ def rotate(view: FleetView, classified: Classified, bounded: BoundedDecision) ->
 
 
 def _may_replace(view: FleetView, classified: Classified, bounded: BoundedDecision) -> bool:
-    """Whether a worker may be replaced for its age or version label: not before the previous replacement is complete."""
+    """Whether a worker can be replaced now for its age or version label: only after the previous replacement is complete."""
     ages = view.policy.max_lifetime is not None or view.policy.contract is not None
     return ages and has_queue(view) and not classified.starting and not (classified.outgoing and bounded.room <= 0)
 

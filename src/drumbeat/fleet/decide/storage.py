@@ -70,7 +70,7 @@ def disks(living: Sequence[Worker]) -> list[Disk]:
 
 
 def _is_valid(figures: Any) -> bool:
-    """Whether figures are complete and plausible: workers written by users may report anything."""
+    """Whether figures are complete and plausible: workers written by users could report anything."""
     if not isinstance(figures, dict):
         return False
     total, free, volume = figures.get("total_gb"), figures.get("free_gb"), figures.get("volume")

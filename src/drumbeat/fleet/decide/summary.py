@@ -1,4 +1,4 @@
-"""A beat's summary: counts of workers and actions, what each rule wanted, which limits applied, and the state it leaves."""
+"""A beat's summary: counts of workers and actions, what each rule wanted, which limits applied, and the next beat's state."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -122,7 +122,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert a dictionary to plain JSON. Many entries share one object (a timestamp), so each object is converted once."""
+    """Convert a dictionary to plain JSON. Many entries are the same object (a timestamp), so each object is converted once."""
     if len({*map(id, value.values())}) == 1:
         return dict.fromkeys(value, plain(next(iter(value.values()))))
     distinct = {id(one): one for one in value.values()}

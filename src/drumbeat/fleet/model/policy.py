@@ -33,7 +33,7 @@ class PolicyName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPolicy:
-    """How many workers a pool has, when a worker counts as faulty, and how much money the workers may cost."""
+    """How many workers a pool has, when a worker counts as faulty, and the most money that the workers can cost."""
 
     policy: PolicyName = PolicyName.FIXED  #: how the number of workers is determined (``fleet create``: ``lag_aware``)
     provider: str = DEFAULT_ENGINE  #: the engine that runs the workers, or several (``a,b``): the first one is preferred
@@ -60,7 +60,7 @@ class FleetPolicy:
     graceful_shutdown_timeout: timedelta | None = None  #: time to drain; 0: stop at once; None: the pool's ``drain_within``
     stuck_timeout: timedelta | None = None  #: limit for jobs without a timeout; None: 300 s with ``queue_ratio``, else no limit
     ready_not_claiming_timeout: timedelta = timedelta(seconds=600)  #: a ready worker that claims no job for longer has failed
-    gpu_not_detected_timeout: timedelta = timedelta(seconds=300)  #: how long a ready worker may report no GPU memory
+    gpu_not_detected_timeout: timedelta = timedelta(seconds=300)  #: time in which a ready worker must report GPU memory
     gpu_stale_timeout: timedelta = timedelta(seconds=120)  #: warn when a worker's GPU figures are older than this
     needs_gpu: bool = False  #: True: a worker that reports no GPU has failed; False: only a warning
     error_cleanup_grace: timedelta = timedelta(seconds=600)  #: warn when an ended worker's instance may still run after this
@@ -70,7 +70,7 @@ class FleetPolicy:
     max_task_failures: int = 3  #: failed jobs in a row after which a worker is replaced; 0: never
     task_failure_window: timedelta = timedelta(seconds=1800)  #: time within which failed jobs count for ``max_task_failures``
 
-    idle_timeout: timedelta = timedelta(seconds=600)  #: how long a worker must be idle before it may be drained
+    idle_timeout: timedelta = timedelta(seconds=600)  #: how long a worker must be idle before it can be drained
     overcapacity_idle_timeout: timedelta = timedelta(seconds=30)  #: ``idle_timeout`` while there are more workers than allowed
     spawning_grace: timedelta = timedelta(seconds=180)  #: a starting worker is not drained as surplus before this age
     stabilisation: timedelta | None = None  #: keep the highest number of workers wanted in this time; None: as cooldown_down
@@ -113,7 +113,7 @@ class FleetPolicy:
 
     @property
     def controller_gone_after(self) -> timedelta:
-        """How long workers run on without a controller: long enough to restart a daemon, or for cron to miss a few beats."""
+        """How long workers continue without a controller: long enough to restart a daemon, or for cron to miss a few beats."""
         return max(_MIN_GONE_AFTER, self.every * 5)
 
     @property
@@ -168,7 +168,7 @@ class FleetPolicy:
 
 
 def least_silence(thresholds: Thresholds) -> timedelta:
-    """Return the shortest silence after which a worker may count as lost, given how often workers send heartbeats."""
+    """Return the shortest silence after which a worker can count as lost, given how often workers send heartbeats."""
     return min(thresholds.lost_after, thresholds.give_up_after + thresholds.heartbeat_every)
 
 

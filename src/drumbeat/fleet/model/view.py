@@ -1,4 +1,4 @@
-"""What a decision is based on: the fleet's view of a pool, and the state that each beat leaves for the next."""
+"""What a decision is based on: the fleet's view of a pool, and the state that each beat stores for the next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Provider:
 
     name: str = ""
     unique_names: bool = True  #: the provider itself refuses a second instance with the same name
-    settle: timedelta = timedelta()  #: how long a newly requested instance may be missing from the provider's lists
+    settle: timedelta = timedelta()  #: how long a newly requested instance can be missing from the provider's lists
     price_per_hour: float = 0.0
     billing_granule: timedelta = _SECOND
     usual_start: timedelta = _SECOND  #: assumed spawn lag until one has been measured
@@ -32,7 +32,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """Numbers of jobs in the pool's queue. Counting stops at a limit, so large numbers may be too low."""
+    """Numbers of jobs in the pool's queue. Counting stops at a limit, so large numbers can be too low."""
 
     ready: int = 0  #: jobs that the pool's workers could claim now
     blocked: int = 0  #: ready jobs that the pool's workers cannot claim now, due to group limit, capability or type
@@ -129,7 +129,7 @@ class WishedSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffState:
-    """How often the provider failed in a row, and when it may be asked again."""
+    """How often the provider failed in a row, and when it will be asked again."""
 
     faults: int = 0
     cause: SpawnCause | None = None
@@ -152,7 +152,7 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """State that a beat leaves for the next, stored in its summary. If it is lost, the fleet is only more cautious."""
+    """State that a beat stores, in its summary, for the next one. If it is lost, the fleet is only more cautious."""
 
     wanted: tuple[WishedSize, ...] = ()
     up_at: datetime | None = None
@@ -221,7 +221,7 @@ class FleetView:
     last: LastBeat | None = None
     state: FleetState | None = None  #: None: the last beat left no state
     plan: Plan = Plan()
-    every: timedelta = timedelta()  #: how often the controller beats, if known
+    every: timedelta = timedelta()  #: the time between the controller's beats, if known
     intervals: tuple[timedelta, ...] = ()  #: times between the latest beats, up to this one
     retry_at: datetime | None = None  #: when a user last asked to try the provider again
 

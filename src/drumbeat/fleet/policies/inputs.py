@@ -9,7 +9,7 @@ from drumbeat.fleet.model import FleetPolicy, QueueView, RuleWish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLevel:
-    """How long the pool has not needed its n-th worker, and how long to keep that worker."""
+    """How long the pool has needed fewer than n workers, and how long to keep the n-th worker nevertheless."""
 
     idle: float  #: seconds since n workers were last needed
     keep: float  #: seconds for which keeping the worker is cheaper than restarting it

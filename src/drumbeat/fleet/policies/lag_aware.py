@@ -11,7 +11,7 @@ from drumbeat.fleet.model import RuleWish
 from drumbeat.fleet.policies.inputs import PolicyInput, PolicyResult, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 
-LATE_SHARE = 0.05  #: share of jobs that may wait longer than ``acceptable_wait``
+LATE_SHARE = 0.05  #: acceptable share of jobs that wait longer than ``acceptable_wait``
 WAIT_FACTOR = 2.0  #: a job should wait no longer than this many times its service time
 FIRST_PROBES = 2  #: workers started for the first job while its service time is unknown; the one that is ready first takes it
 MIN_RESTARTS = 1.0  #: minimum work that a new worker must find in the queue, as a multiple of the cost of a restart
@@ -27,7 +27,7 @@ def lag_aware(inputs: PolicyInput) -> PolicyResult:
 
 
 def acceptable_wait(inputs: PolicyInput) -> float:
-    """Return how many seconds a job may wait: one beat and half the start of a worker, but at most twice the job's duration."""
+    """Return a job's acceptable wait in seconds: one beat and half a worker's start, but at most twice the job's duration."""
     most = inputs.policy.every.total_seconds() + inputs.lag / 2
     return most if inputs.service is None else min(most, WAIT_FACTOR * max(inputs.service, 0.001))
 

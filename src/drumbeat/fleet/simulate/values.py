@@ -13,7 +13,7 @@ MOST_SECONDS = 1e10  #: the largest arrival or duration, three hundred years; a 
 
 
 def in_seconds(arrival: float, duration: float) -> bool:
-    """Whether arrival and duration are plausible as seconds; ``nan`` and milliseconds since 1970 are not."""
+    """Whether arrival and duration are plausible numbers of seconds; ``nan`` and milliseconds since 1970 are not."""
     return abs(arrival) <= MOST_SECONDS and 0 <= duration <= MOST_SECONDS
 
 
@@ -42,7 +42,7 @@ class SimulatedLoad:
         return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
     def twice(self) -> "SimulatedLoad":
-        """Return a load of these jobs and then the same jobs again, which begin to arrive when the first could all have ended.
+        """Return a load of these jobs twice; the second pass begins to arrive when all jobs of the first could have ended.
         Raises InvalidInput if that takes longer than MOST_SECONDS."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began

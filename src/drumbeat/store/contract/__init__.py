@@ -1,7 +1,7 @@
 """Tests that every store must pass. A backend's test file subclasses StoreContract and provides two fixtures.
 
-``store``: an open, migrated Store; all tests of the class may share it, because each test creates new pools.
-``elapse``: a function; ``await elapse(t)`` simulates that ``t`` has passed: all stored times then lie ``t`` further back.
+``store``: an open, migrated Store; all tests of the class can share it, because each test creates new pools.
+``elapse``: a function; after ``await elapse(t)`` the store behaves as if ``t`` had passed since its rows were written.
 """
 
 from drumbeat.store.contract.answers import AnswersContract

@@ -1,4 +1,4 @@
-"""Tests of claiming jobs: in which order, and which worker may claim."""
+"""Tests of claiming jobs: in which order, and by which workers."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ from drumbeat.store.interface import PoolChange, Store
 
 
 class ClaimContract(Given):
-    """Tests of claims: the order in which jobs are claimed, and which worker may claim which job."""
+    """Tests of claims: the order in which jobs are claimed, and which worker can claim which job."""
 
     async def test_nothing_is_claimed_from_an_empty_pool(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, await store.pools.create(new_pool()), "another pool's")

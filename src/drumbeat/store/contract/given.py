@@ -48,7 +48,7 @@ class Given:
 
 
 def unique(prefix: str) -> str:
-    """Return the prefix with a random ending, a name that no other test uses."""
+    """Return a name that no other test uses: the prefix and a random ending."""
     return f"{prefix}-{uuid4().hex[:12]}"
 
 
@@ -109,7 +109,7 @@ async def active(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worke
 
 
 async def lost(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worker:
-    """Create a worker that has joined and that a controller has then marked lost."""
+    """Create a worker, let its process join, and then mark the worker as lost, as a controller does."""
     return await store.workers.move(await active(store, pool, worker_id), WorkerStatus.LOST, "silent too long")
 
 

@@ -23,7 +23,7 @@ def holder(pool: PoolRow, worker_id: WorkerId = W1, instance: str = "") -> Holde
 def claiming(
     pool: PoolRow, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **options: Any
 ) -> ClaimRequest:
-    """Build a request to claim this pool's jobs; ``by`` is a worker of this pool, or a holder of any pool."""
+    """Build a request to claim this pool's jobs; ``by``: a worker id in this pool, or a Holder (of any pool)."""
     who = by if isinstance(by, Holder) else holder(pool, by)
     return ClaimRequest(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **options)
 

@@ -1,4 +1,4 @@
-"""Tests of jobs whose worker was lost: which are charged a crash, must run alone at the next attempt, or are poisoned."""
+"""Tests of jobs whose worker was lost: when a job is charged a crash, must run alone at its next attempt, or is poisoned."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from drumbeat.store.interface import Store
 
 
 class LossContract(Given):
-    """Tests of lost workers: a job that ran alone is charged a crash; of several jobs, each is charged a suspicion."""
+    """Tests of lost workers: if the worker ran one job, the job is charged a crash; if several, each is charged a suspicion."""
 
     async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
         self, store: Store, pool: PoolRow
@@ -79,7 +79,7 @@ class LossContract(Given):
         released = await store.queue.release(holder(pool), "killed")
 
         assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 1)] * 3
-        assert all("2 other jobs ran there too" in str(job.last_error) for job in released)
+        assert all("2 other jobs ran on this worker too" in str(job.last_error) for job in released)
         assert all(job.must_run_alone for job in released)
 
     async def test_suspects_are_tried_together_until_one_more_loss_would_be_the_last(self, store: Store, pool: PoolRow) -> None:

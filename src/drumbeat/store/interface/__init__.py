@@ -1,7 +1,7 @@
 """The interface of every store. Each method is one atomic operation: it happens completely or not at all.
 
 All timestamps, ages and expiries are by the database's clock, never the caller's. A method with a ``fence`` (the caller's
-lease) raises Fenced once another controller has taken the lease. Every method may raise StoreUnavailable; the caller then
+lease) raises Fenced once another controller has taken the lease. Every method can raise StoreUnavailable; the caller then
 does not know whether the write happened, so every write is safe to repeat.
 """
 

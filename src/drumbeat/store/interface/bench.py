@@ -25,7 +25,7 @@ class RunChange:
     qps: float | None = None
     controller_state: Mapping[str, Any] | None = None
     custom_metrics: Mapping[str, Any] | None = None
-    started: bool = False  #: set ``started_at`` to now, unless it is set; the next three fields set their own times
+    started: bool = False  #: set ``started_at`` to now, unless it is set; the next three fields do so for their times
     warmup_started: bool = False
     warmup_ended: bool = False
     ended: bool = False
@@ -65,7 +65,7 @@ class Runs(Protocol):
     async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
         """Change a run and append events for its workers, in one transaction.
 
-        Raises StaleWrite if the status is no longer that of ``run``, IllegalMove if the status may not change in this way.
+        Raises StaleWrite if the status is no longer that of ``run``, IllegalMove if the state machine has no such transition.
         """
         ...
 
@@ -85,7 +85,7 @@ class Results(Protocol):
         ...
 
     async def list(self, run_id: RunId) -> Sequence[Result]:
-        """Return a run's results: first those of the whole run, then by worker and kind of operation."""
+        """Return a run's results: first the run's totals, then those of the workers, by worker and kind of operation."""
         ...
 
     async def add_file(self, file: ExecutionFile) -> None:
@@ -113,7 +113,7 @@ ExecutionOrder = Literal["started_at", "duration_ms"]
 
 
 class Executions(Protocol):
-    """Executions: records of the single operations of benchmark runs. A run's executions may be inserted later, or never."""
+    """Executions: records of the single operations of benchmark runs. They can be inserted after the run, or not at all."""
 
     async def load(self, executions: Iterable[Execution]) -> int:
         """Insert executions in bulk; skips those that exist already. Returns how many are new. Raises NotFound (the run).
@@ -135,7 +135,7 @@ class Executions(Protocol):
         offset: int = 0,
         limit: int = 1000,
     ) -> Sequence[Execution]:
-        """Return a run's executions that match every filter: earliest first, or longest first."""
+        """Return a run's executions that match every filter; ``order`` says if the earliest or the longest come first."""
         ...
 
     async def count(self, run_id: RunId) -> int: ...

@@ -1,4 +1,4 @@
-"""Store interfaces for pools, workers, the events that workers obey, and the leases that say which controller may act."""
+"""Store interfaces for pools, workers, the events that workers obey, and the leases that let one controller act at a time."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,7 @@ class PoolChange:
 
 
 class Pools(Protocol):
-    """Pools: named sets of workers, each with thresholds, a policy and perhaps a pause."""
+    """Pools: named sets of workers. A pool has thresholds and a policy, and can be paused."""
 
     async def create(self, pool: PoolRow) -> PoolRow:
         """Create a pool; its events are numbered from 1. Raises AlreadyExists."""
@@ -119,7 +119,7 @@ class Workers(Protocol):
     async def set_targets(
         self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
-        """Set how much load each worker should make, and append an event for each. Raises NotFound if a worker is not live."""
+        """Set the workers' targets (connections or jobs), and append an event for each. Raises NotFound if any is not live."""
         ...
 
     async def ask_to_drain(
@@ -165,7 +165,7 @@ class JoinRequest:
 
     @property
     def holder(self) -> Holder:
-        """The identity under which this process holds jobs."""
+        """The pool, worker id and process that identify this worker as the holder of jobs."""
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance)
 
 
@@ -203,14 +203,14 @@ class HeartbeatReply:
     drain_deadline: datetime | None
     run_status: RunStatus | None  #: None when the pool does not belong to a run
     run_phase: str | None
-    controller_until: datetime | None  #: when the controller's lease on the pool expires; None without any lease
+    controller_until: datetime | None  #: when the controller's lease on the pool expires; None if the pool has no lease
 
 
 class Membership(Protocol):
     """The worker registry as workers use it. Only the process that joined as a worker may write that live worker's row."""
 
     async def join(self, joining: JoinRequest) -> Worker:
-        """Take the row that a controller added for this worker, or create one. The same process may safely join again.
+        """Take the row that a controller added for this worker, or create one. The same process can safely repeat it.
 
         Raises WorkerGone if the worker has ended or another process has joined under its id, or NotFound (the pool).
         """

@@ -51,7 +51,7 @@ class CopyObserver(Protocol):
     """Receives messages and progress while a store is copied."""
 
     def say(self, line: str) -> None:
-        """Show a message: that an interrupted copy is continued, or a table is copied again."""
+        """Show a message, for example that an interrupted copy is continued or that a table is copied again."""
         ...
 
     def progress(self, verb: str, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Store interfaces for job queues. Claims are atomic and leased: they end unless renewed, so that no job is lost."""
+"""Store interfaces for job queues. A claim is a lease: it expires unless the worker renews it, so that no job is lost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class ClaimRequest:
     lease: timedelta  #: how long the worker holds the jobs without a renewal
     limit: int = 1
     ahead: bool = False  #: prefetch: no attempt is counted until ``begin``
-    alone: bool = False  #: the worker holds no other job, so it may get one that must run alone
+    alone: bool = False  #: the worker holds no other job, so it can get a job that must run alone
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  #: only jobs of these types; empty: every type
 
     def could_have(self, job_type: str, capability: str | None) -> bool:
-        """Whether the worker may claim a job of this type that needs this capability."""
+        """Whether the worker accepts jobs of this type and has the capability (None: the job needs none)."""
         return (not self.types or job_type in self.types) and (not capability or capability in self.capabilities)
 
 
@@ -59,7 +59,7 @@ class RenewResult:
 
 
 class Queue(Protocol):
-    """Pushes, claims and settles jobs (records their outcomes). Every method is atomic and may raise NotFound (the pool)."""
+    """Pushes, claims and settles jobs (records their outcomes). Every method is atomic and can raise NotFound (the pool)."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         """Add jobs, all or none. Returns their ids, in order. A job is not added if another job has the same id, or if
@@ -71,16 +71,16 @@ class Queue(Protocol):
 
         Increases each job's epoch; counts an attempt unless the worker prefetches (``ahead``). Skips jobs that are not due yet,
         jobs of a group that has reached its limit or rate, and jobs that need a capability the worker lacks. Returns no jobs
-        of a paused pool, and none to a worker that was asked to drain or has ended. A worker without a row may claim.
+        of a paused pool, and none to a worker that was asked to drain or has ended. A worker without a row can claim jobs.
 
         A job that must run alone goes only to a worker that holds no other job (``alone``), and is the only job returned.
-        With a ``limit`` of 1 it is claimed in its turn, with a higher limit only if no other job can be claimed.
+        A claim with a ``limit`` of 1 gets such a job in its turn; with a higher limit, only if no other job can be claimed.
         """
         ...
 
     async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
-        """Begin jobs that were claimed ahead (prefetched): counts an attempt for each. Returns the tokens of jobs that this
-        worker no longer holds and must not run. Harmless to repeat."""
+        """Record that prefetched jobs (claimed with ``ahead``) begin now, and count an attempt for each. Returns the tokens of
+        jobs that this worker no longer holds and must not run. Harmless to repeat."""
         ...
 
     async def settle(
@@ -118,10 +118,10 @@ class Queue(Protocol):
         ...
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Wait at most ``within`` until a job may be claimable (a push, a release, a job that came due) or a worker was asked
-        to drain. Returns whether that happened.
+        """Wait until a job was pushed or released or came due, or a worker was asked to drain, but at most ``within``. Returns
+        whether that happened.
 
-        The result may be wrong, so the worker must always try to claim. Without notifications, drain requests go unnoticed.
+        The result can be wrong, so the worker must always try to claim. A store without notifications misses drain requests.
         """
         ...
 
@@ -179,7 +179,7 @@ class Jobs(Protocol):
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        """Cancel pending jobs at once; mark claimed jobs, so that their worker stops them (see ``to_stop``, ``renew``)."""
+        """Cancel pending jobs at once, and request that workers stop claimed jobs (see ``to_stop``, ``renew``)."""
         ...
 
     async def to_stop(self, holder: Holder) -> Sequence[Token]:
@@ -191,7 +191,7 @@ class Jobs(Protocol):
         ...
 
     async def overdue_in(self, claiming: ClaimRequest) -> timedelta | None:
-        """Return how long until ``expire`` can take back a job that this worker could then claim; zero if it can now.
+        """Return the time until ``expire`` can take back a job that this worker could then claim; zero if that is possible now.
 
         Considers only jobs with a lease that has expired and was not renewed; returns None if there is no such job.
         """
@@ -203,7 +203,7 @@ class Jobs(Protocol):
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Make poisoned and cancelled jobs pending again; ``job_ids`` of None: all poisoned jobs of the pool. Returns the ids.
-        Resets the counts of failures, crashes and suspicions (crashes that another job may have caused), and drops a retry
+        Resets the counts of failures, crashes and suspicions (crashes perhaps caused by another job), and drops a retry
         delay; a job that never failed keeps its delay. Skips a job if another unfinished job has its unique key."""
         ...
 

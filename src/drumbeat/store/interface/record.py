@@ -13,7 +13,7 @@ from drumbeat.core.worker import WorkerId
 
 
 class Beats(Protocol):
-    """The record of beats (passes of a control loop): what each saw, decided and did."""
+    """The record of beats (passes of a control loop): what the loop observed, decided and did in each."""
 
     async def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat: ...
 
@@ -26,16 +26,16 @@ class Beats(Protocol):
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Return the beats numbered above ``after`` that took actions, oldest first, without what they observed (``view``)."""
+        """Return the beats numbered above ``after`` in which actions were taken, oldest first. Their ``view`` is left out."""
         ...
 
     async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
-        """Return the last beat (up to ``before`` if given); with ``seen``, the last that stored what it observed (``view``)."""
+        """Return the last beat, or the last one up to ``before``. ``seen``: ignore beats without a ``view`` (observations)."""
         ...
 
 
 class Samples(Protocol):
-    """Samples: what workers measured. A heartbeat stores one sample; ``append`` stores samples that waited for the store."""
+    """Samples: what workers measured. A heartbeat stores one sample; ``append`` stores those taken during an outage."""
 
     async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
         """Add samples of a worker; skips a sample with a number ``n`` that exists already. Raises WorkerGone."""
@@ -51,7 +51,7 @@ class Samples(Protocol):
         failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
-        """Return samples with an end after ``since`` and up to ``until``, oldest first; ``failed``: only those with errors."""
+        """Return samples that ended after ``since`` and up to ``until``, oldest first; ``failed``: only samples with errors."""
         ...
 
 

@@ -44,18 +44,18 @@ class Upkeep(Protocol):
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         """Delete some of a pool's rows of one kind (``what``) that are older than ``older_than``, in one short transaction. To
-        delete all of them, repeat while the result says ``more``, with pauses in which other processes may write."""
+        delete all of them, repeat while the result says ``more``, with pauses in which other processes can write."""
         ...
 
     async def give_back(self) -> bool:
-        """Give some free disk space back to the file system, in one short step. Returns True if another step may free more.
+        """Give some free disk space back to the file system, in one short step. Returns True if another step could free more.
         Only a store in one file (SQLite) does this; other stores reuse the space."""
         ...
 
     async def prune(self, older_than: timedelta, told: ProgressCallback | None = None) -> Mapping[str, int]:
         """Delete samples, logs, beats, ended workers, events of ended runs, and expired one-time leases that are older
         than ``older_than``. (A one-time lease has a slash in its name and marks one event, such as a webhook that arrived.)
-        Returns the number of rows by table. Works in many short steps; after each, ``told`` gets the number so far.
+        Returns the number of rows by table. Works in many short steps; after each, ``told`` is called with the number so far.
 
         A pool's lease is never deleted, since its epochs must not be used twice. A worker of a fleet is deleted only after it
         was reaped and no longer counts for the current month, since costs are summed from these rows.
@@ -65,7 +65,7 @@ class Upkeep(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTraits:
-    """The properties in which stores differ, such as whether other machines can reach them."""
+    """The properties in which kinds of stores differ, such as whether other machines can reach the store."""
 
     name: str
     shared: bool  #: other processes can use it

@@ -34,7 +34,7 @@ __all__ = ["MemoryStore"]
 class MemoryStore:
     """A store in this process's memory. Its operations never await, so each is complete before another begins.
 
-    Its data lives as long as the object: a test may leave the ``async with`` block and still read the rows.
+    Its data lives as long as the object: a test can still read the rows after it has left the ``async with`` block.
     Tests simulate outages with ``unavailable`` and ``fail_next``.
     """
 

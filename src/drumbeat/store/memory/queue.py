@@ -166,7 +166,7 @@ class MemoryQueue(MemoryTable):
         return after
 
     def _count_begun(self, holder: Holder | None) -> int:
-        """Count the jobs that a lost worker had begun. Stores the number with each job: a later count would be too low."""
+        """Count the jobs that a lost worker had begun. Stores the count with each job, as it falls when jobs are taken back."""
         begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
         many = max([len(begun), *(self._leased(job).begun for job in begun)])
         for job in begun:
@@ -221,7 +221,7 @@ def _new_job(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: dat
 
 
 def _fits(rows: JobRows, job: Job, claiming: ClaimRequest, now: datetime) -> bool:
-    """Whether this worker may claim this job (by type, capability and whether it must run alone) and its group has room."""
+    """Whether this worker can run the job (by type, capability and whether it must run alone) and the job's group has room."""
     if claiming.types and job.type not in claiming.types:
         return False
     if job.must_run_alone and not (claiming.alone and claiming.limit == 1):

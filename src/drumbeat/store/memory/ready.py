@@ -10,7 +10,7 @@ from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimDetails:
-    """Data about a claim that the job's row has no field for."""
+    """Facts about a claim that are not fields of the job's row."""
 
     lease: timedelta
     begun: int = 0  #: how many jobs the worker had begun when it was found lost
@@ -83,7 +83,7 @@ class JobRows:
         return min(frees, default=None)
 
     def take(self) -> Iterator[Job]:
-        """Yield ready jobs in claim order. Each one leaves the queue; ``keep`` puts it back."""
+        """Yield ready jobs in claim order, and remove each from the ready jobs; ``keep`` adds a job again."""
         while self._ready:
             _, _, job_id = heappop(self._ready)
             self._listed.discard(job_id)

@@ -83,7 +83,7 @@ class PoolRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLease:
-    """A lease with its last owner, kept after its release so that the next owner gets a higher epoch."""
+    """A lease and its last owner; stored even after the release, so that the next owner gets a higher epoch."""
 
     lease: Lease
     released: bool = False
@@ -186,13 +186,13 @@ class MemoryState:
 
 
 def closed(worker: Worker) -> str:
-    """Return the error message for a process that writes although its worker has ended."""
+    """Return the error message for a write by the process of a worker that has ended."""
     because = f" ({worker.error})" if worker.error else ""
     return f"worker {worker.worker_id} of pool {worker.pool_id} has ended as {worker.status}{because}; end this process"
 
 
 def another_holds(worker: Worker) -> str:
-    """Return the error message for a process that writes as this worker, although it has not joined as this worker."""
+    """Return the error message for a write to this worker's row by a process that has not joined as this worker."""
     if worker.instance is None:
         return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; a worker joins before it writes"
     state = "" if worker.is_live else f", and has ended as {worker.status}"

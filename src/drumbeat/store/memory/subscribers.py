@@ -11,7 +11,7 @@ from drumbeat.core.pool import PoolId
 
 @dataclass(slots=True, kw_only=True)
 class Subscribers:
-    """Wakes workers that wait for jobs. It counts notifications per pool, so that a worker that missed one does not wait."""
+    """Wakes workers that wait for jobs. Counts notifications per pool, so that ``wait`` returns at once after a missed one."""
 
     notified: Counter[PoolId] = field(default_factory=Counter)
     checked: Counter[PoolId] = field(default_factory=Counter)  #: ``notified`` at the last claim that found too few jobs
@@ -27,8 +27,8 @@ class Subscribers:
         self.checked[pool_id] = self.notified[pool_id]
 
     async def wait(self, pool_id: PoolId, clock: Clock, within: timedelta, *, due: bool) -> bool:
-        """Wait up to ``within`` for a notification of new jobs. Returns True if one came; otherwise ``due``, which says whether
-        a delayed job becomes ready at the end of this wait."""
+        """Wait up to ``within`` for a notification of new jobs. Returns True if one came; otherwise the
+        value of ``due``: whether a delayed job becomes ready at the end of this wait."""
         if self.notified[pool_id] != self.checked[pool_id]:
             self.mark_checked(pool_id)
             return True

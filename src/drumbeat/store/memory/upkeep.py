@@ -46,7 +46,7 @@ class MemoryUpkeep(MemoryTable):
 
     @operation
     def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
-        """Delete all old rows of one kind from a pool at once: no other process uses a memory store, so none has to wait."""
+        """Delete all old rows of one kind from a pool at once: a memory store has no other process that would have to wait."""
         rows, before = self.state.pools.get(pool_id), self.state.now() - older_than
         if rows is None:
             return Pruned(rows=0, more=False)

@@ -151,4 +151,4 @@ def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, WorkerTarget]) -> No
         row = rows.workers.get(worker_id)
         if row is None or not row.is_live:
             got = row.status if row else "not in the store"
-            raise NotFound(f"no target (connections or jobs) set: worker {worker_id!r} of pool {rows.pool.pool_id!r} is {got}")
+            raise NotFound(f"cannot set the target of worker {worker_id!r} of pool {rows.pool.pool_id!r}: the worker is {got}")

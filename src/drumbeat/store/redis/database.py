@@ -114,7 +114,7 @@ class RedisDatabase:
             raise self._translated(exc) from exc
 
     async def wait_for_news(self, pool_id: str, after: bytes, seconds: float) -> bool:
-        """Wait for an entry newer than ``after`` in the stream that tells workers of a pool's new jobs. False on timeout."""
+        """Wait for an entry newer than ``after`` in the pool's stream ``news`` (of new jobs). Returns False on timeout."""
         key = self.key(f"{{{_escaped(pool_id)}}}:news")
         if seconds <= 0:
             entries = await self.command(b"XREAD", b"STREAMS", key, after)
@@ -159,7 +159,7 @@ class RedisDatabase:
             raise InvalidInput(f"expected text that can be encoded as UTF-8 for Redis, got: {exc}") from exc
 
     async def _block(self, words: Sequence[Word], seconds: float) -> Any:
-        """Run a blocking command on a separate connection, so that other commands need not wait. The connection is reused."""
+        """Run a blocking command on a separate connection, so that other commands do not wait. The connection is reused."""
         self._expect_open()
         wire = self._waiting.pop() if self._waiting else await self._connect()
         done = False
@@ -223,7 +223,7 @@ def _take_over(connection: Any) -> PipelinedConnection:
 
 
 def _escaped(pool_id: str) -> str:
-    """Return a pool's id as it appears in keys: ``%``, ``{`` and ``}`` are escaped, as the scripts do."""
+    """Return a pool's id as it appears in keys: ``%``, ``{`` and ``}`` are escaped, as in the scripts."""
     return pool_id.translate({ord(mark): f"%{ord(mark):02X}" for mark in "%{}"})
 
 

@@ -94,7 +94,7 @@ _read_tries = msgspec.json.Decoder(list[_Try]).decode
 
 
 def as_json(value: Any, what: str) -> str:
-    """Encode a value as JSON text; not as bytes, which MessagePack in Redis does not support. Raises InvalidInput."""
+    """Encode a value as JSON text (not bytes: MessagePack in Redis does not support them). Raises InvalidInput."""
     return _encoded(value, what).decode()
 
 
@@ -152,7 +152,7 @@ def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
 
 
 def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
-    """Return script arguments that push jobs that differ only in payload: name of their queue, priority, each job as JSON."""
+    """Return the script arguments to push jobs that differ only in payload: lane, priority, and each job as JSON."""
     common = _common(jobs.like)
     return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
@@ -167,7 +167,7 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: ClaimRequest) -> tuple[Argument, ...]:
-    """Return the script arguments of a claim, such as whether it prefetches or the worker holds no other job."""
+    """Return the script arguments of a claim: the fields of the ClaimRequest, in the order that the scripts expect."""
     return (
         claiming.pool_id,
         holder_word(claiming.holder),

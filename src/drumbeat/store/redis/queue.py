@@ -71,7 +71,7 @@ class RedisQueue:
         return jobs_of(await self._database.run("queue_expire", limit))
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Wait for new jobs in the pool, with a blocking read of a Redis stream instead of polling. False on timeout."""
+        """Wait for new jobs in the pool, by a blocking read of a Redis stream instead of polling. Returns False on timeout."""
         empty = self._empty.get(pool_id)
         if empty is None:
             ready, *news_and_due = await self._database.run("queue_look", pool_id)

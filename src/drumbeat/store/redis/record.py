@@ -46,7 +46,7 @@ class RedisBeats:
     async def deeds(
         self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
     ) -> Sequence[Beat]:
-        """Return a pool's beats that took actions. What each beat observed (``view``) is left out, since it is large."""
+        """Return the pool's beats in which actions were taken. Their ``view`` (observations) is left out, since it is large."""
         found: list[Beat] = []
         while len(found) < limit and (page := await self.list(pool_id, since=since, after=after, limit=_PAGE)):
             found += (replace(beat, view=None) for beat in page if beat.actions)

@@ -71,7 +71,7 @@ def _limits(thresholds: Thresholds) -> bytes:
 
 
 def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
-    """Return the script's arguments for a change of a pool: new thresholds, pause and policy, or None for each that stays."""
+    """Return the script's arguments for a change of a pool: thresholds, pause and policy; None for what does not change."""
     old = fields(flat)["policy"]
     policies = (old, dump(change.policy_of(load(old)))) if change.policy or change.dropped else (None, None)
     thresholds = None if change.thresholds is None else _limits(change.thresholds)

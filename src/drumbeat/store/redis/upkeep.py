@@ -73,7 +73,7 @@ class RedisUpkeep:
 
 
 async def migrate(database: RedisDatabase) -> list[int]:
-    """Bring the keys to the latest layout. Every step can be repeated safely, so several processes may migrate at once."""
+    """Bring the keys to the latest layout. Every step can be repeated safely, so several processes can migrate at once."""
     version = await database.run("version_find")
     refuse_newer(database.location, version)
     if version == 1:

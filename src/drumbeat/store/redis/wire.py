@@ -1,7 +1,7 @@
 """One Redis connection shared by many tasks: commands are sent without delay, replies come back in the same order.
 
-Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its place
-in the order stays, and its reply is dropped when it arrives.
+Concurrent commands share round trips (pipelining), and no task waits for a free connection. If a task is cancelled, its
+command has been sent already, so its reply is still read, and dropped.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class _Incomplete(Exception):
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """A Redis connection, already logged in. Keeps the object ``held`` alive, whose deletion would close the connection."""
+    """A Redis connection, already logged in. Keeps a reference to ``held``: its deletion would close the connection."""
 
     def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
         self._transport = transport
@@ -55,7 +55,7 @@ class PipelinedConnection(asyncio.Protocol):
         self.connection_lost(None)
 
     def _set_timer(self, deadline: float) -> None:
-        """Set the timer that all replies share to this deadline."""
+        """Start the timer (one for all replies) that fires at this deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._check_deadline)

@@ -1,1 +1,1 @@
-"""SQL stores. The logic of the tables is written once, with named queries; dialects hold the SQL that differs."""
+"""SQL stores. The logic of the tables is written once, with named queries; a dialect has the SQL that one database needs."""

@@ -12,7 +12,7 @@ from drumbeat.store.sql.rows import at_us, beat_of, dump, to_us
 
 
 class SqlBeats:
-    """Reads and writes the table ``beats``: what each pass of a control loop saw, decided and did."""
+    """Reads and writes the table ``beats``: what a control loop observed, decided and did in each pass."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Checksums of tables, equal for equal rows whichever SQL database holds them, and in whichever order they are read."""
+"""Checksums of tables: equal for equal rows, in any SQL database and in any order of reading."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class Checksum:
 
 
 def canonical_json(text: str) -> str:
-    """Return a JSON document in one form: keys in order, no spaces, and numbers that are equal written alike (1e2 as 100).
+    """Return a JSON document in one form: sorted keys, no spaces, and equal numbers written alike (1e2 as 100).
     A text that is not JSON is returned as it is."""
     try:
         return _encode(_decode(text))

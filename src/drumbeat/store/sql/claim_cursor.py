@@ -2,7 +2,7 @@
 
 PostgreSQL keeps the index entry of a claimed job until vacuum removes it, and one long transaction delays vacuum. A claim
 that starts at the first entry reads more and more dead entries. So after a claim that got all the jobs it asked for, the
-next claim starts where that one ended. The cursor expires soon; then a claim reads the whole queue and finds released jobs.
+next claim starts where that claim ended. The cursor expires soon; then a claim reads the whole queue and finds released jobs.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """Copies a whole store from one SQL database to another, in any direction.
 
 The source is read in one transaction, so the copy is the store at one moment. Rows are written in the order of the primary
-key, some thousand in one transaction. So the rows in the target are always the first rows of the source, and they are all
-that a killed copy leaves behind. The next copy compares them with the source by checksum and continues after them; a table
-that is not equal is emptied and copied again. Until all tables are verified, the table ``unfinished_copy`` in the target
-keeps other commands from using it.
+key, some thousand in one transaction. So the rows in the target are always the first rows of the source, even after a copy
+was killed. The next copy compares them with the source by checksum and continues after them; a table in which they differ is
+emptied and copied again. Until all tables are verified, the table ``unfinished_copy`` in the target
+prevents other commands from using the target.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ from drumbeat.store.sql.queries import SqlTable, json_columns
 from drumbeat.store.sql.rows import instant, load
 
 CHUNK_ROWS = 2_000  #: most rows in one transaction
-CHUNK_BYTES = 4_000_000  #: a transaction with more than this is not given another row
-_NAMED = 3  #: so many workers or controllers are named in an error
+CHUNK_BYTES = 4_000_000  #: a transaction that has more bytes than this gets no further row
+_NAMED = 3  #: the most workers or controllers that an error names
 
 Change = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
@@ -55,7 +55,7 @@ class _Table:
 
 @dataclass(slots=True)
 class StoreCopy:
-    """One run of a copy from ``source`` to ``target``; both are open, and the source's tables are of the latest version."""
+    """One run of a copy from ``source`` to ``target``; both are open, and the source has the latest schema version."""
 
     source: Database
     target: Database
@@ -117,7 +117,7 @@ class StoreCopy:
             self.observer.say(f"continuing an interrupted copy: {self._kept:,} rows are in the target already")
 
     def _take(self, tables: Sequence[str]) -> Script[int]:
-        """Make this run the one that writes to the target. Returns how many rows an interrupted copy has written."""
+        """Record that only this run may write to the target. Returns how many rows an interrupted copy has written."""
         schema = yield from find_schema()
         if not schema.is_copying:
             yield from migrate()
@@ -220,7 +220,7 @@ class StoreCopy:
             raise Refused(f"another process has continued this copy to {self.target.location}; wait until it ends")
 
     async def _verified(self, tables: Sequence[_Table], checksums: Mapping[str, Checksum]) -> list[CopiedTable]:
-        """Read the whole target, and return for each table its checksum there beside that of the source (``checksums``)."""
+        """Read the whole target, and return the checksums of each table in the source (``checksums``) and in the target."""
         self._done, found = 0, []
         async with self.target.snapshot() as snapshot:
             for table in tables:
@@ -295,8 +295,8 @@ def _tables(source: Sequence[SqlTable], target: Sequence[SqlTable], pool_ids: fr
 
 
 def _change(table: SqlTable, pool_ids: frozenset[str]) -> Change | None:
-    """Return the function that changes a table's rows before they are written, so that nothing is leased in the target; None
-    if the rows stay as they are."""
+    """Return the function that changes a table's rows before they are written, so that the target has no active leases; None
+    for a table whose rows are copied unchanged."""
     match table.name:
         case "leases":
             return _release(table.columns.index("name"), table.columns.index("released"), pool_ids)
@@ -354,7 +354,7 @@ async def _refuse_live(location: str, snapshot: Snapshot, now: int) -> None:
     using = [_named("worker", workers), _named("controller", controllers)]
     if workers or controllers:
         raise Refused(
-            f"the store at {location} is in use by {' and '.join(filter(None, using))}; what they write from now on would be "
+            f"the store at {location} is in use by {' and '.join(filter(None, using))}; their later writes would be "
             "missing in the copy. Stop them first, or copy the store as it is now with --live"
         )
 

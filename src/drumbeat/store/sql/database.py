@@ -36,7 +36,7 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MayConflict:
-    """Values for a query that may violate a unique index. If it does, the query changes nothing and returns no row."""
+    """Values for a query that might violate a unique index; it then changes nothing and returns no row."""
 
     values: Values
 

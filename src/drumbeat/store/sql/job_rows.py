@@ -46,7 +46,7 @@ COLUMNS = 41  #: number of columns that ``job_of`` reads from a row of ``jobs``;
 
 
 def json_text(value: Any, what: str) -> str:
-    """Return a value as JSON text. Raises InvalidInput, which names ``what``, for a value that JSON cannot represent."""
+    """Return a value as JSON text. Raises InvalidInput (with ``what`` in its message) if JSON cannot represent the value."""
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:

@@ -51,8 +51,8 @@ def existing_job(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None
 
 
 def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
-    """Claim jobs, also those of groups with a limit or rate. A query looks only at a bounded number of jobs, so
-    it is repeated until ``limit`` jobs are claimed or it claims none. Each repetition skips groups that are full by then."""
+    """Claim jobs, also of groups with a limit or rate. One query considers only a bounded number of jobs, so
+    it is repeated until ``limit`` jobs are claimed or a repetition claims none. Each one skips groups that are full by then."""
     yield "forget_claims", {"pool_id": values["pool_id"], "now": values["now"]}
     taken: list[Row] = []
     while len(taken) < values["limit"]:
@@ -139,7 +139,7 @@ def _take_back(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
 
 
 def _count_begun(holder: Holder) -> Script[int]:
-    """Count the jobs that a lost worker had begun. Stores the number with each job: a later count would be too low."""
+    """Count the jobs that a lost worker had begun. Stores the count with each job, as it falls when jobs are taken back."""
     [found] = yield "count_begun", holder_values(holder)
     if found["jobs"] > 1:
         yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}

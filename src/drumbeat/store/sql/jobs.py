@@ -1,4 +1,4 @@
-"""SQL table ``jobs``, as users and controllers need it; the queue for workers is in ``queue.py``."""
+"""SQL table ``jobs``, as users and controllers use it; the queue for workers is in ``queue.py``."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""SQL table ``leases``: which owner may act under a name (for a pool: its controller), and until when."""
+"""SQL table ``leases``: the owner of each lease (for a pool: its controller), and when the lease expires."""
 
 from datetime import timedelta
 

@@ -72,7 +72,7 @@ def _joining_values(joining: JoinRequest) -> dict[str, Any]:
 
 
 def _gone(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[WorkerGone]:
-    """Make the error that says why this process may not write the worker's row."""
+    """Return the error that says why this process is not allowed to write the worker's row."""
     row = yield from locked(pool_id, worker_id)
     if row is None:
         return WorkerGone(f"no such worker: {worker_id!r} in pool {pool_id!r}; it never joined, or was deleted")

@@ -1,7 +1,7 @@
 """PostgreSQL through asyncpg: a small pool of connections, prepared statements, one round trip for a single query.
 
-Behind PgBouncer in transaction mode a prepared statement may be missing at its next use, so statements are sent as text.
-This is detected when the store opens: a different server process answers than the one that accepted the connection.
+Behind PgBouncer in transaction mode a prepared statement can be missing at its next use, so statements are sent as text.
+PgBouncer is detected when the store opens: another server process answers than the one that accepted the connection.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _STREAMED_ROWS = 500
 
 #: Planner settings. Each statement is planned once, since planning a claim takes longer than running it. A plan made while a
-#: table is empty must stay good when it is full, so an index is read in order: LIMIT then ends the scan early.
+#: table is empty must stay fast when it is full, so an index is read in order: LIMIT then ends the scan early.
 _PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
@@ -75,7 +75,7 @@ class PostgresDatabase:
             closed, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
             self._cache = ConnectionCache(pool, self._command_timeout, closed, outdated, prepares=not self._pooled)
         except driver_errors() as exc:
-            if _is_being_cancelled():  # the driver may report a cancellation as a lost connection
+            if _is_being_cancelled():  # the driver sometimes reports a cancellation as a lost connection
                 raise asyncio.CancelledError from exc
             raise self.translated(exc) from exc
 
@@ -275,7 +275,7 @@ async def push_on(
     schema: str = "drumbeat",
     home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
 ) -> Sequence[JobId]:
-    """Push jobs on the caller's connection, in its transaction: workers see the jobs, and wake up, when it commits.
+    """Push jobs on the caller's connection, in its transaction. When it commits, workers see the jobs and wake up.
 
     ``home`` returns the name of the store's database and the start time of its server. Raises InvalidInput for a connection
     to another database or of another driver; errors of the driver are raised as they are.

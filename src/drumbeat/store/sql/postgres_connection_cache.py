@@ -41,8 +41,8 @@ class ConnectionCache:
         *,
         prepares: bool,
     ) -> None:
-        """``gone`` is asyncpg's error for a connection that the pool has taken back, ``outdated`` its error for a statement
-        that was prepared before the tables changed. Without ``prepares`` every statement is sent as text."""
+        """``gone``: the type of asyncpg's error for a connection that the pool has taken back; ``outdated``: of its error for a
+        statement that was prepared before the tables changed. Without ``prepares`` every statement is sent as text."""
         self._pool = pool
         self._timeout = timeout
         self._gone = gone
@@ -99,7 +99,7 @@ class ConnectionCache:
             await self._release(connection)
 
     async def close(self) -> None:
-        """Close every connection; waits for those in use."""
+        """Close every connection; waits for connections that are in use."""
         self._closing = True
         while self._idle:
             await self._release(self._idle.pop())

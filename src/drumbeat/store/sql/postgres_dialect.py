@@ -1,4 +1,4 @@
-"""PostgreSQL's dialect: what the words and calls of the portable SQL mean there."""
+"""PostgreSQL's dialect: the SQL that replaces the ``@words`` of portable queries, such as ``@now``."""
 
 import re
 

@@ -57,7 +57,7 @@ class PostgresNotify:
 
     def channel_to_notify(self, pool_id: PoolId) -> str | None:
         """Return the pool's channel if the caller's SQL statement must notify it; None if this process did so less than QUIET
-        seconds ago. After None the caller need not do anything: this notifier makes sure that a notification follows."""
+        seconds ago. In that case this notifier sends a notification soon, and the caller need not."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
         now = loop.time()
         if now >= self._next.get(channel, 0.0):
@@ -70,7 +70,7 @@ class PostgresNotify:
         return None
 
     def notify_later(self, channel: str | None) -> None:
-        """Notify the channel in QUIET seconds: the push that was to notify it failed, and other pushes may rely on that one."""
+        """Notify the channel in QUIET seconds: the push that should have done so failed, and other pushes might rely on it."""
         if channel is not None and channel not in self._later:
             self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 
@@ -100,7 +100,7 @@ class PostgresNotify:
         try:
             await self._database.write("notify", {"channel": channel})
         except DrumbeatError as exc:
-            log.warning("could not notify waiting workers of new jobs: %s; they find the jobs by polling", exc)
+            log.warning("could not notify waiting workers of new jobs: %s; the workers will find the jobs by polling", exc)
 
     async def _listen(self, channel: str) -> bool:
         """Start to listen on the channel. Returns False if notifications are not available."""

@@ -1,6 +1,6 @@
 """A fast path for one frequent statement: asyncpg prepares it on a dedicated connection, then it is sent without asyncpg.
 
-A push of one job takes more time in asyncpg than on the way to the server. So the statement is sent as one message, and only
+A push of one job takes more time in asyncpg than on the network. So the statement is sent as one message, and only
 the needed part of the reply is parsed: the first column of the first row, as a number.
 """
 

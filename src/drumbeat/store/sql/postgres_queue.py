@@ -45,7 +45,7 @@ class StatementNotifier(Notifier, Protocol):
 class PostgresQueue(SqlQueue):
     """The job queue in PostgreSQL. Claims skip rows that are locked, so concurrent claims do not wait for each other."""
 
-    poll_interval = timedelta(seconds=30)  #: long, since only a lost connection loses notifications, and that is noticed
+    poll_interval = timedelta(seconds=30)  #: long: notifications are lost only with the connection, which is noticed
 
     def __init__(self, database: Database, notifier: StatementNotifier, fastpath: PushFastpath) -> None:
         """``fastpath`` runs the query that inserts one plain job and returns its number."""
@@ -55,7 +55,7 @@ class PostgresQueue(SqlQueue):
         self._cursors: dict[CursorKey, ClaimCursor] = {}
 
     async def notify(self, pool_ids: Iterable[PoolId]) -> None:
-        """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job may be ready."""
+        """Wake workers that wait for jobs. Claims then read the queue from its start, since an earlier job might be ready."""
         self._cursors.clear()
         await super().notify(pool_ids)
 
@@ -127,7 +127,7 @@ class PostgresQueue(SqlQueue):
         return await self._with_missed_jobs(claiming, rows, began, cursor)
 
     async def _with_missed_jobs(self, claiming: ClaimRequest, rows: Rows, began: float, cursor: ClaimCursor) -> Sequence[Row]:
-        """Return ``rows`` plus jobs the first statement missed: those before ``cursor``, of limited groups, or due only now."""
+        """Return ``rows`` plus jobs the first statement missed: before ``cursor``, in limited groups, or delayed until now."""
         if not rows:
             raise no_pool(claiming.pool_id)
         taken = [row for row in rows if row["seq"] is not None]
@@ -204,8 +204,8 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[Job
 def _assign_ids(
     pool_id: PoolId, jobs: Sequence[Mapping[str, Any]], places: Sequence[int], rows: Rows, ids: dict[int, JobId]
 ) -> Script[None]:
-    """Store in ``ids`` the id of each job at an index in ``places``: that of its new row in ``rows``, or else that of the
-    existing job with the same id or unique key, if it still exists."""
+    """Store in ``ids`` the id of each job at an index in ``places``: the id of its new row in ``rows``, or else of
+    the existing job with the same id or unique key, if that job still exists."""
     in_order = sorted(rows, key=lambda row: int(row["seq"]))
     new = [((row["given_id"], row["unique_key"]), row_id(row)) for row in in_order]
     for place in places:

@@ -22,10 +22,10 @@ PruneKey = tuple[PoolId, Prunable, timedelta]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How long one transaction that deletes jobs may take, and how many jobs one statement deletes."""
+    """Limits of one transaction that deletes jobs: its duration, and the number of jobs per statement."""
 
     seconds: float
-    at_once: int  #: jobs per statement; the time is checked after each, since jobs may be large
+    at_once: int  #: jobs per statement; the time is checked after each statement, since jobs can be large
 
 
 _ONE_WRITER = _Step(0.01, 50)  #: short, since other writers wait meanwhile (SQLite)

@@ -47,7 +47,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlTable:
-    """One table as the database describes it: its columns in order, and those of its primary key."""
+    """One table as the database describes it: its columns in order, and the columns of its primary key."""
 
     name: str
     columns: tuple[str, ...]
@@ -102,7 +102,7 @@ def load_table_queries(dialect: Dialect, table: SqlTable) -> Mapping[str, Query]
 
 def json_columns() -> Mapping[str, frozenset[str]]:
     """Return the names of all tables, in the order in which the migrations create them, with the columns of type ``@json``.
-    PostgreSQL keeps the value of such a column, and not its text."""
+    PostgreSQL stores the value of such a column, not its text, so the text can change."""
     columns: dict[str, frozenset[str]] = {}
     for statement in split("\n".join(migration_texts().values())):
         if found := _TABLE_CHANGE.match(statement):

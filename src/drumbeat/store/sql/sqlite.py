@@ -32,7 +32,7 @@ _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _make_private(path: Path) -> None:
-    """Create an empty database file that only the current user may read. Fails if the file exists.
+    """Create an empty database file that only the current user can read. Fails if the file exists.
 
     Creates it under a temporary name and links it to ``path``. If ``path`` itself were opened and closed, and SQLite had just
     created it in another thread, SQLite would lose its locks on the file, and another process could write at the same time.
@@ -285,11 +285,9 @@ class SqliteDatabase:
                 "try again"
             )
         if "not a database" in message or "malformed" in message:
-            return StoreCorrupt(
-                f"expected a SQLite database at {self._path}, got a file that is damaged or something else ({message})"
-            )
+            return StoreCorrupt(f"expected a SQLite database at {self._path}, got a damaged or different file ({message})")
         if "disk is full" in message:
-            return StoreUnavailable(f"no room left for SQLite at {self._path}; free some disk space")
+            return StoreUnavailable(f"the disk is full: SQLite cannot write to {self._path}; free some disk space")
         return StoreUnavailable(f"SQLite at {self._path}: {message}")
 
 

@@ -26,7 +26,7 @@ _PLAIN = ("seq", "pool_id", "type", "payload", "priority", "created_at")
 
 
 class SqliteQueue(SqlQueue):
-    """The job queue in SQLite. There is one writer at a time, so what a script reads stays true until the script ends."""
+    """The job queue in SQLite. Only one script writes at a time, so rows that it has read do not change until it ends."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if are_plain(jobs):

@@ -37,7 +37,7 @@ TABLES = (
 )
 
 
-_FEWEST_PAGES = 1000  #: fewer free pages, or under a quarter of the file, are not given back: they are reused soon
+_FEWEST_PAGES = 1000  #: free space below this many pages, or below a quarter of the file, is kept for reuse
 
 
 class SqlUpkeep:
@@ -95,7 +95,7 @@ class SqlUpkeep:
 
 
 def _migrate_and_recount() -> Script[list[int]]:
-    """Migrate the tables and recount ended jobs, since programs of an older version that ran meanwhile did not count them."""
+    """Migrate the tables and recount ended jobs, since processes of an older Drumbeat that ran meanwhile did not count them."""
     applied = yield from migrate()
     yield "lock_counts", {}
     yield "recount_ended", {}

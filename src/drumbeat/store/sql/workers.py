@@ -154,7 +154,7 @@ def _set_targets(pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], fenc
     for worker_id in sorted(targets):
         row = yield from locked(pool_id, worker_id)
         if row is None or not row.is_live:
-            raise NotFound(f"no target (connections or jobs) set: worker {worker_id!r} of pool {pool_id!r} is not live")
+            raise NotFound(f"cannot set the target of worker {worker_id!r} of pool {pool_id!r}: the worker is not live")
     events = yield from append_events(pool_id, [set_worker_target(worker, target) for worker, target in targets.items()])
     for event, target in zip(events, targets.values(), strict=True):
         yield (

@@ -66,7 +66,7 @@ async def run_regression(
     plane: Plane,
     against: Annotated[str, Query(min_length=1, max_length=200, description="Another run id, or `last-good`.")] = "last-good",
 ) -> Regression:
-    """Check whether a run is worse than another run, by default the newest good run that is comparable."""
+    """Check whether a run is worse than another run: by default, the newest earlier run of the same kind that passed."""
     bench = plane.bench()
     found = await bench.regress(RunId(run_id), against)
     status = bench.regressed(found)

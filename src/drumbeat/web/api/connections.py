@@ -23,7 +23,7 @@ _LINKS = {name: f"{name}_connection" for name in ("show", "change", "test", "rem
 
 
 def _readable(url: str) -> str:
-    """Return the URL if it can be parsed. The error message does not repeat the URL, which may contain a password."""
+    """Return the URL. Raises ValueError if it cannot be parsed; the message does not repeat the URL and its password."""
     try:
         urlsplit(url).port  # noqa: B018  (raises ValueError)
     except ValueError:
@@ -191,6 +191,6 @@ async def show_table(name: Id, table: Id, plane: Plane) -> WholeTable:
 
 @router.delete(_CONNECTION, status_code=204, operation_id="remove_connection", responses=problems(404, 409))
 async def remove_connection(name: Id, plane: Plane) -> None:
-    """Delete a connection. Templates that use it can no longer be run, and its runs cannot be repeated."""
+    """Delete a connection. Templates that use it can no longer be run, and runs that used it cannot be repeated."""
     await plane.store.connections.get(name)
     await plane.store.connections.delete(name)

@@ -151,7 +151,7 @@ class Simulation(RequestBody):
 
 
 class SimulatedShape(Shape):
-    """The result of a simulation: metrics such as cost and waiting times, and their course over time."""
+    """The result of a simulation: metrics such as cost and waiting times, and the workers and queued jobs over time."""
 
     figures: dict[str, Any] = Field(
         description="Metrics of a fleet that starts without workers; `warm` has the same metrics for a second pass of the jobs."
@@ -180,7 +180,7 @@ async def fleet_actions(
     plane: Plane,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of beats; the newest are returned.")] = 50,
 ) -> list[BeatShape]:
-    """List the autoscaler's beats of the last day that took actions, newest last. All beats: /pools/{pool_id}/beats."""
+    """List the autoscaler's beats of the last day in which it took actions, newest last. All beats: /pools/{pool_id}/beats."""
     return [BeatShape.model_validate(each) for each in (await (await _fleet(plane, pool_id)).deeds())[-limit:]]
 
 
@@ -220,7 +220,7 @@ async def drain_workers(pool_id: Id, plane: Plane, body: Drain = ALL_WORKERS) ->
 
 @router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
 async def retry_provider(pool_id: Id, plane: Plane) -> RetryShape:
-    """Ask a failing provider for workers again at the next beat. If the circuit breaker is open, one worker is tried."""
+    """Ask a failing provider for workers again at the next beat. If the circuit breaker is open, only one worker is started."""
     return RetryShape(pool_id=pool_id, retry_at=await (await _fleet(plane, pool_id)).retry())
 
 

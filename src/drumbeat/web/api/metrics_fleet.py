@@ -26,7 +26,7 @@ FLEET_HELP = {
 
 
 async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
-    """Return a fleet's metrics, from the last pass of its autoscaler that made a decision; before the first, only its costs."""
+    """Return a fleet's metrics, from the last decision of its autoscaler; only its costs if it has made no decision yet."""
     last = await plane.fleet(pool.pool_id).last_decision()
     decided = [] if last is None else _decided(str(pool.pool_id), last, now)
     return [*decided, *await _money(plane, pool, last)]

@@ -48,7 +48,7 @@ async def with_idempotency_key(request: Request, work: Handler) -> Response:
 
 @contextmanager
 def _store_errors_logged(key: str) -> Iterator[None]:
-    """Log a StoreError in saving a response or freeing its idempotency key, and do not raise it: the key expires by itself."""
+    """Log, and do not raise, a StoreError of the block, which saves a response or frees its key. The key expires by itself."""
     try:
         yield
     except StoreError as exc:
@@ -80,7 +80,7 @@ def _replay(stored: StoredAnswer, fingerprint: str) -> Response:
 
 
 async def _store(state: AppState, key: str, response: Response) -> None:
-    """Store a 2xx response of at most 1 MiB under its idempotency key; else free the key, so that a repeated request runs."""
+    """Store a 2xx response of at most 1 MiB under its idempotency key; else free the key, so that the request can run again."""
     body = bytes(response.body)
     if response.status_code >= 300 or len(body) > _LARGEST:
         await state.plane.store.answers.forget(key)

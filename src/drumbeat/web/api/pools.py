@@ -96,7 +96,7 @@ async def resume_pool(pool_id: Id, plane: Plane) -> PoolShape:
 
 @router.delete(_POOL, status_code=204, operation_id="delete_pool", responses=problems(404, 409))
 async def delete_pool(pool_id: Id, plane: Plane, unfinished: bool = False) -> None:
-    """Delete a pool with its jobs, ended workers, beats and logs; with ``unfinished`` also jobs that wait or run."""
+    """Delete a pool with its jobs, ended workers, beats and logs; refused if jobs wait or run, unless ``unfinished``."""
     await plane.pool(pool_id).delete(unfinished=unfinished)
 
 

@@ -16,7 +16,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class CheckedRequest(Request):
-    """A request whose JSON body is refused if it has NaN, invalid text or too deep nesting."""
+    """A request that refuses a JSON body with NaN or invalid text, or one that is nested too deeply."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):

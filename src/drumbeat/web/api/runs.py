@@ -134,7 +134,7 @@ async def show_run_status(run_id: Id, state: State) -> RunStanding:
 
 @router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
 async def start_run(run_id: Id, plane: Plane) -> RunShape:
-    """Start a PREPARED run. This server then controls it; under drumbeat serve --no-conduct, another orchestrator must."""
+    """Start a PREPARED run. This server orchestrates it, unless started with --no-conduct: then another orchestrator must."""
     await plane.bench().start(RunId(run_id))
     return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
 

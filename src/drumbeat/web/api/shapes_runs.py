@@ -133,7 +133,7 @@ FromHistogram = Annotated[LatencyShape, BeforeValidator(_latency)]
 
 
 class ResultShape(Shape):
-    """A result of a run: the total (worker_id and kind are null), or that of one worker or one kind of operation."""
+    """A result of a run: of the whole run (worker_id and kind are null), of one worker, or of one kind of operation."""
 
     worker_id: str | None
     kind: str | None

@@ -188,7 +188,7 @@ async def change_template(
 
 
 async def _expected_revision(plane: ControlPlane, template_id: str, if_match: str | None) -> str | None:
-    """Return the revision given by If-Match; None: any revision. Raises HTTPException 412 if the template has another one."""
+    """Return the revision that If-Match requires, None for any. Raises HTTPException 412 if the template has another one."""
     if if_match is None or if_match.strip() == "*":
         return None
     now = plane.bench().revision(await plane.store.templates.get(template_id))

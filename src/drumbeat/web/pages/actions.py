@@ -1,4 +1,4 @@
-"""Actions of pages, such as buttons: who may run them, and how a page reports their outcome."""
+"""Actions of pages, such as buttons: which users can run them, and how a page reports their outcome."""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -68,7 +68,7 @@ class PageTable:
         actions: Actions | None = None,
         page: int = 0,
     ) -> None:
-        """``actions``: buttons of each row, by label; a click calls its function with the row's key. For operators only."""
+        """``actions``: buttons of each row, by label; a click calls the function with the row's key. For operators only."""
         actions = actions if may_change() else None
         self._columns, self._key = columns, key
         shown = [*(_column(each) for each in columns), *([_ACTIONS] if actions else [])]

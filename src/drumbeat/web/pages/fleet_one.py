@@ -131,8 +131,8 @@ def _workers(app: AppState, status: "FleetStatus") -> TableOrPlaceholder:
 
 
 class FleetDecisions:
-    """A chart of recent decisions, and a table with one page of them: the newest, or those before the beat (pass of the
-    autoscaler) given in the URL."""
+    """A chart of recent decisions, and a table with one page of them: the newest, or the decisions before the beat (pass
+    of the autoscaler) whose number is in the URL."""
 
     def __init__(self, app: AppState, pool_id: str, before: int) -> None:
         self._app, self._pool_id, self._before = app, pool_id, before

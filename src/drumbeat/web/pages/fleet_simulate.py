@@ -147,7 +147,7 @@ def show(found: "Simulated") -> None:
 
 
 def metrics(found: "Simulated") -> list[tuple[str, Any, Any]]:
-    """Return each metric's name, cold value (a fleet without workers at first) and warm value (same jobs a second time)."""
+    """Return each metric's name, its cold value (fleet without workers at first) and its warm value (same jobs once more)."""
     cold = found.figures()
     warm = cold.pop("warm") or {}
     return [(name, value, warm.get(name, "–")) for name, value in cold.items()]

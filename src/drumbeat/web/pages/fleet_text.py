@@ -40,7 +40,7 @@ def spent_text(found: SpentFigures | None, period: str) -> str | None:
 
 
 def budget_share(found: SpentFigures, period: str) -> float | None:
-    """Return the used share of a budget, at most 1; None without a budget."""
+    """Return the used fraction of a budget, at most 1; None if the period has no budget."""
     limit = getattr(found, f"max_per_{period}")
     return None if not limit else min(getattr(found.spent, period) / limit, 1.0)
 
@@ -91,7 +91,7 @@ def worker_series(beats: Sequence[Beat]) -> Series:
 
 
 def show_explanation(found: "BeatExplanation") -> None:
-    """Show why a pass of the autoscaler decided what it did, or would decide now: inputs, rules, limits and actions."""
+    """Show how the autoscaler decided in one pass, or how it would decide now: inputs, rules, limits and actions."""
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: target {found.wanted} workers").classes(
         "text-weight-medium"
     )

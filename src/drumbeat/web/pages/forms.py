@@ -22,7 +22,7 @@ def split_field(message: str) -> tuple[str, str]:
 
 
 def mark_field(fields: Fields, message: str) -> bool:
-    """Show an error at the field that the message names, and clear the other fields. Returns whether the field exists."""
+    """Show an error at the field that the message names, and clear the errors of others. Returns whether the field exists."""
     path, detail = split_field(message)
     for name, field in fields.items():
         field.error = detail if name == path else None

@@ -30,13 +30,13 @@ MENU = (
     ("Settings", "/settings", "settings"),
 )
 LOOK_COOKIE = "drumbeat_look"  #: stores light or dark; without it the browser's preference decides
-_BUILD_TIMEOUT = 20.0  #: seconds a page may take to build
+_BUILD_TIMEOUT = 20.0  #: time limit for building a page, in seconds
 _SESSION_CHECK_SECONDS = 2.0  #: how often an open page checks whether its session is still valid
 _SWITCH_LOOK = f"""(() => {{
   const look = Quasar.Dark.isActive ? 'light' : 'dark';
   document.cookie = `{LOOK_COOKIE}=${{look}}; path=/; max-age=31536000; samesite=strict`;
   return look === 'dark';
-}})()"""  #: keeps the other look before it is shown, so that the next page has it however soon it is opened
+}})()"""  #: stores the new look in a cookie before showing it, so that the next page has it too
 
 Page = Callable[..., Awaitable[None]]
 

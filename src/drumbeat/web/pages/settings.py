@@ -100,7 +100,7 @@ async def _form(app: AppState) -> StoredConnection | None:
 
 
 async def _prices(app: AppState) -> None:
-    """Show prices per hour: the default prices, and those of templates and fleets."""
+    """Show prices per hour: the default prices, and the prices that templates and fleets set."""
 
     async def change() -> None:
         if await _default_prices_form(app) is not None:

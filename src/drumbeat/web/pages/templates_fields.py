@@ -321,7 +321,7 @@ def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> T
 
 
 def _is_removed(each: TemplateField, before: Modes, modes: Modes) -> bool:
-    """Whether to remove a hidden field's value: the change of modes has hidden the field, or it is of another workload type."""
+    """Whether to remove a hidden field's value: the old modes (``before``) showed it, or the workload type changed."""
     return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
 
 

@@ -53,7 +53,7 @@ async def _table(service: "TriggerService") -> None:
 
 
 async def _rows(service: "TriggerService") -> list[tuple[Any, Any, Any]]:
-    """Return each trigger with when it last fired and when it fires next."""
+    """Return for each trigger: the trigger, its last firing, and the time of its next one."""
     last = await service.last_fired()
     return [(each, last.get(each.name), service.due(each)) for each in service.triggers]
 

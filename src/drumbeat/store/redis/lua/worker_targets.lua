@@ -8,7 +8,7 @@ for i = 4, #ARGV, 3 do
   local status = call('HGET', worker_key(pool, ARGV[i]), 'status')
   if not (status and is_live(status)) then
     local got = status or 'not in the store'
-    refuse('NotFound', 'no target (connections or jobs) set: worker ' .. ARGV[i] .. ' of pool ' .. pool .. ' is ' .. got)
+    refuse('NotFound', 'cannot set the target of worker ' .. ARGV[i] .. ' of pool ' .. pool .. ': the worker is ' .. got)
   end
 end
 for i = 4, #ARGV, 3 do

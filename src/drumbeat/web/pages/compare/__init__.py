@@ -44,7 +44,7 @@ def add(app: AppState) -> None:
 
 
 async def _fill(app: AppState, run_ids: Sequence[str], column: ui.column) -> None:
-    """Compare the runs and show the result. Called after the page is built, because reading runs may take a while."""
+    """Compare the runs and show the result. Called after the page is built, because reading runs can take a while."""
     try:
         found = await app.plane.bench().compare([RunId(each) for each in run_ids])
     except InvalidInput:

@@ -32,7 +32,7 @@ class Banner:
         self._show_text(text or None, state["color"], state["icon"] or "warning")
 
     def warn(self, text: str) -> None:
-        """Show a text in the banner that warns that the page shows old data."""
+        """Show ``text`` in the banner, as a warning that the page's data is out of date."""
         self._show_text(text, "grey", "cloud_off")
 
     def _show_text(self, text: str | None, colour: Any, icon: str) -> None:

@@ -59,7 +59,7 @@ class ExecutionSelection:
 
 
 def only_failed(failed: bool) -> str:
-    """Return the URL's value of the filter ``failed``: whether the operation log shows only failed operations, or all."""
+    """Return the value of the filter ``failed`` in the URL: to show only failed operations, or all."""
     return _FAILED if failed else _ANY
 
 

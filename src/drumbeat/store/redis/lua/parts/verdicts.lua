@@ -63,13 +63,13 @@ end
 -- Record that the job's worker was lost, while ``others`` other jobs had begun on that worker.
 local function lose(number, row, failure, others, at)
   if not row.begun then
-    close_attempt(number, row, 'released', failure .. '; it had not begun', at)
+    close_attempt(number, row, 'released', failure .. '; the job had not begun', at)
     give_back(number, row, at, at)
   else
     if others == 1 then
-      failure = failure .. '; another job ran there too, so which one was the cause is not known'
+      failure = failure .. '; another job ran on this worker too, so it is unknown which job was the cause'
     elseif others > 1 then
-      failure = failure .. '; ' .. int(others) .. ' other jobs ran there too, so which one was the cause is not known'
+      failure = failure .. '; ' .. int(others) .. ' other jobs ran on this worker too, so it is unknown which job was the cause'
     end
     close_attempt(number, row, 'crashed', failure, at)
     local count = others > 0 and 'suspicions' or 'crashes'
