@@ -1,4 +1,4 @@
-"""Traits that all spawners share whose workers run on other machines."""
+"""The traits (properties) that all spawners for workers on other machines have in common."""
 
 from datetime import timedelta
 from typing import Protocol
@@ -7,7 +7,7 @@ from drumbeat.spawn.interface import SpawnerTraits
 
 
 class TraitSettings(Protocol):
-    """The settings of an engine that its traits depend on."""
+    """The part of an engine's settings on which the engine's traits depend."""
 
     @property
     def billing_granule(self) -> timedelta: ...
