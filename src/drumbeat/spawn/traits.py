@@ -20,7 +20,7 @@ class TraitSettings(Protocol):
 def remote_traits(
     name: str, settings: TraitSettings, price_per_hour: float, preemption_notice: timedelta | None = None
 ) -> SpawnerTraits:
-    """Return the traits of a spawner whose workers outlive their controller, one instance each, with exit codes and logs."""
+    """Return the traits of a spawner with unique names, exit codes and logs, whose workers outlive the controller."""
     return SpawnerTraits(
         name=name,
         unique_names=True,
