@@ -179,7 +179,7 @@ def test_a_store_at_localhost_is_a_warning_for_workers_elsewhere(folder: Path, p
     done = ran("pool", "create", "p", "--engine", "runpod", cwd=folder, DRUMBEAT_STORE=postgres_url)
 
     assert done.code == 0
-    assert "which means another machine where workers of runpod run" in done.errors
+    assert "which is another machine for the workers of runpod" in done.errors
 
 
 TEMPLATE = """

@@ -176,7 +176,7 @@ async def test_a_worker_that_an_unreachable_engine_may_run_is_not_started_again(
 ) -> None:
     second.faults.append(ListFails(reason="no route to host"))
 
-    with pytest.raises(Unanswered, match=r"worker w was not started again, .*: 1 of the engines did not answer: second: .*route"):
+    with pytest.raises(Unanswered, match=r"worker w was not started again, .*: 1 of the engines did not answer: .*route"):
         await group.spawn(order(is_first=False))
 
     assert first.running(P) == []

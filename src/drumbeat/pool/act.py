@@ -40,7 +40,7 @@ class PoolActor:
         """Start a worker. If another start of the same beat was refused, raise SpawnError without trying."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
-            raise SpawnError(f"not tried, because an earlier start of this beat failed: {earlier}", cause=earlier.cause)
+            raise SpawnError(f"not tried: an earlier start in this beat failed: {earlier}", cause=earlier.cause)
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
         except SpawnError as exc:
