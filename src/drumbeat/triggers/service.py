@@ -128,7 +128,7 @@ class TriggerService:
         folder = Path.cwd()
         if self._environment.public_store is None and not (folder / "drumbeat.toml").exists():
             raise InvalidSettings(
-                f"the store's URL contains a password, which must not appear in a crontab; write store = \"URL\" into "
+                f'the store\'s URL contains a password, which must not appear in a crontab; write store = "URL" into '
                 f"{folder / 'drumbeat.toml'}, make the file readable only by you (chmod 600), and try again"
             )
         place = crontab.CronPlace(
