@@ -57,7 +57,7 @@ def connect_blocking(url: str | None = None, *, create: bool = True, triggers: b
 
 
 class Connection:
-    """A connection to a store. ``async with`` opens and closes it; otherwise the first call opens it; then call ``close``."""
+    """A connection to a store. ``async with`` opens and closes it; or the first call opens it, and you call ``close``."""
 
     def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
         self._settings = load_settings(os.environ, store=url)

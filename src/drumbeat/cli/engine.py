@@ -79,7 +79,8 @@ def check(
         str | None,
         typer.Option(
             "--timeout",
-            help="Limit for a worker's start, and for its end, like 90 (seconds) or 2m. Default: 1m, longer for slow engines",
+            help="Time limit for a worker's start, and for its end, such as 90 (seconds) or 2m. "
+            "Default: 1m, longer for slow engines",
         ),
     ] = None,
     store: StoreOption = None,

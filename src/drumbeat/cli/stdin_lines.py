@@ -30,7 +30,7 @@ def _text(source: TextIO) -> TextIO:
 
 
 def incoming_lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Yield each line without its line end, and None once when the input pauses, so that the caller can push its lines."""
+    """Yield each line without its line end, and None once when the input pauses: the caller can then handle its lines."""
     parts: list[bytes] = []
     while True:
         if not select.select([source], [], [], _PAUSE)[0]:

@@ -248,7 +248,7 @@ class Engines:
         return [self.get(name) for name in engine_names(engines)]
 
     def knows(self, engines: str) -> bool:
-        """Whether this process has the settings and environment variables of these engines, unlike perhaps another machine."""
+        """Whether this process has the settings and environment variables of all these engines."""
         found = [self._named.get(name) for name in engine_names(engines)]
         return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
 
@@ -278,7 +278,7 @@ class Engines:
             return None
         return (
             f"the store's URL names {parts.hostname or 'no host'}, which is another machine for the workers of {engines}; "
-            f"if they do not run on this machine, use its name in DRUMBEAT_STORE"
+            f"if they do not run on this machine, use this machine's name in DRUMBEAT_STORE"
         )
 
     def open(self, engines: str, environment: Mapping[str, str] | None = None) -> Spawner:

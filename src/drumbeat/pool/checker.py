@@ -96,7 +96,7 @@ class Checker:
             if jobs_done:
                 await self._check_after_exit(pool_id)
         except DrumbeatError as exc:
-            log.warning("failed to check pool %s as this worker exits: %s; its jobs may lack a worker", pool_id, exc)
+            log.warning("failed to check pool %s as this worker exits: %s; its jobs may be left without a worker", pool_id, exc)
         await self.watch_for_later(pool_id)
 
     async def watch_for_later(self, pool_id: PoolId) -> None:

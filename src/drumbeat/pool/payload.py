@@ -34,7 +34,7 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
 
 
 def _max_bytes(value: Any, deeper: bool = True) -> int:
-    """Return an upper bound for a value's size as JSON, without encoding it; 0 if unknown, as for large or nested values.
+    """Return an upper bound for a value's size as JSON, without encoding it; 0 if unknown, such as for large or nested values.
 
     ``deeper``: estimate a small dict of simple values, too.
     """

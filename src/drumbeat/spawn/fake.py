@@ -269,7 +269,7 @@ class FakeSpawner:
         self.calls.append(SpawnerCall(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
 
     def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
-        """Return the first fault of this class that applies to the call, and reduce its ``times`` by 1; None without one."""
+        """Return the first fault of this class that applies to the call, and reduce its ``times`` by 1; None if none does."""
         for index, fault in enumerate(self.faults):
             if isinstance(fault, kind) and fault.worker_id in {None, worker_id}:
                 self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []

@@ -90,7 +90,7 @@ class Forked:
 
 
 def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
-    """Ask the fork server that ``door`` connects to to start a process.
+    """Start a process through the fork server to which ``door`` connects.
 
     Raises NoForkServer if the process was certainly not started, SpawnAmbiguous if no answer came in time.
     """

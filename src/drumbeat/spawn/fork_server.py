@@ -178,7 +178,7 @@ def announce(connection: socket.socket, request: Request) -> bool:
 
 
 def exit_code(become: Become, words: Sequence[str]) -> int:
-    """Run a command by calling ``become(words)``, and return its exit code. SystemExit is converted as Python does it."""
+    """Run a command by calling ``become(words)``, and return its exit code. SystemExit becomes an exit code as in Python."""
     try:
         return become(words)
     except SystemExit as exc:

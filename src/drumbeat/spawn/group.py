@@ -63,7 +63,7 @@ class EngineGroup:
 
     @property
     def traits(self) -> SpawnerTraits:
-        """The combined traits of all engines, with the least favourable values: the highest price, the longest start time."""
+        """The combined traits of all engines: mostly the least favourable value, such as the highest price."""
         each = [member.traits for member in self._members]
         notices = [one.preemption_notice for one in each if one.preemption_notice is not None]
         asked_with = " ".join(one.asked_with for one in each)
@@ -93,7 +93,7 @@ class EngineGroup:
             return await self._find(order) or await self._start(order)
 
     async def _find(self, order: Order) -> Instance | None:
-        """Return the worker's instance if an engine runs it. Raises Unanswered if another that might run it is silent."""
+        """Return the worker's instance; None if no engine runs it. Raises Unanswered if an engine that might is silent."""
         found = await self._reach(order.pool_id)
         for member, reached in found:
             for one in reached.instances:

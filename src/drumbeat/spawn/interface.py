@@ -66,7 +66,7 @@ class SpawnerTraits:
     outlives_controller: bool  #: whether instances keep running when the spawner's process ends
     reports_exit_codes: bool
     reports_logs: bool = False  #: whether it also implements ``ReadsLogs``
-    preemption_notice: timedelta | None = None  #: how early the provider says that it will take an instance away
+    preemption_notice: timedelta | None = None  #: how early the provider announces the end of an instance; None: never
     price_per_hour: float = 0.0  #: the most an instance may cost; ``Instance`` has its actual price
     billing_granule: timedelta = timedelta(seconds=1)  #: the unit of time in which the provider bills
     usual_start: timedelta = timedelta(seconds=1)  #: typical time from spawn to a running process
@@ -222,7 +222,7 @@ class Spawner(Protocol):
 
         Some spawners also return instances that exited earlier, until they are terminated. The list is always complete:
         if a host or an engine does not answer, this raises Unanswered, because a worker that is missing in the list counts as
-        ended. A spawner that implements ``ListsReachable`` can also list only those that answer.
+        ended. A spawner that implements ``ListsReachable`` can also list the instances of those that answer.
         """
         ...
 

@@ -78,7 +78,7 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record which process (``pid:start``) is the worker. Environment variables do not tell: its children have them too.
+        """Record which process (``pid:start``) is the worker: environment variables do not tell, as its children have them.
 
         Also records that the worker runs on this machine, so that a later spawner notices its end. None deletes both records.
         """

@@ -163,7 +163,7 @@ def _state_and_birth(pid: int) -> tuple[str, str] | None:
 
 
 def _portable_state_and_birth(pid: int) -> tuple[str, str] | None:
-    """Return the same on systems without /proc, with the start time by the wall clock."""
+    """Return a process's state and start time on systems without /proc; the start time is by the wall clock."""
     try:
         candidate = psutil.Process(pid)
         letter = "Z" if candidate.status() == psutil.STATUS_ZOMBIE else "R"

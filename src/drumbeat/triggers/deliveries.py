@@ -55,7 +55,7 @@ class Deliveries:
         return [f"{PATH}{name}" for name in self._triggers]
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Check a request, run the beat it asks for, and return the response. A bad request is answered, too, not raised."""
+        """Check a request, run the beat it asks for, and return the response. For a bad request, returns an error response."""
         trigger = self._triggers.get(path.partition("?")[0].removeprefix(PATH)) if path.startswith(PATH) else None
         if trigger is None:
             await self._check_dummy(headers, body)

@@ -99,7 +99,7 @@ class TestStarts:
         with served(Cluster(tmp_path)) as (_, url):
             write_kubeconfig(tmp_path / "kubeconfig", url)
         async with KubernetesSpawner(settings_at(tmp_path), {}, "s") as spawner:
-            with pytest.raises(SpawnAmbiguous, match="worker w of p was not started again, it might already run"):
+            with pytest.raises(SpawnAmbiguous, match="w of p was not started again, because it might already be running"):
                 await spawner.spawn(order())
             with pytest.raises(SpawnFailed):
                 await spawner.spawn(replace(order(), is_first=True))

@@ -23,7 +23,7 @@ def load_machine(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
-        raise NotFound(f"cannot read the state machine's file {file}: {exc.strerror}") from exc
+        raise NotFound(f"cannot read the state machine file {file}: {exc.strerror}") from exc
     found = read_json(text, str(file)) if file.suffix == ".json" else read_yaml(text, f"{file} to be YAML")
     if not isinstance(found, dict):
         raise InvalidInput(f"expected the machine's file {file} to contain a mapping, got {type(found).__name__}")

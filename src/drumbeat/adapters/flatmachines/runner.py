@@ -141,7 +141,7 @@ def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
         raise InvalidInput("expected --config FILE or --machine NAME, got neither")
     found = find_machine(str(file), file.parent)
     if found is None:
-        raise NotFound(f"there is no state machine's file {file}")
+        raise NotFound(f"there is no state machine file {file}")
     return load_machine(found), found.parent, Origin(config=found, machines=machines, hooks=hooks)
 
 

@@ -127,7 +127,7 @@ class DockerClient:
         return None if found is None else found.decode(errors="replace")
 
     async def has_file(self, identifier: str, path: str) -> bool:
-        """Whether a created container has a file at this path. Also True if the daemon's answer leaves that open."""
+        """Whether a created container has a file at this path: False only if the daemon answers with status 404."""
         return await self._ask(lambda api: _has_path(api, identifier, path))
 
     async def pull(self, image: str) -> None:

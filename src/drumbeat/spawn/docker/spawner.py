@@ -184,9 +184,9 @@ class DockerSpawner:
         return created
 
     async def _requested(self, client: DockerClient, plan: ContainerPlan) -> str | None:
-        """Create the container, and pull its image if the daemon lacks it. Returns its id; None if a container has its name.
+        """Create the container, and pull its image if the daemon lacks it. Returns its id; None if its name is taken.
 
-        If the daemon's answer is lost, looks for the container by its name, and raises if there is none.
+        If the daemon's answer is lost, looks for the container by its name; raises DaemonSilent if there is none.
         """
         request, container = plan.request(self._settings), self._container_name(plan.worker)
         try:

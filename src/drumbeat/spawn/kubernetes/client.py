@@ -107,7 +107,7 @@ class KubernetesClient:
         return None if answer is None else self._read(answer, KubernetesJob)
 
     async def shorten_job(self, name: str) -> None:
-        """End a Job now, by a deadline in the past: Kubernetes ends its pods with SIGTERM, and starts no other pod."""
+        """End a Job now, by a deadline of 1 s after its start: Kubernetes ends its pods with SIGTERM, and starts no other."""
         await self._ask("patch", "jobs", name, body={"spec": {"activeDeadlineSeconds": 1}}, accepted={404})
 
     async def delete_job(self, job: KubernetesJob) -> None:
@@ -121,7 +121,7 @@ class KubernetesClient:
         return await self._list("pods", KubernetesPod, {"labelSelector": selector})
 
     async def shorten_pod(self, name: str) -> None:
-        """End a pod now, by a deadline in the past: its node sends SIGTERM. The pod, its exit code and its log are kept."""
+        """End a pod now, by a deadline of 1 s after its start: its node sends SIGTERM, and keeps the exit code and the log."""
         await self._ask("patch", "pods", name, body={"spec": {"activeDeadlineSeconds": 1}}, accepted={404})
 
     async def delete_pod(self, pod: KubernetesPod, grace_seconds: int) -> None:

@@ -11,7 +11,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Base class of these objects and their parts. Kubernetes omits empty fields, so most fields have defaults."""
+    """Base class of the objects in this file. Kubernetes omits empty fields, so most fields have defaults."""
 
 
 class OwnerReference(_Part, frozen=True, rename="camel"):

@@ -176,7 +176,9 @@ class KubernetesSpawner:
         try:
             return await self._client.find_job(manifests.job_name(self._scope, name)) is not None
         except SpawnError as exc:
-            raise SpawnAmbiguous(f"{_subject(name)} was not started again, it might already run: {exc}; try again") from exc
+            raise SpawnAmbiguous(
+                f"{_subject(name)} was not started again, because it might already be running: {exc}; try again"
+            ) from exc
 
     async def _adopt(self, name: Name) -> tuple[KubernetesJob, Sequence[KubernetesPod]] | None:
         """Return the worker's existing Job with its pods. If the Job has ended, deletes it and returns None.
@@ -278,7 +280,7 @@ class KubernetesSpawner:
     async def _refused(self, jobs: Sequence[KubernetesJob], pods: Sequence[KubernetesPod]) -> Mapping[str, str]:
         """Return the reason why a Job's pod could not be created, by the Job's uid.
 
-        Kubernetes' events, which tell it, are read only if a Job has had no pod for some seconds.
+        The reasons are in Kubernetes' events, which are read only if a Job has had no pod for some seconds.
         """
         having = {pod.job_uid for pod in pods}
         since = self._clock.now() - _POD_WITHIN
@@ -294,7 +296,7 @@ class KubernetesSpawner:
     async def _unlisted(self, missing: Sequence[Name]) -> Mapping[Name, Instance]:
         """Look up by name the workers that are missing in a list, and return those that exist.
 
-        Stops if none of the first few exists, and takes the others for ended as well.
+        Stops if none of the first few exists, and assumes that the others have ended, too.
         """
         found: dict[Name, Instance] = {}
         for at in range(0, len(missing), _LOOKUPS):

@@ -112,7 +112,7 @@ def job_name(scope: str, name: Name) -> str:
 
 
 def latest(jobs: Sequence[RayJob]) -> RayJob | None:
-    """Return the worker's current job: its oldest live job, or else the one that was started last. None without jobs."""
+    """Return the worker's current job: its oldest live job, or else the one started last. None if there are no jobs."""
     live = [job for job in jobs if job.is_live]
     if live:
         return min(live, key=lambda job: (job.start_time or 0, job.id))
@@ -126,7 +126,7 @@ def own_output(text: str, run: str) -> str | None:
 
 
 def rays_output(text: str, message: str) -> str:
-    """Return the output of a job whose worker was never started, without Ray's line with the command, and Ray's message."""
+    """Return the output of a job whose worker was never started, without the line with the command, plus Ray's message."""
     said = [line for line in text.splitlines() if not line.startswith(_RAYS_LINE)]
     return "\n".join([*said, *([] if message.startswith(_RAYS_SUMMARY) else [message])])
 

@@ -221,7 +221,7 @@ class RaySpawner:
         return f"{self._settings.python} -S -m {MODULE}"
 
     def _next_number(self, name: Name, jobs: Sequence[RayJob], taken: int) -> int:
-        """Return the number for the worker's next submission id: one more than the highest in ``jobs``, and than ``taken``.
+        """Return the number for the worker's next submission id: one more than ``taken`` and than all numbers in ``jobs``.
 
         Controllers that see the same jobs choose the same number, so that Ray accepts only one of their jobs.
         """

@@ -38,7 +38,7 @@ def encrypted(data: bytes, key: str) -> bytes:
 
 
 def supervise() -> NoReturn:
-    """Run the worker until it ends, SIGTERM arrives, or the parent process ends; then kill its children, and exit like it."""
+    """Run the worker until it ends, SIGTERM arrives, or the parent process ends. Kill all descendants, and exit as it did."""
     parent = os.getppid()
     wake, waker = os.pipe()
     os.set_blocking(wake, False)

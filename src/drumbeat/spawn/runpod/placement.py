@@ -183,7 +183,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long no pod is requested at any of these places; None if a pod can be requested at one of them now."""
+        """Return how long to wait until a pod can be requested at one of these places; None if one can be requested now."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)
@@ -223,7 +223,7 @@ class CreationBackoff:
                 self._failed.setdefault(pool_id, []).append(at)
 
     def wait(self, pool_id: str, now: timedelta) -> timedelta | None:
-        """Return how long no pod is requested for this pool; None if one can be requested now."""
+        """Return how long to wait until a pod can be requested for this pool; None if one can be requested now."""
         recent = self._failed[pool_id] = [at for at in self._failed.get(pool_id, ()) if now - at < self._within]
         return recent[-self._most] + self._within - now if len(recent) >= self._most else None
 

@@ -102,7 +102,7 @@ class RunPodSpawner:
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools of all live pods whose names begin with the settings' prefix, which stores can share."""
+        """Return the pools of all live pods whose names begin with the settings' prefix, which several stores can share."""
         self._check_open()
         found = await self._watch.find_pods(lambda name: True)
         return {name[0] for name, pods in found.items() if pods.current is not None or pods.surplus}

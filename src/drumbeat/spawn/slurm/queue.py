@@ -35,7 +35,7 @@ class JobQueue:
         self._jobs: Sequence[SlurmJob] = ()
 
     async def jobs(self) -> Sequence[SlurmJob]:
-        """Return this user's jobs that Drumbeat submitted, from a squeue that starts after this call. Raises Unanswered."""
+        """Return this user's jobs that Drumbeat submitted, listed by a squeue started after this call. Raises Unanswered."""
         self._calls += 1
         call = self._calls
         async with self._lock:
@@ -46,7 +46,7 @@ class JobQueue:
             return self._jobs
 
     async def _explained(self, jobs: Sequence[SlurmJob]) -> Sequence[SlurmJob]:
-        """Correct the reason of pending jobs if all nodes of their partition are down: Slurm can say only "Resources"."""
+        """Correct the reason of pending jobs if all nodes of their partition are down: Slurm might only say "Resources"."""
         if not any(job.state is InstanceState.PENDING and job.reason for job in jobs):
             return jobs
         if self._sinfo_at is None or self._clock.elapsed() - self._sinfo_at > _SINFO_EVERY:

@@ -90,7 +90,9 @@ class SlurmSpawner:
             raise
         except SpawnError as exc:
             if may_run:
-                raise SpawnAmbiguous(f"{subject} was not started again, it might already run: {exc}; try again") from exc
+                raise SpawnAmbiguous(
+                    f"{subject} was not started again, because it might already be running: {exc}; try again"
+                ) from exc
             raise SpawnFailed(f"{subject} could not be started: {exc}", cause=exc.cause) from exc
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:

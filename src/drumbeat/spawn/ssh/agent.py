@@ -197,9 +197,10 @@ class Agent:
         return {"found": process is not None}
 
     def do_terminate(self, request: Answer) -> Answer:
-        """End the worker and its children, and delete its run directory and lock; with ``run``, only if that is its run now.
+        """End the worker and its children, and delete its run directory and lock.
 
-        Returns whether the worker was known here. Raises Trouble.
+        If the request names a ``run``, does nothing if the worker's current run is another. Returns whether the worker was
+        known here. Raises Trouble.
         """
         key = request["key"]
         with self._locked(key):
