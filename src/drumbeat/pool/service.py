@@ -378,7 +378,7 @@ class Pool:
             raise Refused(f"pool {self.pool_id!r} has {len(live)} live workers, such as {live[0].worker_id}; drain them first")
         if row.is_scaled and (rented := await self._store.workers.list_unreaped(self.pool_id)):
             raise Refused(
-                f"fleet {self.pool_id!r} has {len(rented)} workers that might still cost money, such as {rented[0].worker_id}; "
+                f"fleet {self.pool_id!r} has {len(rented)} workers that may still cost money, such as {rented[0].worker_id}; "
                 f"drain them, and run: drumbeat fleet beat {self.pool_id}"
             )
         await prune_all(self._store.upkeep, [self.pool_id], Prunable, timedelta(), on_progress)
