@@ -94,5 +94,5 @@ class Claims:
         """Take back jobs with an expired lease in every pool, so that no reaper is needed while a worker runs."""
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
-            log.warning("took back %d jobs of pool %s, because their leases were no longer renewed", count, pool_id)
+            log.warning("took back %d jobs of pool %s: their leases were no longer renewed", count, pool_id)
         return jobs
