@@ -100,7 +100,7 @@ class TestFiles:
             ('[engine]\nkind = "local"', r"got \[engine\]; write \[engines.NAME\]"),
             ("engines = 3", r"expected tables \[engines.NAME\] in engines.toml, got engines = 3"),
             ("[engines]\nhere = 3", r"expected a table \[engines.here\] in engines.toml, got 3"),
-            ("[engines.here]\nslots = 3", r'expected the kind of engine .here. in engines.toml, as kind = "local", got none'),
+            ("[engines.here]\nslots = 3", r'the kind of engine .here. in engines.toml, such as kind = "local", got none'),
             ("[engines.here]\nkind = 3", "expected the kind of engine 'here' in engines.toml, .*, got 3"),
             ('[engines."a,b"]\nkind = "local"', "expected the name of an engine, .* got 'a,b'"),
             ('[engines."-a"]\nkind = "local"', "expected the name of an engine, .* got '-a'"),
@@ -128,7 +128,7 @@ class TestFiles:
             load_settings({})
 
     def test_a_file_that_is_named_and_missing_is_refused(self) -> None:
-        with pytest.raises(InvalidSettings, match=r"expected a file that names engines in DRUMBEAT_ENGINES, got nowhere.toml"):
+        with pytest.raises(InvalidSettings, match=r"the path of an engines file in DRUMBEAT_ENGINES, got nowhere.toml"):
             load_settings({ENGINES_VARIABLE: "nowhere.toml"})
 
 

@@ -57,7 +57,7 @@ def connect_blocking(url: str | None = None, *, create: bool = True, triggers: b
 
 
 class Connection:
-    """A connection to a store. ``async with`` opens and closes it; else the first call opens it, and you call ``close``."""
+    """A connection to a store. ``async with`` opens and closes it; or the first call opens it, and you call ``close``."""
 
     def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
         self._settings = load_settings(os.environ, store=url)
@@ -129,7 +129,7 @@ class _LazyStore:
     def __init__(
         self, if_open: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str
     ) -> None:
-        """``if_open`` returns the open store or None; ``opened`` opens the store; ``path``: its attribute path, as jobs.get."""
+        """``if_open`` returns the open store or None; ``opened`` opens the store; ``path``: its attributes (jobs.get)."""
         self._if_open = if_open
         self._opened = opened
         self._path = path
@@ -219,7 +219,7 @@ class _LoopThread:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         if threading.current_thread() is self._thread:
             work.close()
-            raise InvalidInput("a blocking connection cannot be used on its own loop; use drumbeat.connect and await")
+            raise InvalidInput("a blocking connection cannot be used in its own event loop; use drumbeat.connect and await")
         if not self.is_running:
             work.close()
             raise InvalidInput("this connection is closed; connect again with drumbeat.connect_blocking")
@@ -228,7 +228,7 @@ class _LoopThread:
         try:
             return future.result()
         except BaseException:
-            if future.cancel():  # the caller was interrupted, as by Ctrl-C: let the call end before the error is raised
+            if future.cancel():  # the caller was interrupted, such as by Ctrl-C: wait until the call has ended
                 ended.wait(_CLOSE_TIMEOUT)
             raise
 

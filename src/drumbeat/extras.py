@@ -1,4 +1,4 @@
-"""Imports modules that need an optional dependency. If it is not installed, the error names the install command."""
+"""Imports modules that need an optional dependency. If that is not installed, the error contains the install command."""
 
 from importlib import import_module
 from types import ModuleType

@@ -43,11 +43,11 @@ class Settings:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
 
     def for_children(self) -> dict[str, str]:
-        """Return environment variables that make a process on any machine use this store. Its URL may hold a password."""
+        """Return environment variables that make a process on any machine use this store. They can contain a password."""
         return {STORE_VARIABLE: self.store, **self.public_variables()}
 
     def public_variables(self) -> dict[str, str]:
-        """Return the environment variables for child processes that hold no secret: only the retention time, if it is set."""
+        """Return those environment variables for child processes that contain no secret: the retention time, if it is set."""
         return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
 
 
@@ -77,7 +77,7 @@ def absolute(store: str) -> str:
 
 
 def store_name(store: str) -> str:
-    """Return a store's name, the same however its URL is spelled: without user, password and most options."""
+    """Return a name for a store that is the same for all spellings of its URL: without user, password and most options."""
     if store.startswith("sqlite:///"):
         return absolute(store).partition("?")[0]
     parts = urlsplit(store)
@@ -86,7 +86,7 @@ def store_name(store: str) -> str:
 
 
 def public_url(store: str) -> str | None:
-    """Return a store's URL; None if it contains a password or a value that may be one."""
+    """Return a store's URL; None if it contains a password, or a value that might be one."""
     if store.startswith("sqlite:///"):
         return store
     parts = urlsplit(store)
@@ -98,7 +98,7 @@ def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str
     named = environment.get(ENGINES_VARIABLE)
     other = Path(named).expanduser() if named else file.parent / ENGINES_FILE
     if named and not other.is_file():
-        raise InvalidSettings(f"expected a file that names engines in {ENGINES_VARIABLE}, got {named}, which does not exist")
+        raise InvalidSettings(f"expected the path of an engines file in {ENGINES_VARIABLE}, got {named}, which does not exist")
     engines = _checked_engines(given, file)
     for name, table in _checked_engines(_engines_in(other), other).items():
         if name in engines:
@@ -117,7 +117,7 @@ def _engines_in(file: Path) -> Any:
 
 
 def _misspelt(name: str, value: Any) -> tuple[str, str]:
-    """Return how a table that should name an engine was written, and how to write it."""
+    """Return how the user wrote a table that should define an engine, and how to write it."""
     if name == "engine" and isinstance(value, dict):
         inner = next((each for each, table in value.items() if isinstance(table, dict)), None)
         return (f"[engine.{inner}]", f"[engines.{inner}]") if inner is not None else ("[engine]", "[engines.NAME]")
@@ -125,7 +125,10 @@ def _misspelt(name: str, value: Any) -> tuple[str, str]:
 
 
 def _checked_engines(given: Any, file: Path) -> dict[str, Mapping[str, Any]]:
-    """Check that each engine has a usable name and says its kind. Its other settings are checked when it is used."""
+    """Check that each engine has a valid name and a kind. Its other settings are checked when it is used.
+
+    Raises InvalidSettings.
+    """
     if not isinstance(given, dict):
         raise InvalidSettings(f"expected tables [engines.NAME] in {file}, got engines = {short_repr(given)}")
     for name, table in given.items():
@@ -135,7 +138,7 @@ def _checked_engines(given: Any, file: Path) -> dict[str, Mapping[str, Any]]:
         if not isinstance(table.get("kind"), str):
             got = short_repr(table["kind"]) if "kind" in table else "none"
             raise InvalidSettings(
-                f'expected the kind of engine {name!r} in {file}, as kind = "local", got {got}; see: drumbeat engine kinds'
+                f'expected the kind of engine {name!r} in {file}, such as kind = "local", got {got}; see: drumbeat engine kinds'
             )
     return dict(given)
 

@@ -69,7 +69,7 @@ class TestPool(Pool):
 
         The clock is moved past everything that delays a job: a delay, a retry, a group's rate limit, a pause with an end.
         Jobs stay if they can never be claimed: if the pool is paused without an end, or if they need a capability that is not
-        in ``capabilities``. The clock stands still while a handler runs, so no job times out unless its handler moves it.
+        in ``capabilities``. The clock stands still while a handler runs, so a job times out only if its handler moves it.
         Raises InvalidInput if jobs are left after ``most`` attempts.
         """
         attempts = AttemptRunner(handlers=handlers_of(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
@@ -101,7 +101,7 @@ class TestPool(Pool):
             await self.clock.advance(wait)
 
     async def _wait(self, waited: timedelta) -> timedelta | None:
-        """Return how long to move the clock until a job may be claimable; None if no job will ever be claimable."""
+        """Return how far to move the clock until a job might be claimable; None if no job will ever be claimable."""
         now = self.clock.now()
         paused_until = (await self.store.pools.get(self.pool_id)).paused_until
         if paused_until is not None and paused_until > now:

@@ -18,7 +18,7 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain data; 1e3 is a number. Refuses aliases, duplicate fields, and values that are too deep, many or long."""
+    """Loads plain data, with 1e3 as a number. Refuses aliases, duplicate keys, too many values, and values too deep or long."""
 
     depth = 0
     values = 0

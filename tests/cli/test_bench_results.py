@@ -49,8 +49,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("arguments", "said"),
     [
         (["loaded", "--kind", "WRITE"], "none of the 1 operations in the store matches; remove a filter"),
-        (["filed"], "no operations in the store, 1,234 in files of the workers; copy them with --load"),
-        (["bare"], "bare recorded no operations: it did none, or its recording.sampling is 0"),
+        (["filed"], "the store has no operations, but the workers' files have 1,234; copy them with --load"),
+        (["bare"], "bare recorded no operations: it executed none, or its recording.sampling is 0"),
     ],
 )
 def test_why_no_operation_is_shown_is_said(store: str, arguments: list[str], said: str) -> None:

@@ -68,7 +68,7 @@ def test_a_failed_check_names_the_step(tmp_path: Path) -> None:
 
     assert done.code == 1
     assert done.output.startswith("FAIL  settings")
-    assert done.output.splitlines()[-1] == "engine broken failed its check (settings); nothing of the check is left"
+    assert done.output.splitlines()[-1] == "engine broken failed its check (settings); the check left nothing behind"
     assert ran("engine", "check", "nope", cwd=tmp_path).code == 1
 
 
@@ -90,7 +90,7 @@ def test_an_interrupted_check_says_that_nothing_is_left(folder: Path, monkeypatc
     done = ran("engine", "check", "here", cwd=folder)
 
     assert done.code == 130
-    assert done.output.splitlines()[-1] == "the check of engine here was interrupted; nothing of the check is left"
+    assert done.output.splitlines()[-1] == "the check of engine here was interrupted; the check left nothing behind"
 
 
 def test_an_engine_of_an_unknown_kind_leaves_the_others_usable(folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_store_at_localhost_is_a_warning_for_workers_elsewhere(folder: Path, p
     done = ran("pool", "create", "p", "--engine", "runpod", cwd=folder, DRUMBEAT_STORE=postgres_url)
 
     assert done.code == 0
-    assert "which means another machine where workers of runpod run" in done.errors
+    assert "which is another machine for the workers of runpod" in done.errors
 
 
 TEMPLATE = """

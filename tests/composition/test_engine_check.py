@@ -194,7 +194,7 @@ async def test_a_refused_start_says_which_cause(
 async def test_a_start_without_an_answer_is_cleaned_up(plane: ControlPlane, engine: WorkingEngine) -> None:
     engine.faults.append(AnswerLost(started=True))
 
-    assert (await failing(plane, engine, "start")).startswith("the engine gave no answer to the start")
+    assert (await failing(plane, engine, "start")).startswith("the engine did not say whether it started the worker")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ async def test_a_worker_that_vanishes_says_so(plane: ControlPlane, engine: Worki
 
     engine.spawn = spawn_and_vanish  # type: ignore[method-assign]
 
-    assert "the engine does not list its instance any more" in await failing(plane, engine, "join")
+    assert "the engine no longer lists its instance" in await failing(plane, engine, "join")
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(30, "30.0 s ahead of the store's"), (-5, "5.0 s behind the store's")])

@@ -55,7 +55,7 @@ async def test_a_lost_workers_job_is_ready_again_with_a_crash_counted(stage: Sta
 
 
 async def test_a_worker_that_was_heard_of_since_keeps_its_job(stage: Stage) -> None:
-    with pytest.raises(StaleWrite, match=r"jobs not released: .* after a new heartbeat"):
+    with pytest.raises(StaleWrite, match=r"jobs of worker .* not taken back: .* after a new heartbeat"):
         await do(stage, release())
 
     assert len(await stage.jobs(JobStatus.CLAIMED)) == 1

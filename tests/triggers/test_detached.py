@@ -93,7 +93,7 @@ async def test_one_that_cannot_be_started_leaves_the_way_free(tmp_path: Path) ->
     sending = dispatch(ManualClock(), tmp_path)
 
     for _ in range(2):
-        with pytest.raises(SpawnFailed, match="expected to start"):
+        with pytest.raises(SpawnFailed, match="could not start"):
             await start_checker_once(sending, PUSH, "papers")
 
 

@@ -108,7 +108,7 @@ BAD = [
         "machine: expected parallelization_checker, stale_worker_reaper or fleet_beat, or the file of a Flat.*got 'x'",
     ),
     ("a machine for no pool", f"triggers: [{{{CRON}, machine: x.yml}}]", "input.pool_id: expected the pool whose workers"),
-    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "need a FlatMachines file as 'machine'"),
+    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "need a FlatMachines file in the key 'machine'"),
     (
         "a wrong schedule",
         "triggers: [{name: a, type: cron, schedule: '61 * * * *'}]",

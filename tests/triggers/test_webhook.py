@@ -104,7 +104,7 @@ REFUSED: list[tuple[str, dict[str, str], bytes, HTTPStatus, str]] = [
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "at most 65536",
     ),
-    ("not JSON", headers(b"{"), b"{", HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or nothing"),
+    ("not JSON", headers(b"{"), b"{", HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or an empty body"),
     ("a list", headers(b"[]"), b"[]", HTTPStatus.BAD_REQUEST, "body: expected a JSON object, got list"),
     ("too deep", headers(b"[" * 60_000), b"[" * 60_000, HTTPStatus.BAD_REQUEST, "body: expected a JSON object"),
     ("an odd pool", headers(b'{"pool_id": 7}'), b'{"pool_id": 7}', HTTPStatus.BAD_REQUEST, "pool_id: expected a pool's name"),

@@ -1,1 +1,1 @@
-"""Adapters that make other tools run on Drumbeat's stores: FlatMachines and AWS Lambda."""
+"""Adapters for other tools: FlatMachines state machines that use Drumbeat's stores, and beats that run in AWS Lambda."""

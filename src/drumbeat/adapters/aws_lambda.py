@@ -18,7 +18,7 @@ def handler(event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
     """Run the beat that an event asks for: a direct call, an EventBridge event, or a signed HTTP request to /triggers/NAME.
 
     Workers that the function starts end with it, so the function waits for them until its time limit. If jobs take longer, use
-    the function only to mark workers lost (reap), and start workers (check) from a machine on which they can keep running.
+    the function only to mark workers lost (reap), and start workers (check) on a machine where they can keep running.
     """
     return asyncio.run(_answer(event, _time_left(context)))
 

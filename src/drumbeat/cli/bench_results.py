@@ -114,13 +114,13 @@ def executions(
 
 
 async def _why_none(plane: ControlPlane, run_id: RunId) -> str:
-    """Return why no operation was found: none matches, they are still in the workers' files, or none was recorded."""
+    """Return a sentence that says why no operation was found: the filters, operations still in files, or no recording."""
     if count := await plane.store.executions.count(run_id):
         return f"none of the {count:,} operations in the store matches; remove a filter"
     if files := await plane.store.results.list_files(run_id):
         rows = sum(file.rows for file in files)
-        return f"no operations in the store, {rows:,} in files of the workers; copy them with --load"
-    return f"{run_id} recorded no operations: it did none, or its recording.sampling is 0"
+        return f"the store has no operations, but the workers' files have {rows:,}; copy them with --load"
+    return f"{run_id} recorded no operations: it executed none, or its recording.sampling is 0"
 
 
 @app.command("compare")

@@ -143,7 +143,10 @@ async def _start(
 
 
 async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
-    """Control the workers of a run and show it live, until it has ended or is left to another orchestrator."""
+    """Control the workers of a run and show it live, until it has ended or is left to another orchestrator.
+
+    Returns the run's status.
+    """
     leave, hurry = asyncio.Event(), asyncio.Event()
     async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, quiet=quiet):
         status = await bench.conduct(run_id, leave, hurry=hurry)
@@ -152,13 +155,16 @@ async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_
 
 
 def warn_of_workers(found: "RunReport") -> bool:
-    """Print which workers of an ended or left run may still run, and the command that ends them. Returns whether any may."""
+    """Print which workers might still run although their run has ended or was left, and the command that ends them.
+
+    Returns whether there are such workers.
+    """
     left = unconfirmed(found.workers)
     if left:
         places = {each.place or each.engine for each in left} - {None}
         where = f" ({', '.join(sorted(str(place) for place in places))})" if places else ""
         names = ", ".join(each.worker_id for each in left)
-        line = f"may still run{where}: {names}; end what is left with: drumbeat bench stop {found.run.run_id}"
+        line = f"workers that may still run{where}: {names}; end them with: drumbeat bench stop {found.run.run_id}"
         errors.print(line, style="yellow", soft_wrap=True)
     return bool(left)
 
@@ -169,7 +175,7 @@ async def _stop_on_signals(
 ) -> AsyncIterator[None]:
     """During the block, a first Ctrl-C or SIGTERM stops the run, and a second one leaves it to another orchestrator.
 
-    Any signal sets ``hurry``, after which engines that do not answer are not waited for."""
+    Any signal sets ``hurry``, after which it no longer waits for engines that do not answer."""
     signalled = asyncio.Event()
 
     def on_signal(_: str) -> None:
@@ -275,9 +281,9 @@ def stop(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every worker has ended.")] = True,
     store: StoreOption = None,
 ) -> None:
-    """Cancel a run. If it has no orchestrator, this command stops its workers. Workers that an ended run has left are ended.
+    """Cancel a run. If it has no orchestrator, this command stops its workers. Also ends workers that an ended run has left.
 
-    Exit code 1 if workers may still run, because their engine does not answer.
+    Exit code 1 if workers might still run, because their engine does not answer.
     """
 
     async def work(plane: ControlPlane) -> tuple[RunStatus, bool]:

@@ -36,7 +36,7 @@ def full_app() -> typer.Typer:
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return the Typer application for these arguments. If the first is a known command, no other is imported (faster)."""
+    """Return the Typer application for these arguments. If the first is a known command, only its module is imported."""
     return _app_with(words[:1]) if words and words[0] in {*GROUPS, *COMMANDS} else full_app()
 
 

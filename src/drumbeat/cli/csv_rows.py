@@ -1,4 +1,4 @@
-"""A CSV reader with its own limit for the length of a field; the limit of Python's ``csv`` is for the whole process."""
+"""A CSV reader with its own limit for the length of a field; the limit of Python's ``csv`` applies to the whole process."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ class CsvRows:
             at = comma + 1
 
     def _quoted(self, line: str, at: int) -> tuple[str, str, int]:
-        """Read a quoted text, which may span lines. Returns the text, the line it ends on, and the position after it."""
+        """Read a quoted text, which can span lines. Returns the text, the line it ends on, and the position after it."""
         parts, length = [], 0
         while line:
             mark = line.find('"', at)

@@ -66,7 +66,7 @@ def _create_folder(folder: Path) -> Path:
 
 
 def say_where(store: str, page: str, folder: Path) -> None:
-    """Print how to open the demo in the dashboard, without the password of the store."""
+    """Print how to open the demo in the dashboard. The password in the store's URL is not printed."""
     say("\nOpen it in the dashboard:", style="bold")
     say(f"  drumbeat serve --store {shlex.quote(public_url(store) or 'STORE')}")
     say(f"  then http://127.0.0.1:8321{page}")

@@ -85,5 +85,5 @@ def draw_steps(record: RunRecord) -> None:
 
 
 def last_steps(steps: Sequence[Step]) -> list[Step]:
-    """Return the last measurement (step) at each number of connections, lowest number first; earlier ones were undecided."""
+    """Return the last step (measurement) at each number of connections, lowest number first; earlier steps were undecided."""
     return sorted({step.to_target: step for step in steps}.values(), key=lambda step: step.to_target)

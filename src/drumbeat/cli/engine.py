@@ -57,7 +57,7 @@ def _kind_json(kind: EngineKind) -> Mapping[str, Any]:
 
 @app.command("list")
 def list_engines(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List the engines named in engines.toml or drumbeat.toml, and those that need no naming, with traits and prices."""
+    """List the engines in engines.toml and drumbeat.toml, and those that exist without settings, with traits and prices."""
 
     async def read(plane: ControlPlane) -> list[EngineReport]:
         return [*plane.engines.reports()]
@@ -79,15 +79,16 @@ def check(
         str | None,
         typer.Option(
             "--timeout",
-            help="Limit for a worker's start, and for its end: seconds, or as 2m. Default: 1m, longer for slow engines",
+            help="Time limit for a worker's start, and for its end, such as 90 (seconds) or 2m. "
+            "Default: 1m, longer for slow engines",
         ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check an engine with one worker: reach the engine, start the worker, see it join the store, drain it, see it leave.
+    """Check an engine with one worker: contact the engine, start the worker, wait until it joins the store, and drain it.
 
-    An engine with hosts is checked on each of them. Each step is printed with its time, and a failed one with its cause. The
+    An engine with hosts is checked on each host. Each step is printed with its time, and a failed step with its cause. The
     workers and their pools are always removed. Exit code 1 when a step failed.
     """
     within = _limit(timeout) if timeout else None
@@ -121,7 +122,7 @@ def check(
 
 
 def _store_refusal(store: str | None, engine: str) -> str | None:
-    """Say why the engine's workers cannot reach the store; None if they can, as far as its URL tells."""
+    """Return why the engine's workers cannot reach the store, judged by its URL; None if they can."""
     try:
         refuse_local_store(store, engine)
     except InvalidSettings as exc:
@@ -130,7 +131,7 @@ def _store_refusal(store: str | None, engine: str) -> str | None:
 
 
 def _limit(text: str) -> timedelta:
-    """Read seconds, as 20, or a duration, as 2m."""
+    """Parse a number of seconds, such as 20, or a duration such as 2m."""
     return parse_age(f"{text}s" if re.fullmatch(r"[0-9.]+", text.strip()) else text)
 
 
@@ -150,10 +151,10 @@ def _on_hosts(steps: Sequence[CheckStep]) -> str:
 
 
 def _left(steps: Sequence[CheckStep]) -> str:
-    """Say what a check that did not pass has left behind."""
+    """Return a sentence that says whether a failed check has left a worker or a pool behind."""
     if any(step.step == CLEAN_UP and not step.ok for step in steps):
-        return f"what it could not remove is in the line {CLEAN_UP!r} above"
-    return "nothing of the check is left"
+        return f"see the line {CLEAN_UP!r} above for what it could not remove"
+    return "the check left nothing behind"
 
 
 _WORKER: Columns = {
@@ -176,7 +177,7 @@ def workers(
 ) -> None:
     """List the instances of workers in all pools, as their engines report them, with state, age and price.
 
-    Exit code 1 when an engine, or one of its hosts, could not be asked: workers there are not shown.
+    Exit code 1 when an engine, or one of its hosts, did not answer: workers there are not shown.
     """
 
     async def read(plane: ControlPlane) -> tuple[list[EngineWorker], Mapping[str, str]]:
@@ -201,5 +202,5 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", min=1, max=100_000, help="Maximum number of lines, the last ones.")] = 200,
     store: StoreOption = None,
 ) -> None:
-    """Print what a worker wrote to its standard output and error, as its engine keeps it."""
+    """Print a worker's standard output and standard error, as stored by its engine."""
     print(with_control_plane(store, lambda plane: read_logs(plane, name, pool, worker, lines)).rstrip("\n"))

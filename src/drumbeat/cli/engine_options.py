@@ -12,7 +12,7 @@ from drumbeat.core.engine import DEFAULT_ENGINE
 
 
 def tidy_names(engines: str | None) -> str | None:
-    """Option callback: return a list of engines without spaces, as ``a,b``."""
+    """Option callback: return a list of engines without spaces, such as ``a,b``."""
     return None if engines is None else ",".join(name.strip() for name in engines.split(","))
 
 
@@ -28,13 +28,13 @@ EngineOption = Annotated[
 
 
 def refuse_local_store(store: str | None, engines: str | None) -> None:
-    """Raise InvalidSettings if workers of these engines cannot reach the store, before it is created."""
+    """Raise InvalidSettings if workers of these engines cannot reach the store. Called before the store is created."""
     if engines is not None:
         check_store_url(settings_for(store), engines)
 
 
 def warn_of_store(plane: ControlPlane, engines: str | None) -> None:
-    """Print a warning if workers of these engines may not reach the store by its URL."""
+    """Print a warning if workers of these engines might not be able to reach the store, judged by its URL."""
     warning = plane.engines.reach_warning(engines) if engines and engines != DEFAULT_ENGINE else None
     if warning is not None:
         errors.print(f"drumbeat: {warning}", style="yellow", soft_wrap=True)

@@ -1,7 +1,7 @@
 """Runs one beat (pass of a pool's control loop) after a job was pushed: python -m drumbeat.cli.fire FIRING, where FIRING
 describes the beat as JSON.
 
-It does not import the command line, because import time dominates the delay between a push and the start of a worker. Workers
+It does not import the command line, because imports take most of the time between a push and the start of a worker. Workers
 are forked from a separate fork server, which imports their modules while the beat reads the store and decides.
 """
 

@@ -39,7 +39,7 @@ def run(
     provider: ProviderOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Run the autoscaler of a fleet until it is stopped. Several may run: one leads, the others stand by.
+    """Run the autoscaler of a fleet until it is stopped. Several can run: one leads, the others stand by.
 
     A job pushed to an empty queue causes a beat at once. Each beat prints its summary as a line of JSON; if the output is not
     read, lines are dropped and the next line says how many were ``missed``. Workers keep running when this command ends.
@@ -64,7 +64,9 @@ async def _run_changed(
     plane: ControlPlane, pool: str, policy: "FleetPolicy", printer: "_BeatPrinter", stop: asyncio.Event
 ) -> "FleetPolicy | None":
     """Run the autoscaler with a changed policy, until stopped (returns None) or the policy changes again (returns the new one).
-    If the autoscaler fails, wait for one interval, then return the policy that is in the store after the wait."""
+
+    If the autoscaler fails, waits for one interval, then returns the policy that is in the store.
+    """
     try:
         return await _run_loop(plane, pool, policy, printer, stop)
     except DrumbeatError as exc:
@@ -90,11 +92,11 @@ async def _run_loop(
 
 
 async def _warn_of_workers(plane: ControlPlane, pool: str, silence: str) -> None:
-    """Log which workers may run at an engine that does not answer, and the command that ends them."""
+    """Log which workers might still run at an engine that does not answer, and the command that ends them."""
     live = [each for each in (await plane.fleet(pool).status()).workers if not each.was_refused]
     if live:
         names = ", ".join(each.worker_id for each in live)
-        log.warning("stopped while %s; may still run: %s; end them with: drumbeat fleet drain %s", silence, names, pool)
+        log.warning("stopped while %s; workers may still run: %s; end them with: drumbeat fleet drain %s", silence, names, pool)
 
 
 @app.command()
@@ -152,7 +154,7 @@ class _PolicyWatch:
 
 @dataclass(slots=True)
 class _BeatPrinter:
-    """Prints a summary of each beat (autoscaler pass). While another process leads, prints only a new reason to wait."""
+    """Prints a summary of each beat (autoscaler pass); while another process leads, only if the reason to wait changes."""
 
     out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None

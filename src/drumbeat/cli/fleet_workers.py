@@ -71,8 +71,8 @@ def exempt(
 def retry(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Let the next beat ask the provider for workers again at once, after you fixed why it refused: credit, API key, image.
 
-    Earlier refusals are forgotten; if the circuit breaker is open, one worker is tried. A new RUNPOD_API_KEY or other
-    RUNPOD_* variable needs no retry: the first beat that has it asks at once.
+    Earlier refusals are forgotten; if the circuit breaker is open, one worker is tried. After a change of RUNPOD_API_KEY or
+    another RUNPOD_* variable, this command is not needed: the first beat with the new value asks at once.
     """
     at = with_control_plane(store, lambda plane: plane.fleet(pool).retry())
     if as_json:

@@ -1,4 +1,4 @@
-"""What a forked process runs, and the modules to import before the fork."""
+"""Runs a command in a forked process, and lists the modules to import before the fork."""
 
 import sys
 from collections.abc import Mapping, Sequence

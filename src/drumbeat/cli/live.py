@@ -96,14 +96,14 @@ class RunScreen:
         return Group(*lines, Text(), Text("decisions", style="bold"), *recent)
 
     def waiting(self) -> str | None:
-        """Return what a starting run waits for because of its engine; None if it does not."""
+        """Return a text that says what a starting run waits for, such as its engine; None if it does not wait."""
         if self.run is None or self.run.status is not RunStatus.STARTING:
             return None
         noted: str | None = self.run.custom_metrics.get("waiting")
         return self._slow_engine(self.run) or noted
 
     def _slow_engine(self, run: Run) -> str | None:
-        """Return that a run waits for its engine's answer, if its last beat is some seconds ago; None if it does not."""
+        """Return a text that says that a run waits for its engine, if its last beat was some seconds ago; else None."""
         engine = (run.config.get("scaling") or {}).get("engine") or DEFAULT_ENGINE
         last = self.beats[-1].at if self.beats else run.started_at
         is_slow = engine != DEFAULT_ENGINE and self.now and last and self.now - last > _SILENT_AFTER
@@ -174,7 +174,7 @@ class RunScreen:
             say(f"  {line}")
 
     def new_decisions(self) -> Iterator[str]:
-        """Yield the decisions made since the last call; a decision that is repeated again and again is yielded once."""
+        """Yield the decisions made since the last call; a decision that is repeated in a row is yielded once."""
         for beat in self.beats:
             if beat.n <= self.last_printed:
                 continue

@@ -29,7 +29,7 @@ PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name or 
 
 
 def refuse_nan(value: float | None) -> float | None:
-    """Option callback: reject ``nan``, which Typer's min and max let through. Raises BadParameter."""
+    """Option callback: reject ``nan``, which Typer's min and max do not reject. Raises BadParameter."""
     if value is not None and isnan(value):
         raise typer.BadParameter("expected a number, got nan")
     return value

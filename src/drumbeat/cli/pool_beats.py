@@ -32,8 +32,8 @@ def check(
 ) -> None:
     """Release the jobs of dead workers, then start workers for the queued jobs, once.
 
-    Several checks may run at the same time: they take turns, and never start more workers than the maximum. Exit code 1 when
-    an action failed. A full engine is no failure as long as workers of the pool run: later checks try again.
+    Several checks can run at the same time: they take turns, and never start more workers than the maximum. Exit code 1 when
+    an action failed. A full engine is not a failure as long as workers of the pool run: later checks try again.
     """
     firing = Firing(trigger="pool check", pool_id=name, max_workers=max_workers)
 
@@ -70,7 +70,8 @@ def reap(
 
 
 def finish(beats: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the reports of beats, by pool. Raises Exit with code 1 if an action failed, unless its engine is only full."""
+    """Print the reports of beats, by pool. Raises Exit with code 1 if an action failed, but not if it failed
+    only because the engine is full."""
     if as_json:
         show_json(beats)
     else:

@@ -1,4 +1,4 @@
-"""drumbeat pool forkserver: a process with all modules imported, from which workers are forked faster than Python starts."""
+"""drumbeat pool forkserver: a process with all modules imported; forking a worker from it is faster than starting Python."""
 
 from typing import Annotated
 

@@ -63,7 +63,7 @@ def work(
 ) -> None:
     """Run a worker of a pool. Options that are not given come from the pool: see drumbeat pool create.
 
-    On SIGTERM or Ctrl-C, running jobs may finish within --grace; jobs that do not are requeued. A second signal requeues all
+    On SIGTERM or Ctrl-C, running jobs have --grace to finish; jobs that take longer are requeued. A second signal requeues all
     jobs at once.
     Exit codes: 0 clean (with --once: a job was run, even if it failed), 1 configuration, 2 store lost, 4 fatal,
     6 with --once: no job to run.

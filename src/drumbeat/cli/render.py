@@ -39,14 +39,14 @@ def say(line: str, style: str | None = None) -> None:
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[[int], None]]:
-    """Show a status line that counts rows during the block, if there is a terminal. Yields the function to set the count."""
+    """Show a status line that counts rows during the block, if there is a terminal. Yields a function that sets the count."""
     with status_line(f"{verb} 0 rows") as update:
         yield lambda rows: update(f"{verb} {rows:,} rows")
 
 
 @contextmanager
 def status_line(first: str) -> Iterator[Callable[[str], None]]:
-    """Show a line on standard error during the block, if there is a terminal. Yields the function that changes the line."""
+    """Show a line on standard error during the block, if there is a terminal. Yields a function that changes the line."""
     if not errors.is_terminal:
         yield lambda line: None
         return

@@ -42,7 +42,7 @@ def run_job_worker(
     store: str | None = None,
     as_json: bool = False,
 ) -> int:
-    """Run a worker that a user started with ``drumbeat pool work``. ``given`` has its options. Returns its exit code."""
+    """Run a worker that a user started with ``drumbeat pool work``. ``given``: the command's options. Returns its exit code."""
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}

@@ -11,7 +11,7 @@ _PAUSE = 0.05  #: seconds without input that count as a pause
 
 
 def standard_input() -> Iterator[str | None]:
-    """Yield the lines of standard input as they arrive, and None after a pause. Invalid UTF-8 becomes surrogates."""
+    """Yield the lines of standard input as they arrive, and None when the input pauses. Invalid UTF-8 becomes surrogates."""
     try:
         sys.stdin.fileno()
     except (OSError, io.UnsupportedOperation):
@@ -30,7 +30,7 @@ def _text(source: TextIO) -> TextIO:
 
 
 def incoming_lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Yield each line without its line end, and None once when the input pauses, so that the caller can handle what it has."""
+    """Yield each line without its line end, and None once when the input pauses: the caller can then handle its lines."""
     parts: list[bytes] = []
     while True:
         if not select.select([source], [], [], _PAUSE)[0]:

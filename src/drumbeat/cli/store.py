@@ -23,7 +23,7 @@ def init(store: StoreOption = None) -> None:
 
 @app.command()
 def migrate(store: StoreOption = None) -> None:
-    """Migrate the tables to the current schema version. Safe from several machines at once."""
+    """Migrate the tables to the current schema version. Can be run on several machines at once."""
     _migrate(store, create=False)
 
 

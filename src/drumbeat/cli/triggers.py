@@ -27,7 +27,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Trigger name.
 
 @app.command("list")
 def list_triggers(file: FileOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List triggers with what they start, when they last fired, the outcome, and when they fire next."""
+    """List triggers: the beat that each runs, when it last fired, the outcome, and when it fires next."""
 
     async def work(plane: ControlPlane) -> None:
         service = plane.triggers(file)

@@ -1,4 +1,4 @@
-"""Columns of tables of workers that only some workers have: the engine and the host that run them."""
+"""Optional columns of tables of workers: the engine and the host on which each worker runs."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from drumbeat.core.worker import Worker
 
 
 def place_columns(workers: Sequence[Worker]) -> Columns:
-    """Return the columns engine and host if a worker runs at another engine than this machine's; none if all run here."""
+    """Return the columns engine and host; no columns if all workers run at the engine ``local``."""
     if all(worker.engine in (None, DEFAULT_ENGINE) for worker in workers):
         return {}
     return {"engine": lambda worker: worker.engine, "host": lambda worker: worker.place}

@@ -71,8 +71,8 @@ class ControlPlaneBase:
     def local_spawner(self, *, survive: bool = False, engine: "NamedEngine | None" = None) -> "LocalSpawner":
         """Return a spawner that starts workers on this machine, on the same store. Raises InvalidSettings.
 
-        With ``survive``, the workers outlive this process. An ``engine`` other than ``local`` keeps the files of its
-        workers in a separate folder."""
+        With ``survive``, the workers outlive this process. For an ``engine`` other than ``local``, the files of its
+        workers are in a separate folder."""
         from drumbeat.spawn.fork_client import SocketConnector
         from drumbeat.spawn.local import LocalSpawner
         from drumbeat.spawn.state_dir import folder_of
@@ -104,7 +104,7 @@ class ControlPlaneBase:
         return Engines(self)
 
     def spawner(self, engines: str) -> Spawner:
-        """Return a spawner for an engine or several, as ``a,b``. Its workers outlive this process.
+        """Return a spawner for one engine, or for several, such as ``a,b``. Its workers outlive this process.
 
         Raises InvalidSettings, MissingExtra."""
         if engines == DEFAULT_ENGINE:

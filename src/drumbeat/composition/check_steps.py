@@ -18,7 +18,7 @@ _CAUSES: Final = {
     SpawnCause.NO_MONEY: "the account has no money",
     SpawnCause.RATE_LIMITED: "the engine limits the rate of requests",
     SpawnCause.TRANSIENT: "the engine failed or cannot be reached (network)",
-    SpawnCause.AMBIGUOUS: "the engine gave no answer to the start",
+    SpawnCause.AMBIGUOUS: "the engine did not say whether it started the worker",
     SpawnCause.BOOT_CRASH: "the worker ended before it was ready",
 }
 
@@ -39,17 +39,17 @@ class StepFailed(Exception):
 
 
 class StepRunner:
-    """Runs the steps of a check, all of them for one host if one is given, and passes each to ``on_step``."""
+    """Runs the steps of a check, and passes the result of each step to ``on_step``. ``host``: the host that is checked."""
 
     def __init__(self, clock: Clock, on_step: Callable[[CheckStep], None], host: str | None = None) -> None:
         self._clock, self._on_step, self._host = clock, on_step, host
 
     def at(self, host: str | None) -> "StepRunner":
-        """Return a runner of steps for this host."""
+        """Return a step runner whose results name this host."""
         return StepRunner(self._clock, self._on_step, host)
 
     async def run(self, name: str, work: Callable[[], Awaitable[tuple[T, str]]]) -> T:
-        """Run one step and report it. ``work`` returns a result and what was found. Raises StepFailed if the step failed."""
+        """Run one step and report it. ``work`` returns a result and a text for the report. Raises StepFailed if it fails."""
         began = self._clock.elapsed()
         try:
             result, detail = await work()
@@ -60,13 +60,13 @@ class StepRunner:
         return result
 
     def report(self, name: str, began: timedelta, detail: str, *, ok: bool) -> None:
-        """Report a step that began at this time of the clock."""
+        """Report a step that is over. ``began``: when it began, by ``clock.elapsed()``."""
         took = self._clock.elapsed() - began
         self._on_step(CheckStep(step=name, ok=ok, took=took, detail=" ".join(detail.split()), host=self._host))
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a step failed, beginning with the kind of cause if it is known."""
+    """Return why a step failed, as one line; an engine's error begins with its cause in plain words."""
     if isinstance(error, MissingExtra):
         return f"an extra is missing here: {error}"
     if isinstance(error, SpawnError):

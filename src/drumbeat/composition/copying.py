@@ -20,7 +20,7 @@ async def copy_named_stores(
 
 def store_url(given: str, environment: Mapping[str, str]) -> str:
     """Return the URL of a store. ``given`` is a URL, or the name of an environment variable that holds one; DRUMBEAT_STORE
-    means the store of the settings, which may also come from a file. Raises InvalidInput."""
+    means the store of the settings, even if it is set in a file. Raises InvalidInput."""
     if not _VARIABLE.fullmatch(given):
         return absolute(given)
     if given == STORE_VARIABLE:

@@ -1,4 +1,4 @@
-"""Watches pools for delayed jobs that become ready, in a process of its own or in one that also does other work."""
+"""Watches pools for delayed jobs that become ready, in a separate process or beside other work of this process."""
 
 import asyncio
 import json
@@ -59,7 +59,10 @@ async def watching(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) 
 
 
 async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> None:
-    """Run ``keep`` (it watches for delayed jobs) after ten seconds: short-lived processes need no watch. Errors are logged."""
+    """Run ``keep``, which watches for delayed jobs, but only after ten seconds: short-lived processes need not watch.
+
+    Errors are logged.
+    """
     await base.clock.sleep(_START_AFTER)
     try:
         await keep()
@@ -69,6 +72,6 @@ async def _keep(base: ControlPlaneBase, keep: Callable[[], Awaitable[None]]) -> 
 
 async def keep_due(base: ControlPlaneBase, pools: Pools, wake: Wake, file: Path) -> None:
     """Watch pools for delayed jobs that become ready, until cancelled. Of all processes with this triggers file on this
-    machine, only one does this."""
+    machine, only one watches at a time."""
     watch = DueJobWatcher(base.store, base.clock, process_name(), wake)
     await watch.keep(pools, f"{socket.gethostname()}{file}")

@@ -1,4 +1,4 @@
-"""Checks an engine for real: reaches it and each of its hosts, and starts a worker there that joins the store and leaves."""
+"""Checks an engine in practice: contacts it and its hosts, and starts a worker there, which joins the store and leaves."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ _NO_POOL = PoolId("engine-check")  #: a pool that no engine has workers of
 
 
 class EngineCheck:
-    """Checks one engine, with one worker on each of its hosts, or one worker if it has none."""
+    """Checks one engine with one worker on each of its hosts, or with one worker if the engine has no hosts."""
 
     def __init__(
         self,
@@ -27,7 +27,8 @@ class EngineCheck:
         within: timedelta | None = None,
         host: str | None = None,
     ) -> None:
-        """``on_step`` is called after each step; ``within`` limits the start of a worker, and its end; ``host``: only there."""
+        """``on_step`` gets the result of each step; ``within``: time limit for a worker's start, and for its end;
+        ``host``: check only this host."""
         self._base = base
         self._engine = engine
         self._steps = StepRunner(base.clock, on_step)
@@ -35,7 +36,7 @@ class EngineCheck:
         self._host = host
 
     async def run(self) -> bool:
-        """Run all steps, for each host until one fails. Returns whether all succeeded. Each is passed to ``on_step``."""
+        """Run all steps, on each host until a step fails there. Returns whether all steps succeeded."""
         async with AsyncExitStack() as stack:
             try:
                 spawner = await self._steps.run("settings", self._open)
@@ -88,7 +89,7 @@ class EngineCheck:
 
 
 def _facts(report: HostReport) -> str:
-    """Say what a host is like where workers can run."""
+    """Return one line about a host on which workers can run: versions, slots and clock."""
     known: Sequence[str] = (
         f"Python {report.python}",
         f"drumbeat {report.drumbeat}",

@@ -23,7 +23,7 @@ _SECRETS = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IG
 def read_fields(kind: type[Any], table: Mapping[str, Any], subject: str) -> dict[str, Any]:
     """Read a table into values for the fields of a settings class; missing fields are left out. Raises InvalidSettings.
 
-    ``subject`` begins every error message, as ``engine gpu``."""
+    ``subject``: the beginning of every error message, such as ``engine gpu``."""
     hints = get_type_hints(kind)
     known = [each.name for each in fields(kind)]
     for name in table:
@@ -48,7 +48,7 @@ def read_settings(kind: type[Any], table: Mapping[str, Any], subject: str) -> An
 
 
 def _must(name: str, hints: Mapping[str, Any]) -> str:
-    """Return a setting that must be set, with how to write it if it is a list of tables."""
+    """Return the name of a required setting; for a list of tables, with how to write it."""
     inside = get_args(hints[name])
     is_tables = get_origin(hints[name]) in (tuple, Sequence) and is_dataclass(inside[0])
     return f"{name} (at least one table [[engines.NAME.{name}]])" if is_tables else name
@@ -69,7 +69,7 @@ def _unknown(subject: str, name: str, known: list[str]) -> str:
 
 
 def _read(hint: Any, value: Any, expected: str) -> Any:
-    """Convert one value of a table to a field's type. ``expected`` begins the error message."""
+    """Convert one value of a table to a field's type. ``expected``: the beginning of the error message."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _read_one_of([each for each in inside if each is not NoneType], value, expected)
@@ -92,7 +92,7 @@ def _read(hint: Any, value: Any, expected: str) -> Any:
 
 
 def _read_one_of(hints: Sequence[Any], value: Any, expected: str) -> Any:
-    """Convert a value to the first type that it fits, as a number or else a text."""
+    """Convert a value to the first of several types that fits, such as a number or else text."""
     for hint in hints[:-1]:
         with suppress(InvalidSettings):
             return _read(hint, value, expected)
@@ -139,7 +139,7 @@ def _switch(value: Any, expected: str) -> bool:
 
 
 def _duration(value: Any, expected: str) -> timedelta:
-    """Convert seconds as a number, or a text such as 30s, 10m or 2h."""
+    """Convert a number of seconds, or a text such as 30s, 10m or 2h, to a duration."""
     expected = f"{expected} seconds, or a duration such as 30s, 10m or 2h"
     if isinstance(value, str):
         found = _DURATION.fullmatch(value.strip())

@@ -26,7 +26,8 @@ class EngineWorker:
 
 
 async def list_workers(base: ControlPlaneBase, name: str | None) -> tuple[list[EngineWorker], Mapping[str, str]]:
-    """Return the instances of all pools at one engine, or at all; and by engine, why it or its hosts could not be asked.
+    """Return the instances of all pools at one engine, or at all engines if ``name`` is None; and, by engine, why it or some of
+    its hosts do not answer.
 
     Raises InvalidSettings for an unknown engine."""
     engines = [base.engines.get(name)] if name else base.engines.list()
@@ -46,7 +47,7 @@ async def list_workers(base: ControlPlaneBase, name: str | None) -> tuple[list[E
 
 
 async def _of_engine(base: ControlPlaneBase, spawner: Spawner) -> tuple[list[EngineWorker], str]:
-    """Return the workers at an engine, and which of its hosts do not answer."""
+    """Return the running workers at an engine, and the errors of its hosts that do not answer; empty if all answer."""
     known = {row.pool_id for row in await base.store.pools.list()}
     if isinstance(spawner, ListsReachable):
         found = await spawner.list_reachable(None)

@@ -30,7 +30,7 @@ MakeSpawner = Callable[[Any, "NamedEngine", "EngineBase", Mapping[str, str]], Sp
 
 
 class EngineBase(Protocol):
-    """What engines need of the control plane: the settings, the store, the clock, and the spawner for this machine."""
+    """The part of the control plane that engines need: settings, store, clock, and the spawner for this machine."""
 
     settings: Settings
     store: Store
@@ -94,7 +94,7 @@ class NamedEngine:
 
     @property
     def settings(self) -> Any:
-        """The checked settings, of the settings class of its kind. Raises InvalidSettings, MissingExtra."""
+        """The engine's settings, checked, as the settings class of its kind. Raises InvalidSettings, MissingExtra."""
         return read_settings(self.kind.settings_class, self.table, self.subject)
 
 
@@ -111,7 +111,7 @@ class EngineReport:
 
 
 def _scoped(spawner: str) -> "MakeSpawner":
-    """Return what makes a spawner of this class, which tells apart the workers of several stores by a ``scope``."""
+    """Return a function that creates a spawner of this class, with a ``scope`` that identifies the store and the engine."""
 
     def make(package: Any, engine: NamedEngine, base: EngineBase, environment: Mapping[str, str]) -> Spawner:
         scope = f"{store_name(base.settings.store)}#{engine.name}"
@@ -200,7 +200,7 @@ KINDS: Mapping[str, EngineKind] = {
         ),
     )
 }
-_WITHOUT_NAMING = ("local", "runpod")  #: kinds that are also engines of the same name without being named in a file
+_WITHOUT_NAMING = ("local", "runpod")  #: engines, each with the same name as its kind, that exist without a settings file
 
 
 class Engines:
@@ -211,7 +211,7 @@ class Engines:
 
     @cached_property
     def refused(self) -> Mapping[str, str]:
-        """The engines in files whose kind is wrong, each with what is wrong. The other engines can be used."""
+        """The engines in settings files whose kind is wrong, each with a message. The other engines can still be used."""
         tables = self._base.settings.engines.items()
         return {name: problem for name, table in tables if (problem := _kind_problem(name, table["kind"])) is not None}
 
@@ -226,7 +226,7 @@ class Engines:
         return {name: table for name, table in self._base.settings.engines.items() if name not in self.refused}
 
     def list(self) -> Sequence[NamedEngine]:
-        """Return the engines that can be named: those in files, ``local``, and ``runpod`` if a RUNPOD_ variable is set."""
+        """Return the usable engines: those in settings files, ``local``, and ``runpod`` if a RUNPOD_ variable is set."""
         is_set = any(name.startswith("RUNPOD_") for name in os.environ)
         hidden = set() if is_set or "runpod" in self._base.settings.engines else {"runpod"}
         return [engine for name, engine in self._named.items() if name not in hidden]
@@ -248,7 +248,7 @@ class Engines:
         return [self.get(name) for name in engine_names(engines)]
 
     def knows(self, engines: str) -> bool:
-        """Whether this process has the settings and environment variables of all these engines; other machines may not."""
+        """Whether this process has the settings and environment variables of all these engines."""
         found = [self._named.get(name) for name in engine_names(engines)]
         return all(each is not None and all(map(os.environ.get, each.kind.variables)) for each in found)
 
@@ -266,7 +266,7 @@ class Engines:
         return any(each.kind.elsewhere for each in self.find(engines))
 
     def check_reach(self, engines: str) -> None:
-        """Raise InvalidSettings if workers of these engines run on other machines, which cannot reach this process's store."""
+        """Raise InvalidSettings if workers of these engines run on other machines but cannot reach the store over a network."""
         store = self._base.store.traits
         if self.run_elsewhere(engines) and not store.networked:
             raise InvalidSettings(unreachable_store(store.name, engines, public_url(self._base.settings.store)))
@@ -277,12 +277,12 @@ class Engines:
         if not self._base.store.traits.networked or not self.run_elsewhere(engines) or parts.hostname not in _LOOPBACK:
             return None
         return (
-            f"the store's URL names {parts.hostname or 'no host'}, which means another machine where workers of {engines} run; "
-            f"if they do not run on this machine, use its name in DRUMBEAT_STORE"
+            f"the store's URL names {parts.hostname or 'no host'}, which is another machine for the workers of {engines}; "
+            f"if they do not run on this machine, use this machine's name in DRUMBEAT_STORE"
         )
 
     def open(self, engines: str, environment: Mapping[str, str] | None = None) -> Spawner:
-        """Return a spawner for one engine or, with several, one that prefers the first. Workers outlive this process.
+        """Return a spawner for one engine or for several, of which the first is preferred. Workers outlive this process.
 
         ``environment``: more variables for the workers. Raises InvalidSettings, MissingExtra."""
         found = self.find(engines)
@@ -312,7 +312,7 @@ class Engines:
         return [*(self.report(each) for each in self.list()), *wrong]
 
     def report(self, engine: NamedEngine) -> EngineReport:
-        """Return what is known of an engine without reaching it: its traits and price, or why it cannot be used."""
+        """Return a report on an engine without contacting it: its traits and price, or why it cannot be used."""
         from dataclasses import asdict
 
         about = EngineReport(name=engine.name, kind=engine.kind.name, source=engine.source)
@@ -326,7 +326,10 @@ class Engines:
 
 
 def check_store_url(settings: Settings, engines: str) -> None:
-    """Refuse a store that workers elsewhere cannot reach, before it is opened (and created). Raises InvalidSettings."""
+    """Raise InvalidSettings if workers of these engines run on other machines but cannot reach the store.
+
+    Checks the store's URL only, so that a wrong store is not opened and created.
+    """
     scheme = settings.store.partition(":")[0]
     kinds = [KINDS.get(settings.engines.get(name, {}).get("kind", name)) for name in engine_names(engines)]
     if scheme in _LOCAL_STORES and any(kind is not None and kind.elsewhere for kind in kinds):
@@ -334,7 +337,7 @@ def check_store_url(settings: Settings, engines: str) -> None:
 
 
 def _kind_problem(name: str, kind: str) -> str | None:
-    """Return what is wrong with the kind of a named engine; None if nothing is."""
+    """Return a message that says what is wrong with a named engine's kind; None if it is valid."""
     if kind not in KINDS:
         return f"expected the kind of engine {name!r} to be one of {', '.join(KINDS)}, got {kind!r}; see: drumbeat engine kinds"
     if name in _WITHOUT_NAMING and kind != name:

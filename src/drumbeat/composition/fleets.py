@@ -1,4 +1,4 @@
-"""Creates, configures and runs fleets: pools with a number of workers that follows a policy.
+"""Creates, configures and runs fleets: pools whose number of workers a policy decides.
 
 Part of the composition root, because a job pool that is scaled needs the packages pool and fleet.
 """
@@ -119,7 +119,7 @@ class Fleets:
     async def scale_pool(
         self, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
     ) -> PoolRow:
-        """Let a policy scale a job pool, which is created if missing. Its workers stay and wait when the queue is empty.
+        """Let a policy scale a job pool, which is created if missing. Its workers keep running when the queue is empty.
 
         Raises InvalidInput if the pool is not a job pool, InvalidSettings."""
         engine = self._engine(policy)
@@ -149,8 +149,7 @@ class Fleets:
 
     @asynccontextmanager
     async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
-        """Open a spawner, which starts workers, for the fleet ``name``: at the engine ``provider``,
-        or else at the fleet's engine.
+        """Open a spawner for the workers of the fleet ``name``: at the engine ``provider``, or else at the fleet's engine.
 
         Raises NotFound, InvalidSettings, MissingExtra.
         """
@@ -167,7 +166,7 @@ class Fleets:
         on_beat: Callable[[BeatReport], None] | None = None,
         on_policy: Callable[[FleetPolicy], None] | None = None,
     ) -> ControlLoop[FleetView, Action]:
-        """Build a controller of a fleet. Any number of controllers may run; only the one that holds the fleet's lease acts.
+        """Build a controller of a fleet. Any number of controllers can run; only the one that holds the fleet's lease acts.
 
         ``on_policy`` gets the policy before a beat decides; if it raises, the beat ends. ``on_beat`` is called after each beat.
         """
@@ -209,7 +208,7 @@ class Fleets:
         return report
 
     async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-        """Run a beat. If another process is running one, first wait for its end: that beat may have missed the latest change.
+        """Run a beat. If another process runs one, first wait for its end: that beat might have missed the latest change.
 
         If the wait exceeds MAX_WAIT, or a daemon runs the fleet (its next beat is enough), no beat is run: ``led`` is False.
         """
@@ -223,7 +222,7 @@ class Fleets:
             await clock.sleep(_RETRY_EVERY)
 
     async def beat_each(self, names: Sequence[str], **settings: Any) -> Mapping[str, Mapping[str, Any]]:
-        """Run one beat of each fleet. If one fails, its report has the error, and the next fleet follows."""
+        """Run one beat of each fleet. If a beat fails, its report contains the error, and the other fleets still follow."""
         return {name: outcome_of(await self._try_beat(name, **settings)) for name in names}
 
     async def _try_beat(self, name: str, **settings: Any) -> BeatReport:
@@ -245,8 +244,8 @@ class Fleets:
     ) -> str | None:
         """Run the fleet's beats until ``stop`` is set. A job that is pushed to an empty queue causes a beat at once.
 
-        Once ``hurry`` is set, an engine elsewhere is not waited for. Returns why the engine did not answer the last call; None
-        if it did."""
+        Once ``hurry`` is set, it no longer waits for the answers of an engine other than ``local``. Returns why the engine did
+        not answer the last call; None if it did."""
         prompt = PromptSpawner(spawner, hurry or asyncio.Event(), self._base.clock)
         is_local = spawner.traits.name == DEFAULT_ENGINE
         waker = PushWaker(self._store, PoolId(name), self._base.clock)
@@ -274,7 +273,7 @@ class Fleets:
         return Sweep(store=self._store, spawner=spawner, clock=clock, owner=process_name, place=socket.gethostname())
 
     async def _keep_sweeping(self, name: str) -> None:
-        """At intervals, terminate instances that other pools have forgotten. Uses its own spawner, so no beat is delayed."""
+        """At intervals, terminate forgotten instances of other pools. Uses its own spawner, so that no beat is delayed."""
         while True:
             try:
                 async with self.spawner(name) as spawner:
@@ -296,7 +295,7 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
-    """Return a beat's report for a trigger: led, number, summary, actions, error and duration, without what it observed."""
+    """Return a beat's report for a trigger: led, number, summary, actions, error and duration, without the observed state."""
     failed = [f"{action['type']}: {action['error']}" for action in report.actions if "error" in action]
     errors = [report.error, report.summary.get("provider_error"), *failed]
     return {

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 async def open_control_plane(
     settings: Settings, *, create: bool = False, check_version: bool = True, clock: Clock | None = None
 ) -> AsyncIterator["ControlPlane"]:
-    """Open the store of the settings and return a control plane on it; leaving the block closes the store."""
+    """Open the store of the settings and yield a control plane on it; leaving the block closes the store."""
     async with open_store(settings.store, create=create, check_version=check_version) as store:
         yield ControlPlane(settings, store, clock or SystemClock())
 
@@ -164,7 +164,7 @@ class ControlPlane(ControlPlaneBase):
         )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
-        """Run the beat of a trigger fired by a push. Later pushes fire the trigger again, as this beat may miss their jobs."""
+        """Run the beat of a trigger fired by a push. Later pushes fire the trigger again, as this beat can miss their jobs."""
         from drumbeat.triggers.detached import mark_checker_started
 
         if firing.pool_id is not None:
@@ -220,7 +220,7 @@ class ControlPlane(ControlPlaneBase):
 
     @asynccontextmanager
     async def waking(self, file: Path | None = None) -> AsyncIterator[Callable[[str], Awaitable[Sequence[str]]]]:
-        """Give a function to call with a pool's name after each push: it fires the triggers for new jobs in the pool.
+        """Yield a function to call with a pool's name after each push: it fires the triggers for new jobs in the pool.
 
         Triggers that run in this process run in the background; leaving the block waits for them."""
         service = self.triggers(file)
@@ -246,8 +246,8 @@ class ControlPlane(ControlPlaneBase):
         return service
 
     def _bench_spawner(self, engines: str) -> Spawner:
-        """Return a spawner for the workers of a benchmark. Unless the engine is ``local``, it gives its workers the
-        secrets of the database under test."""
+        """Return a spawner for the workers of a benchmark. It passes them the secrets of the database under test in environment
+        variables; workers of the engine ``local`` inherit them."""
         if engines == DEFAULT_ENGINE:
             return self.local_spawner(survive=True)
         from drumbeat.bench.driver.session import PASSWORD_VARIABLE
@@ -284,7 +284,7 @@ class ControlPlane(ControlPlaneBase):
         """Run a worker of a job pool in this process, without a controller. Raises NotFound, InvalidInput.
 
         ``handlers`` replace those of the plan. Without ``signals`` no signal handlers are installed. ``grace`` is how long
-        running jobs may continue once the worker is asked to stop; None: the pool's drain time."""
+        running jobs can continue once the worker is asked to stop; None: the pool's drain time."""
         return await self._worker_runner().run_adhoc(name, plan, worker_id, handlers, signals=signals, grace=grace)
 
     def _worker_runner(self) -> "WorkerRunner":

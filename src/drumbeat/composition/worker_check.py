@@ -1,4 +1,4 @@
-"""Checks with one real worker whether an engine, or one of its hosts, can run workers: it joins the store, and leaves."""
+"""Checks whether an engine, or one of its hosts, can run workers: starts a worker, which joins the store and leaves."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -42,12 +42,12 @@ _HINTS: Final = (
 
 
 class WorkerCheck:
-    """Runs one worker in a pool of its own. Whatever happens, the worker and the pool are removed."""
+    """Runs one worker in a temporary pool. Whatever happens, the worker and the pool are removed at the end."""
 
     def __init__(
         self, base: ControlPlaneBase, engine: str, spawner: Spawner, steps: StepRunner, within: timedelta | None = None
     ) -> None:
-        """``spawner`` is open; ``within`` limits the start of the worker, and its end."""
+        """``spawner`` must be open; ``within``: time limit for the worker's start, and for its end."""
         self._base = base
         self._store = base.store
         self._clock = base.clock
@@ -158,14 +158,14 @@ class WorkerCheck:
                 self._steps.report(CLEAN_UP, began, "nothing is left", ok=True)
 
     async def _clean_up(self, lease: Lease | None) -> Sequence[str]:
-        """End the worker and delete the pool. Returns what could not be done."""
+        """End the worker and delete the pool. Returns a message for each thing that could not be removed."""
         problems = []
         if self._asked:
             try:
                 await self._spawner.terminate(self._pool_id, WORKER)
                 await self._close_row()
             except DrumbeatError as exc:
-                problems.append(f"worker {WORKER} of pool {self._pool_id} may still run at {self._engine}: {exc}; end it")
+                problems.append(f"worker {WORKER} of pool {self._pool_id} might still run at {self._engine}: {exc}; end it")
         try:
             if not problems:
                 await self._store.pools.delete(self._pool_id)
@@ -176,7 +176,7 @@ class WorkerCheck:
         return problems
 
     async def _close_row(self) -> None:
-        """Close the row of the worker, whose instance is gone."""
+        """Close the worker's row, because its instance is gone."""
         for _ in range(3):
             try:
                 row = await self._store.workers.get(self._pool_id, WORKER)
@@ -209,12 +209,12 @@ class WorkerCheck:
     async def _why_late(self) -> str:
         instance, within = await self._instance(), time_span(self._limit())
         if instance is None:
-            return f"the worker did not join within {within}, and the engine does not list its instance any more"
+            return f"the worker did not join within {within}, and the engine no longer lists its instance"
         if instance.state is InstanceState.PENDING:
             why = _told(instance) or "the engine's queue is full, or its image is being loaded"
             return f"the worker is still pending after {within}: {why}"
         last = await self._last_line()
-        hint = _hint(last) or "the store may not be reachable from there"
+        hint = _hint(last) or "it probably cannot reach the store from there"
         return f"the worker runs, but did not join the store within {within}" + _said(hint, last)
 
     async def _last_line(self) -> str | None:
@@ -229,12 +229,12 @@ class WorkerCheck:
 
 
 def _thresholds(limit: timedelta) -> Thresholds:
-    """Return limits for a worker that is watched closely: a heartbeat each second, and gone soon after its controller."""
+    """Return thresholds for the check: a heartbeat each second; the worker leaves if this process is gone for ``limit``."""
     return replace(with_heartbeat(PRESETS[PoolKind.FLEET], timedelta(seconds=1)), controller_gone_after=limit)
 
 
 def _told(instance: Instance | None) -> str | None:
-    """Return why an instance does not run, if its engine says so."""
+    """Return the engine's reason why an instance does not run; None if it gives none."""
     meta = {} if instance is None else instance.meta
     return meta.get("problem") or meta.get("reason")
 

@@ -1,4 +1,4 @@
-"""How many workers engines can run at once, as far as their settings say."""
+"""How many workers engines can run at once, by their settings."""
 
 from typing import Any
 

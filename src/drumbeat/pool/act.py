@@ -37,10 +37,10 @@ class PoolActor:
                 await self._recovery.recover(action, fence)
 
     async def _start(self, action: SpawnJobWorker, fence: Fence) -> None:
-        """Start a worker. If an earlier start of the same decision failed, raise SpawnError without a row or a request."""
+        """Start a worker. If another start of the same beat was refused, raise SpawnError without trying."""
         if self._refused is not None and self._refused[0] == action.at:
             earlier = self._refused[1]
-            raise SpawnError(f"not tried: an earlier start failed: {earlier}", cause=earlier.cause)
+            raise SpawnError(f"not tried: an earlier start in this beat failed: {earlier}", cause=earlier.cause)
         try:
             await self._recovery.start(self._row(action), action.group_count, fence, is_new=action.is_new, keep_refused=True)
         except SpawnError as exc:
@@ -49,14 +49,16 @@ class PoolActor:
             raise
 
     async def _release(self, action: TakeBackJobs, fence: Fence) -> None:
-        """Take back the jobs of an ended worker. Raises StaleWrite if the worker is alive after all; it then keeps its
-        jobs. If the worker has no row, nothing is done: its jobs return to the queue when their leases run out."""
+        """Take back the jobs of an ended worker. Raises StaleWrite if the worker is alive after all and keeps its jobs.
+
+        Does nothing if the worker has no row: its jobs return to the queue when their leases run out.
+        """
         try:
             row = await self._store.workers.get(self._pool_id, action.worker_id)
         except NotFound:
             return
         if row.is_live:
-            raise StaleWrite(f"jobs not released: worker {action.worker_id} is {row.status} after a new heartbeat")
+            raise StaleWrite(f"jobs of worker {action.worker_id} not taken back: it is {row.status} after a new heartbeat")
         await self._store.queue.release(row.holder, action.reason, fence=fence)
 
     def _row(self, action: SpawnJobWorker) -> Worker:

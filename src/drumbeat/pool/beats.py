@@ -22,7 +22,7 @@ from drumbeat.store.interface import Store
 ONE_BEAT = timedelta(seconds=15)  #: how long a beat holds the pool's lease; a killed checker blocks others this long
 MAX_WAIT = timedelta(seconds=10)  #: how long a check waits for another checker to finish
 _RETRY_EVERY = timedelta(milliseconds=20)
-_UNTIL_ROOM = 2  #: extra beats to replace a worker that is given up: one ends it, one starts another
+_UNTIL_ROOM = 2  #: most extra beats to replace a silent worker: one ends it, one starts another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,11 @@ def pool_loop(
     before: Callable[[], Awaitable[object]] | None = None,
     after: Callable[[], Awaitable[object]] | None = None,
 ) -> ControlLoop[PoolView, Action]:
-    """Return a control loop of a pool; several processes may run one, but only the process that holds the pool's lease acts.
-    ``every`` and ``lease`` are the times between beats and until the lease expires. With ``only_recover`` it starts no workers.
-    Each beat calls ``before`` before it observes the pool; ``after`` is called after each beat of ``run``."""
+    """Return a control loop for a pool. Several processes can run such a loop, but only the one with the pool's lease acts.
+
+    ``every``: time between beats. ``lease``: time until the lease expires. ``only_recover``: start no workers. ``before`` is
+    called in each beat before it observes the pool, ``after`` after each beat of ``run``.
+    """
     store, spawner = beating.store, beating.spawner
 
     async def observed(gap: timedelta) -> PoolView:
@@ -77,8 +79,7 @@ def _recorded(view: PoolView) -> Mapping[str, Any] | None:
 
 
 def with_starts(summary: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return a beat's summary with how many workers were really started and, if some were not, how many should have been and
-    why they were not."""
+    """Return a beat's summary; if starts of workers failed, with how many succeeded, how many were tried, and why."""
     starts = [action for action in actions if action["type"] == SpawnJobWorker.TYPE]
     failed = [action for action in starts if "error" in action]
     if not failed:
@@ -88,7 +89,7 @@ def with_starts(summary: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]
 
 
 def is_full(action: Mapping[str, Any]) -> bool:
-    """Whether an action of a beat failed only because its engine has no free place for a worker now."""
+    """Whether an action of a beat failed because its engine has no free slot for a worker now."""
     return action.get("cause") == SpawnCause.NO_CAPACITY
 
 
@@ -96,8 +97,8 @@ async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, max_wait:
     """Run one beat, then release the pool's lease. If another process holds the lease for ``max_wait``, no beat is run and
     the report has ``led=False``.
 
-    If the pool is at max_workers and the beat ends silent workers, further beats follow at once and start their replacements,
-    because the next trigger may be a long time away.
+    If the pool is at max_workers and the beat ends silent workers, up to two more beats follow at once and start their
+    replacements, because the next trigger might be a long time away.
     """
     deadline = clock.elapsed() + max_wait
     try:
@@ -143,7 +144,7 @@ def beat_report(report: BeatReport) -> Mapping[str, Any]:
 
 
 def _went_well(report: BeatReport) -> bool:
-    """Whether no action failed; an engine that is full is no failure as long as workers of the pool are at work."""
+    """Whether no action failed. A start that a full engine refused does not count, as long as the pool has workers."""
     failed = [action for action in report.actions if "error" in action]
     works = bool(report.summary.get("workers") or report.summary.get("spawned"))
     return all(works and is_full(action) for action in failed)

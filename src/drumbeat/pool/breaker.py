@@ -13,7 +13,10 @@ _PERMANENT = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: exit codes 
 
 
 def failure_streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> FailureStreak:
-    """Count the newest workers that failed in a row before they ran a job, since a user fixed the pool (``mended_at``)."""
+    """Count how many of the newest workers failed in a row before they ran a job. Workers before ``mended_at`` are ignored.
+
+    ``mended_at``: when a user last changed or resumed the pool.
+    """
     ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and counts_for_breaker(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
@@ -35,14 +38,14 @@ def counts_for_breaker(row: Worker) -> bool:
 
 
 def next_start_at(found: FailureStreak) -> datetime | None:
-    """Return when the next worker may be started; None: at once. The delay equals the time workers have been failing so far."""
+    """Return when the next worker can be started; None: at once. The delay equals the time workers have been failing so far."""
     if found.failed < TRIES or found.first_at is None or found.last_at is None:
         return None
     return found.last_at + min(max(found.last_at - found.first_at, SHORTEST), LONGEST)
 
 
 def start_limit(found: FailureStreak, living: Sequence[Worker], now: datetime) -> int | None:
-    """Return how many workers may be started now: 0 while the breaker delays starts, then one at a time; None: no limit."""
+    """Return how many workers can be started now: 0 while the breaker delays starts, then one at a time; None: no limit."""
     until = next_start_at(found)
     if until is None:
         return None
@@ -51,7 +54,7 @@ def start_limit(found: FailureStreak, living: Sequence[Worker], now: datetime) -
 
 
 def breaker_message(found: FailureStreak) -> str | None:
-    """Return a message that says why no workers are started at the moment; None while the breaker allows them."""
+    """Return a message that says why the breaker delays the start of workers; None if it does not."""
     until = next_start_at(found)
     if until is None:
         return None

@@ -1,4 +1,4 @@
-"""Checks a pool once (takes back jobs, starts workers) or reaps it (only takes back jobs), when a caller asks for it."""
+"""Checks a pool once (takes back jobs, starts workers) or reaps it once (only takes back jobs)."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,10 +32,9 @@ class Checker:
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """``owner`` returns a unique name for each beat. ``open_spawner`` makes a spawner for the name of an engine, or of
-        several; workers started through it must outlive it.
-        ``watch`` starts a process that watches a pool for delayed jobs after this process has ended. ``after`` is called
-        after each beat that held the pool's lease."""
+        """``owner`` returns a unique name for each beat. ``open_spawner`` returns a spawner for an engine or several (``a,b``);
+        the workers that it starts must outlive it. ``watch`` starts a process that watches a pool for delayed jobs after this
+        process has ended. ``after`` is called after each beat that held the pool's lease."""
         self._watch = watch
         self._store = store
         self._clock = clock
@@ -75,8 +74,10 @@ class Checker:
         return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
-        """Wait until no worker of a pool runs; return False if ``within`` passes first. Needed where child processes are
-        killed when their parent exits, as in a container or a cloud function."""
+        """Wait until no worker of a pool runs; return False if ``within`` passes first.
+
+        Needed where child processes are killed when their parent exits, such as in a container or a cloud function.
+        """
         deadline = None if within is None else self._clock.elapsed() + within
         async with self._spawner(await jobs_pool(self._store, pool_id)) as spawner:
             while any(one.state is not InstanceState.EXITED for one in await spawner.list(pool_id)):
@@ -122,7 +123,7 @@ class Checker:
             await self._beat(pool, max_wait, before=lambda: leases.release(turn))
 
     def _spawner(self, pool: PoolRow) -> Spawner:
-        """Return a spawner for the pool's engine; for a fleet's pool, where no workers are started, that of this machine."""
+        """Return a spawner for the pool's engine; for a fleet's pool, in which it starts no workers, the local spawner."""
         return self._open_spawner(DEFAULT_ENGINE if pool.is_scaled else pool.engine)
 
     async def _beat(

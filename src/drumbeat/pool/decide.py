@@ -31,7 +31,7 @@ MAKES_ROOM = "makes_room"  #: key in a beat's summary: this beat ends a worker, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPlan:
-    """The actions that clean up after ended workers; the workers that remain then, and the jobs that become ready again."""
+    """The actions that clean up after ended workers, the workers that remain, and the jobs that become ready again."""
 
     first: tuple[Action, ...]  #: done before workers are started: close rows, take back jobs, end stray instances
     last: tuple[Action, ...]  #: done after workers are started: reap ended workers
@@ -49,7 +49,7 @@ class Need:
     uncovered: int  #: ready jobs that exceed the free job slots
     busy: int  #: job slots that are in use
     free: int
-    here: int  #: workers that may be running, including draining and silent ones
+    here: int  #: workers that might be running, including draining and silent ones
     room: int  #: how many more workers max_workers allows; negative if there are too many
 
     @property
@@ -133,12 +133,12 @@ def release(view: PoolView, ended: set[WorkerId]) -> list[TakeBackJobs]:
 
 
 def expire(view: PoolView, ended: set[WorkerId]) -> list[ExpireLeases]:
-    """Return the action that takes back all jobs with an expired lease, if a worker not in ``ended`` may hold such a job."""
+    """Return the action that takes back all jobs with an expired lease, if a worker not in ``ended`` might hold such a job."""
     expired = sum(claim.expired and claim.worker_id not in ended for claim in view.claims)
     if expired:
         return [ExpireLeases(reason=f"the lease of {_count(expired, 'job')} has run out")]
     if view.more_claims:
-        return [ExpireLeases(reason=f"more than {len(view.claims)} jobs are claimed; the lease of some may have run out")]
+        return [ExpireLeases(reason=f"more than {len(view.claims)} jobs are claimed; the lease of some might have run out")]
     return []
 
 
@@ -169,14 +169,16 @@ def compute_need(view: PoolView, recovery: RecoveryPlan) -> Need:
 
 
 def count_running(view: PoolView) -> int:
-    """Count the workers that may be running. A worker that has left by itself and is still exiting does not count."""
+    """Count the workers that might be running. A worker that has left by itself and is still exiting does not count."""
     rows = [row for row in may_run(view.snapshot) if row.is_live or not may_be_exiting(view.snapshot, row.worker_id)]
     return len(rows) + sum(not may_be_exiting(view.snapshot, stray.worker_id) for stray in strays(view.snapshot))
 
 
 def count_uncovered(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
-    """Count the jobs that exceed the free job slots. Workers with few capabilities are filled first, so that others stay free
-    for jobs that need more; each takes jobs that need a capability before jobs that need none."""
+    """Count the jobs for which no job slot is free. ``demand``: jobs by the capability they need; "" if none.
+
+    Assumes that workers with few capabilities fill up first, and that each takes jobs that need a capability before others.
+    """
     left = Counter(demand)
     for worker, slots in sorted(free, key=lambda each: len(each[0].capabilities)):
         for capability in (*worker.capabilities, ""):
@@ -212,8 +214,8 @@ def count_missing(view: PoolView, recovery: RecoveryPlan, need: Need) -> int:
 
 
 def spawn(view: PoolView, recovery: RecoveryPlan, need: Need, refused: RefusedWorkers) -> list[SpawnJobWorker]:
-    """Return the actions that start missing workers: those that the engine refused before, then new ones, each with the
-    lowest free worker index (``slot``). None while it is too early to ask the engine again."""
+    """Return the actions that start missing workers: first workers that the engine refused before, then new workers, each
+    with the lowest free worker index (``slot``). Empty while it is too early to ask the engine again."""
     if refused.wait is not None:
         return []
     count = count_missing(view, recovery, need)

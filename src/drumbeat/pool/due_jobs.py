@@ -28,8 +28,8 @@ _MOST_FAILURES = 20  #: store errors in a row after which the process stops watc
 
 
 async def when_due(store: Store, pool_id: PoolId) -> Due:
-    """Return when a worker of the pool can next claim a job: never if the pool has no pending job for its workers, does not
-    exist, or belongs to a fleet, because a fleet checks its queue itself."""
+    """Return when a worker of the pool can next claim a job: never if the pool has no pending job for its workers, or does
+    not exist; also never for a fleet's pool, because a fleet checks its queue itself."""
     pool = await store.pools.find(pool_id)
     if pool is None or pool.is_scaled:
         return _NEVER
@@ -81,7 +81,7 @@ class DueJobWatcher:
     """Checks a pool when one of its delayed jobs becomes due. The check then decides whether more workers are needed."""
 
     def __init__(self, store: Store, clock: Clock, owner: str, wake: Callable[[PoolId], Awaitable[object]]) -> None:
-        """``wake`` starts workers for a pool, as a trigger does; ``owner`` is unique to this process."""
+        """``wake`` checks a pool and starts the workers it needs; ``owner`` is unique to this process."""
         self._store = store
         self._clock = clock
         self._owner = owner
@@ -99,7 +99,7 @@ class DueJobWatcher:
                     return
                 await lease.resign()
                 if self._is_over(until) or not await self._is_pending(pool_id):
-                    return  # this last read sees jobs pushed before the lease was released; later ones start another watch
+                    return  # no job was pushed before the lease was released; a later push starts another watcher
         finally:
             await lease.resign()
 
@@ -113,7 +113,10 @@ class DueJobWatcher:
         return until is not None and self._clock.elapsed() >= until
 
     async def _while_pending(self, pool_id: PoolId, lease: Leadership, until: timedelta | None) -> bool:
-        """Wake the pool whenever a job becomes due, until none is pending or time is up. Returns False if the lease is lost."""
+        """Check the pool whenever a job becomes due, until no job is pending or ``until`` is reached.
+
+        Returns False if another process has taken over the lease.
+        """
         failures, pace = 0, _Pace(self._clock.elapsed())
         while not self._is_over(until):
             wait = POLL_EVERY

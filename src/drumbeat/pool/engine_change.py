@@ -1,4 +1,4 @@
-"""Checks whether a pool of jobs may get another engine (place where its workers run), or be deleted."""
+"""Checks whether a pool of jobs can get another engine (place where its workers run), or can be deleted."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,10 @@ from drumbeat.store.interface import Store
 
 
 async def check_engine_change(store: Store, row: PoolRow, engine: str | None) -> None:
-    """Raise Refused if workers may still be running at an engine that is not in ``engine`` (``a,b``): nobody could end them."""
+    """Raise Refused if workers might still run at an engine that is not in the new ``engine`` (``a,b``).
+
+    After the change, Drumbeat could not end such workers.
+    """
     if engine is None or engine == row.engine:
         return
     if row.is_scaled:

@@ -31,13 +31,13 @@ class ReasonCode(StrEnum):
     NO_CAPABILITY = "no_capability"
     NO_HANDLER = "no_handler"
     BEHIND_OTHERS = "behind_others"
-    ALONE = "alone"  #: it waits for a worker that runs nothing else
-    NEXT = "next"  #: nothing is in its way
+    ALONE = "alone"  #: it waits for a worker without other jobs
+    NEXT = "next"  #: the next free worker runs it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainInputs:
-    """A job, its pool and everything in the store that may keep the job from running."""
+    """A job, its pool and everything in the store that can keep the job from running."""
 
     now: datetime
     pool: PoolRow
@@ -47,7 +47,7 @@ class ExplainInputs:
     group_held: tuple[JobId, ...] = ()  #: claimed jobs of the job's group
     group_recent: int = 0  #: how many jobs of its group were claimed in the last period of the rate limit
     ahead: int = 0  #: how many ready jobs will be claimed before this one
-    ahead_is_more: bool = False  #: ``ahead`` is too low, because counting stopped at a limit
+    ahead_is_more: bool = False  #: whether more than ``ahead`` jobs come first: counting stopped at a limit
     types: tuple[str, ...] = ()  #: job types that the pool's workers have handlers for; empty: all types
     triggered: bool = False  #: whether a checker has ever run for the pool
     trouble: str | None = None  #: why no workers are started at the moment
@@ -143,7 +143,7 @@ def _pending(facts: ExplainInputs) -> Iterator[Reason]:
 
 
 def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
-    """Yield the reasons why no worker may claim the job now: a pause, a delay, limits of its group."""
+    """Yield the reasons why no worker is allowed to claim the job now: a pause, a delay, limits of its group."""
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
         yield Reason(why=ReasonCode.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
@@ -206,7 +206,7 @@ def _in_line(facts: ExplainInputs) -> Reason:
 
 
 def _able(facts: ExplainInputs) -> list[Worker]:
-    """Return the live workers that may claim the job: not draining, and with the capability it needs."""
+    """Return the live workers that can claim the job: not draining, and with the capability it needs."""
     need = facts.job.capability
     started = [worker for worker in facts.workers if worker.not_started is None]
     staying = [worker for worker in started if worker.status is not WorkerStatus.DRAINING]

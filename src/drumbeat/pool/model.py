@@ -22,7 +22,7 @@ from drumbeat.core.worker import Worker, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """How many workers a pool may have, and which jobs they can run. Other fields of the stored policy are ignored here."""
+    """How many workers a pool is allowed to have, and which jobs they can run. Other fields of the policy are ignored."""
 
     max_workers: int = 10
     concurrency: int = 1  #: jobs that one worker runs at once

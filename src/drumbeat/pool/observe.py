@@ -60,8 +60,10 @@ async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mappin
 
 
 def with_lost_after(usual: Thresholds, lost_after: timedelta) -> Thresholds:
-    """Return ``usual`` with this ``lost_after``; the limits that must be shorter are lowered if needed. Raises ValueError if
-    ``lost_after`` is not longer than the heartbeat interval."""
+    """Return ``usual`` with another ``lost_after``; the limits that must be below it are lowered if needed.
+
+    Raises ValueError if ``lost_after`` is not longer than the heartbeat interval.
+    """
     stale = min(usual.stale_after, (usual.heartbeat_every + lost_after) / 2)
     give_up = min(usual.give_up_after, stale)
     return Thresholds(

@@ -34,8 +34,10 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
 
 
 def _max_bytes(value: Any, deeper: bool = True) -> int:
-    """Return an upper bound for a value's size as JSON, without encoding it; 0 if unknown. A small dict of simple values is
-    estimated only if ``deeper`` is True; larger or nested values are unknown."""
+    """Return an upper bound for a value's size as JSON, without encoding it; 0 if unknown, such as for large or nested values.
+
+    ``deeper``: estimate a small dict of simple values, too.
+    """
     kind = type(value)
     if kind is str:
         return 6 * len(value) + 2

@@ -1,4 +1,4 @@
-"""Workers that a pool's engine refused to start: which are asked for again, when, and which are no longer needed. Pure."""
+"""Decides what happens to workers that a pool's engine refused to start: tried again, when, or given up. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from drumbeat.pool.model import PoolView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedWorkers:
-    """The workers that were refused and have a row: those to ask for again, and those of an engine that is not used now."""
+    """The workers whose start was refused: ``wanted`` are tried again; ``elsewhere`` belong to an engine no longer in use."""
 
     wanted: tuple[Worker, ...] = ()
     elsewhere: tuple[Worker, ...] = ()
-    wait: StartRefusal | None = None  #: the refusal after which no worker is asked for yet; None: they may be asked for now
+    wait: StartRefusal | None = None  #: the last refusal, if it is too early to try again; None: try now
 
     def close(self, needed: int) -> list[MarkFailed]:
         """Return actions that close the rows of workers that are not needed: all but the first ``needed``."""
@@ -26,7 +26,10 @@ class RefusedWorkers:
 
 
 def refused_workers(view: PoolView, staying: Sequence[Worker]) -> RefusedWorkers:
-    """Find the workers that were refused. While others work, the engine is asked again after a while, or once one has ended."""
+    """Find the workers that were refused.
+
+    While the pool has other workers, the engine is asked again only after a while, or once a worker has ended.
+    """
     refused = [(worker, found) for worker in staying if (found := refusal_of(worker)) is not None]
     if not refused:
         return RefusedWorkers()
@@ -40,6 +43,6 @@ def refused_workers(view: PoolView, staying: Sequence[Worker]) -> RefusedWorkers
 
 
 def _is_early(view: PoolView, latest: StartRefusal) -> bool:
-    """Whether it is too early to ask again: the wait is not over, and no worker has left since then."""
+    """Whether it is too early to ask the engine again: the wait is not over, and no worker has ended since the refusal."""
     made_room = any(row.ended_at is not None and row.ended_at > latest.at for row in view.workers)
     return view.now < latest.retry_at and not made_room

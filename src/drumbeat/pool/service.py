@@ -62,7 +62,7 @@ class PoolStatus:
 
     @property
     def oldest_waits(self) -> timedelta | None:
-        """How long the oldest ready job has waited."""
+        """How long the oldest ready job has waited; None if no job is ready."""
         return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
 
 
@@ -81,7 +81,7 @@ class Pool:
     ) -> None:
         """``who`` is the worker name that ``claim`` uses; ``on_push`` is called after every push; ``push_on`` pushes on the
         caller's database connection (None: the store cannot do that); ``check_engine`` raises InvalidSettings for an engine
-        that is not known, or whose workers cannot reach the store."""
+        that is not known, or whose workers could not reach the store."""
         self._check_engine = check_engine
         self.pool_id = PoolId(name)
         self._store = store
@@ -130,7 +130,7 @@ class Pool:
 
         ``handlers`` are added to the existing handlers, by type; ``changes`` are fields of WorkPlan, max_workers, retention.
         Raises NotFound, InvalidInput, InvalidSettings; Refused for a heartbeat so short that live workers would seem silent,
-        and for a new ``engine`` while workers of the old one may run.
+        and for a new ``engine`` while workers of the old one might run.
         """
         row = await self.get()
         await check_engine_change(self._store, row, engine)
@@ -367,7 +367,7 @@ class Pool:
     async def delete(self, *, unfinished: bool = False, on_progress: Callable[[int], object] | None = None) -> JobCounts:
         """Delete the pool with its jobs, workers, beats and logs, and return the counts of the jobs it had.
 
-        Raises NotFound; Refused while workers are live or may still cost money, or while jobs wait or run and ``unfinished`` is
+        Raises NotFound; Refused while workers are live or can still cost money, or while jobs wait or run and ``unfinished`` is
         False. Finished jobs and old rows are deleted in short steps, so that other processes can write in between, and their
         number is passed to ``on_progress``. Then one step deletes unfinished jobs and the pool. If interrupted, call it again.
         """

@@ -1,4 +1,4 @@
-"""Spawners start, list and stop workers at a provider: as processes of this machine, on SSH hosts, or as RunPod pods."""
+"""Spawners start, list and stop workers at a provider: this machine, SSH hosts, Docker, Kubernetes, Slurm, Ray or RunPod."""
 
 from drumbeat.spawn.interface import Instance, Order, Spawner, SpawnerTraits
 

@@ -1,4 +1,4 @@
-"""A spawner for tests that starts nothing: on request its calls fail, take long, or return wrong lists."""
+"""A spawner for tests that starts no processes. Tests can make its calls fail, take long, or return wrong lists."""
 
 import itertools
 from collections.abc import Mapping, Sequence, Set
@@ -74,7 +74,7 @@ class ListOmits(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListInvents(Fault):
-    """The list shows running instances of these workers, which do not exist."""
+    """The list contains running instances of these workers, although they do not exist."""
 
     workers: Sequence[WorkerId]
 
@@ -106,7 +106,7 @@ F = TypeVar("F", bound=Fault)
 
 @dataclass(slots=True, kw_only=True)
 class _Machine:
-    """An instance as it really is, whatever the spawner reports. Its state depends on the time."""
+    """The true state of an instance, which the spawner's answers can differ from. It depends on the time."""
 
     order: Order
     ref: str
@@ -269,7 +269,7 @@ class FakeSpawner:
         self.calls.append(SpawnerCall(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
 
     def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
-        """Return the first fault of this class that applies to the call, and reduce its ``times`` by 1; None if none fits."""
+        """Return the first fault of this class that applies to the call, and reduce its ``times`` by 1; None if none does."""
         for index, fault in enumerate(self.faults):
             if isinstance(fault, kind) and fault.worker_id in {None, worker_id}:
                 self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []

@@ -61,7 +61,7 @@ class OwnForkConnector:
 
 
 def connect_within(connection: socket.socket, folder: Path) -> None:
-    """Connect to the socket file in a folder through /proc/self/fd, as the path of a socket may have only about 100 bytes."""
+    """Connect to the socket file in a folder through /proc/self/fd, as a socket's path is limited to about 100 bytes."""
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         connection.connect(f"/proc/self/fd/{folder_fd}/{SOCKET}")
@@ -90,8 +90,10 @@ class Forked:
 
 
 def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
-    """Ask the fork server behind ``door`` to start a process. Raises NoForkServer if certainly none was started, SpawnAmbiguous
-    if no answer came in time."""
+    """Start a process through the fork server to which ``door`` connects.
+
+    Raises NoForkServer if the process was certainly not started, SpawnAmbiguous if no answer came in time.
+    """
     try:
         connection = door.connect()
     except OSError as exc:
@@ -104,7 +106,7 @@ def fork(door: ForkConnector, request: Request, files: Sequence[int]) -> Forked:
             return Forked(pid=answer["pid"], birth=answer["birth"], connection=connection)
     except TimeoutError as exc:
         connection.close()
-        message = f"the fork server gave no answer within {TIMEOUT_SECONDS:g} s, so the process may be running"
+        message = f"the fork server gave no answer within {TIMEOUT_SECONDS:g} s, so the process might be running"
         raise SpawnAmbiguous(f"{message}; list the workers before trying again") from exc
     except (OSError, ValueError) as exc:
         connection.close()

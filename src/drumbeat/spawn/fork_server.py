@@ -1,9 +1,9 @@
 """A fork server: a process with one thread, no open files and all modules loaded, which forks new processes on request.
 
 Forking is fast, because the interpreter is started and the modules are imported already. The new process leads its own
-session. A forked worker records itself in the state folder, since its environment, by which other workers are found, cannot be
-read from outside. The server refuses a request if the client uses another interpreter or another copy of Drumbeat, or if code
-files have changed since the server started; the client then starts a process in the usual way.
+session. A forked worker records itself in the state folder: other workers are found by their environment variables, but those
+of a forked process cannot be read from outside. The server refuses a request if the client uses another interpreter or another
+copy of Drumbeat, or if code files have changed since the server started; the client then starts a process in the usual way.
 """
 
 import contextlib
@@ -178,7 +178,7 @@ def announce(connection: socket.socket, request: Request) -> bool:
 
 
 def exit_code(become: Become, words: Sequence[str]) -> int:
-    """Run a command by calling ``become(words)``, and return its exit code. SystemExit becomes a code as in Python itself."""
+    """Run a command by calling ``become(words)``, and return its exit code. SystemExit becomes an exit code as in Python."""
     try:
         return become(words)
     except SystemExit as exc:
@@ -222,8 +222,10 @@ def warm_up(modules: Sequence[str]) -> None:
 
 @contextmanager
 def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.socket]:
-    """Fork a fork server for this process alone, and yield the socket to it. The server ends with this process. It calls
-    ``become`` to run a requested command in a forked process."""
+    """Fork a fork server that serves only this process and ends with it, and yield the socket to it.
+
+    To run a requested command, the server forks a process that calls ``become``.
+    """
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         code = 1
@@ -259,7 +261,7 @@ def listening(state_dir: Path) -> Iterator[socket.socket]:
 
 
 def _bind_within(incoming: socket.socket, folder: Path) -> None:
-    """Bind to the socket file in a folder, for this user only. Uses /proc/self/fd, as the folder's path may be too long."""
+    """Bind to the socket file in a folder, for this user only. Uses /proc/self/fd, as the folder's path can be too long."""
     os.fchmod(incoming.fileno(), 0o600)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -35,7 +35,7 @@ class Request:
 
 
 def code_identity() -> str:
-    """Return a text that identifies this process's interpreter and code; client and fork server must have the same."""
+    """Return a text that identifies this process's interpreter and code. It must be the same in client and fork server."""
     return f"{sys.executable} {sys.version} {Path(__file__).parents[1]}"
 
 
@@ -90,7 +90,7 @@ def receive_line(connection: socket.socket) -> Mapping[str, Any]:
 
 
 def is_same_user(connection: socket.socket) -> bool:
-    """Whether the other process belongs to the same user, that is, may receive secrets."""
+    """Whether the other process belongs to the same user, so that it is allowed to receive secrets."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(raw)[1] == os.getuid())
 

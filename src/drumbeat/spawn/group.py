@@ -49,9 +49,9 @@ _Silent = tuple[Spawner, SpawnError]
 class EngineGroup:
     """Starts each worker at the first engine that does not refuse it.
 
-    A worker runs at one engine only: before a start all engines are asked for it, and a start without an answer is not tried
-    at another engine. ``list`` is whole or raises, because a worker that is missing in a list counts as ended;
-    ``list_reachable`` names the engines and hosts that do not answer.
+    A worker runs at one engine only: before a start, all engines are asked whether they run it; and if an engine does not
+    answer a start, no other engine is tried. ``list`` is complete or raises, because a worker that is missing in a list counts
+    as ended; ``list_reachable`` names the engines and hosts that do not answer.
     """
 
     def __init__(self, members: Sequence[Spawner]) -> None:
@@ -63,7 +63,7 @@ class EngineGroup:
 
     @property
     def traits(self) -> SpawnerTraits:
-        """What is true of every engine in the group: the weakest promise, the highest price, the longest wait."""
+        """The combined traits of all engines: mostly the least favourable value, such as the highest price."""
         each = [member.traits for member in self._members]
         notices = [one.preemption_notice for one in each if one.preemption_notice is not None]
         asked_with = " ".join(one.asked_with for one in each)
@@ -86,14 +86,14 @@ class EngineGroup:
     async def spawn(self, order: Order) -> Instance:
         """Start a worker at the first engine that does not refuse it, or return its instance if an engine already runs it.
 
-        Raises SpawnFailed if all engines refuse. If an engine gives no answer to a start, no other engine is asked.
+        Raises SpawnFailed if all engines refuse. If an engine does not answer a start, no other engine is tried.
         """
         lock = self._locks.setdefault((order.pool_id, order.worker_id), asyncio.Lock())
         async with lock:
             return await self._find(order) or await self._start(order)
 
     async def _find(self, order: Order) -> Instance | None:
-        """Return the worker's instance if an engine runs it. Raises Unanswered if an engine that may run it cannot be asked."""
+        """Return the worker's instance; None if no engine runs it. Raises Unanswered if an engine that might is silent."""
         found = await self._reach(order.pool_id)
         for member, reached in found:
             for one in reached.instances:
@@ -102,7 +102,7 @@ class EngineGroup:
         row = Worker(pool_id=order.pool_id, worker_id=order.worker_id, slot=order.slot)
         silent = [] if order.is_first else _silent(found, row)
         if silent:
-            raise _unanswered(f"worker {order.worker_id} is not started", silent)
+            raise _unanswered(f"worker {order.worker_id} was not started again, because it might already be running", silent)
         return None
 
     async def _start(self, order: Order) -> Instance:
@@ -115,7 +115,7 @@ class EngineGroup:
         raise _refused(order.worker_id, refusals)
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
-        """Return the instances of all engines. Raises Unanswered if one engine cannot be asked."""
+        """Return the instances of all engines. Raises Unanswered if one engine does not answer."""
         answers = await asyncio.gather(*(_listed(member, pool_id) for member in self._members))
         if silent := [(member, answer) for member, answer in answers if isinstance(answer, SpawnError)]:
             raise _unanswered(f"the list of pool {pool_id} is incomplete", silent)
@@ -123,7 +123,7 @@ class EngineGroup:
         return [_tagged(one, member) for member, instances in found for one in instances]
 
     async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
-        """Return the instances at the engines and hosts that answer, and those that do not."""
+        """Return the instances at the engines and hosts that answer, and the names of the engines and hosts that do not."""
         found = await self._reach(pool_id)
         return ReachableList(
             instances=[_tagged(one, member) for member, reached in found for one in reached.instances],
@@ -132,13 +132,16 @@ class EngineGroup:
         )
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools with an instance at the engines that answer and can list their pools. Raises if none answers."""
+        """Return the pools with instances at the engines that answer; engines that cannot list pools are left out.
+
+        Raises SpawnError if no engine answers.
+        """
         answers = await asyncio.gather(*(_pools(member) for member in self._members if isinstance(member, ListsPools)))
         failed = [answer for answer in answers if isinstance(answer, SpawnError)]
         if failed and len(failed) == len(answers):
             raise failed[0]
         for error in failed:
-            log.warning("the pools of one engine are not known: %s", error)
+            log.warning("could not list the pools of one engine: %s; its pools are left out", error)
         return {pool_id for answer in answers if not isinstance(answer, SpawnError) for pool_id in answer}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -147,8 +150,10 @@ class EngineGroup:
             await member.drain(pool_id, worker_id)
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """End the worker at the engine that runs it, or at every engine if none lists it. Raises Unanswered if it may run at an
-        engine that cannot be asked."""
+        """End the worker at the engine that runs it, or at every engine if none lists it.
+
+        Raises Unanswered if the worker might run at an engine that does not answer.
+        """
         for member in await self._owners(pool_id, worker_id):
             await member.terminate(pool_id, worker_id)
 
@@ -201,22 +206,25 @@ class EngineGroup:
         await self._stack.aclose()
 
     async def _reach(self, pool_id: PoolId | None) -> Sequence[_Reached]:
-        """Ask all engines at once for the instances of a pool, or of all pools, at the places that answer."""
+        """Ask all engines concurrently for the instances of a pool, or of all pools if ``pool_id`` is None."""
         return await asyncio.gather(*(_reached(member, pool_id) for member in self._members))
 
     async def _owners(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[Spawner]:
-        """Return the engines that list the worker; all engines if none does. Raises Unanswered if one cannot be asked then."""
+        """Return the engines that list the worker; all engines if none does.
+
+        Raises Unanswered if no engine lists the worker and an engine that might run it does not answer.
+        """
         found = await self._reach(pool_id)
         owners = [member for member, reached in found if any(one.worker_id == worker_id for one in reached.instances)]
         if owners:
             return owners
         if silent := _silent(found, Worker(pool_id=pool_id, worker_id=worker_id, slot=0)):
-            raise _unanswered(f"worker {worker_id} may run where it cannot be ended now", silent)
+            raise _unanswered(f"worker {worker_id} cannot be ended now, because it might run elsewhere", silent)
         return self._members
 
 
 async def _reached(member: Spawner, pool_id: PoolId | None) -> _Reached:
-    """Ask an engine. If it does not answer, it is itself the silent place."""
+    """Ask one engine for its instances. If it does not answer, the result lists the engine itself as silent."""
     try:
         if isinstance(member, ListsReachable):
             return member, await member.list_reachable(pool_id)
@@ -229,7 +237,7 @@ async def _reached(member: Spawner, pool_id: PoolId | None) -> _Reached:
 
 
 def _silent(found: Sequence[_Reached], row: Worker) -> list[_Silent]:
-    """Return the errors of the places that do not answer and may hold the worker."""
+    """Return the engines and hosts that do not answer and might run the worker, each as its engine and its error."""
     return [(member, place.error) for member, reached in found for place in reached.may_hold(row)]
 
 
@@ -248,7 +256,7 @@ async def _listed(member: Spawner, pool_id: PoolId) -> tuple[Spawner, Sequence[I
 
 
 def _tagged(instance: Instance, member: Spawner) -> Instance:
-    """Return the instance with the name of its engine, and with the engine's price if it reports none of its own."""
+    """Return the instance with its engine's name in ``meta``, and with the engine's price if it has no price of its own."""
     price = member.traits.price_per_hour if instance.price_per_hour is None else instance.price_per_hour
     return replace(instance, price_per_hour=price, meta={**instance.meta, ENGINE: member.traits.name})
 
@@ -259,7 +267,7 @@ def _unanswered(effect: str, silent: Sequence[_Silent]) -> Unanswered:
 
 
 def _refused(worker_id: WorkerId, refusals: Sequence[tuple[Spawner, SpawnFailed]]) -> SpawnFailed:
-    """Combine the refusals of all engines into one error, with the cause that is easiest to cure and the shortest wait."""
+    """Combine the refusals of all engines into one error, with the cause that is easiest to fix and the shortest wait."""
     reasons = "; ".join(f"{member.traits.name}: {exc}" for member, exc in refusals)
     causes = {exc.cause for _, exc in refusals}
     waits = [exc.retry_after for _, exc in refusals if exc.retry_after is not None]

@@ -1,4 +1,4 @@
-"""The environment that a started process inherits from this one: everything except the web server's access tokens."""
+"""The environment variables that a new process inherits from this one: all except the web server's access tokens."""
 
 from collections.abc import Mapping
 

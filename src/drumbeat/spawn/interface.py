@@ -66,7 +66,7 @@ class SpawnerTraits:
     outlives_controller: bool  #: whether instances keep running when the spawner's process ends
     reports_exit_codes: bool
     reports_logs: bool = False  #: whether it also implements ``ReadsLogs``
-    preemption_notice: timedelta | None = None  #: how long before it takes an instance away the provider says so; None: never
+    preemption_notice: timedelta | None = None  #: how early the provider announces the end of an instance; None: never
     price_per_hour: float = 0.0  #: the most an instance may cost; ``Instance`` has its actual price
     billing_granule: timedelta = timedelta(seconds=1)  #: the unit of time in which the provider bills
     usual_start: timedelta = timedelta(seconds=1)  #: typical time from spawn to a running process
@@ -95,7 +95,7 @@ class ListsPools(Protocol):
     async def pools(self) -> Set[PoolId]:
         """Return the pools that have a pending or running instance. Raises SpawnError.
 
-        Pools that have instances only where nobody answers (a host, or one engine of several) are left out.
+        Pools whose instances are all on hosts or engines that do not answer are left out.
         """
         ...
 
@@ -105,7 +105,7 @@ class ReadsLogs(Protocol):
     """A spawner that can return what its instances wrote to stdout and stderr."""
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines that the worker's instance wrote, running or ended, until it is terminated.
+        """Return the last lines that the worker's instance wrote. They are kept after it ends, until it is terminated.
 
         Raises NotFound if the spawner knows no such instance, SpawnError if its output cannot be read.
         """
@@ -123,18 +123,18 @@ class ForgetsRefusals(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentPlace:
-    """A host or an engine that does not answer, so that workers may run there unseen."""
+    """A host or an engine that does not answer, so that it is unknown which workers run there."""
 
     name: str
     error: SpawnError
-    may_hold: Callable[[Worker], bool]  #: whether the worker with this row may be there
+    may_hold: Callable[[Worker], bool]  #: whether the worker with this row might be there
     is_down: bool = False  #: whether the workers' machine itself cannot be reached, not only a service that lists workers
 
     def may_run(self, row: Worker) -> bool:
-        """Whether an instance of this worker may run here. It must then not count as ended.
+        """Whether an instance of this worker might still run here, so that the worker must not count as ended.
 
-        Not an instance of a worker that left by itself, or whose start was refused. A lost worker sends no heartbeats; if
-        its machine does not answer either, it counts as ended, so that another worker can take its place.
+        False for a worker that left by itself or whose start was refused. Also False for a lost worker (one without
+        heartbeats) whose machine does not answer either, so that another worker can take its place.
         """
         if row.reaped_at is not None or row.meta.get(SPAWN_FAILED) or row.meta.get(REFUSED) or not self.may_hold(row):
             return False
@@ -145,40 +145,40 @@ class SilentPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachableList:
-    """The instances at the places that answer, and the places that do not."""
+    """The instances at the places (hosts or engines) that answer, and the places that do not answer."""
 
     instances: Sequence[Instance]
     silent: Sequence[SilentPlace] = ()
-    is_answered: bool = True  #: whether some place has answered, or none that does not can hold an instance of the pool
+    is_answered: bool = True  #: whether a place has answered, or no silent place can have an instance of the pool
 
     @property
     def problem(self) -> str:
-        """Say which places do not answer, and why."""
+        """Return the errors of the places that do not answer, in one line."""
         return "; ".join(str(place.error) for place in self.silent)
 
     def hidden(self, rows: Sequence[Worker]) -> Sequence[WorkerId]:
-        """Return the workers that are not listed but may run at a silent place."""
+        """Return the workers that are not listed but might run at a silent place (one that does not answer)."""
         listed = {one.worker_id for one in self.instances}
         missing = [row for row in rows if row.worker_id not in listed] if self.silent else []
         return [row.worker_id for row in missing if any(place.may_run(row) for place in self.silent)]
 
     def may_hold(self, row: Worker) -> Sequence[SilentPlace]:
-        """Return the silent places where the worker may be."""
+        """Return the silent places (those that do not answer) where the worker might be."""
         return [place for place in self.silent if place.may_hold(row)]
 
 
 @runtime_checkable
 class ListsReachable(Protocol):
-    """A spawner whose provider has several places, each of which may fail to answer."""
+    """A spawner with several places (hosts or engines) for workers, of which some can be silent while others answer."""
 
     async def list_reachable(self, pool_id: PoolId | None) -> ReachableList:
-        """Return the instances of a pool, or of all pools, at the places that answer, and the places that do not."""
+        """Return the instances of a pool, or of all pools, at the hosts or engines that answer, and the silent ones."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """What a check of one host has found. ``problem`` is one line; None if workers can run there."""
+    """The result of a check of one host. ``problem`` says in one line why workers cannot run there; None if they can."""
 
     name: str
     problem: str | None = None
@@ -188,7 +188,7 @@ class HostReport:
     clock_offset: timedelta | None = None  #: how far the host's clock is ahead of this one's
     slots: int = 0
     taken: int = 0
-    is_chosen: bool = True  #: whether new workers may go there, as far as its labels tell
+    is_chosen: bool = True  #: whether its labels allow new workers there
 
 
 @runtime_checkable
@@ -213,16 +213,16 @@ class Spawner(Protocol):
     async def spawn(self, order: Order) -> Instance:
         """Start a worker, or return its instance if it already runs.
 
-        Raises SpawnFailed if certainly nothing was started, SpawnAmbiguous if that is unknown.
+        Raises SpawnFailed if the worker was certainly not started, SpawnAmbiguous if it might have been.
         """
         ...
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         """Return all pending and running instances of the pool, and those that exited while this spawner existed.
 
-        Some spawners also return instances that exited earlier, until they are terminated. The list is always whole: if a
-        part of the provider does not answer, this raises Unanswered, because an instance that is missing counts as ended. A
-        spawner that implements ``ListsReachable`` can also list the parts that answer.
+        Some spawners also return instances that exited earlier, until they are terminated. The list is always complete:
+        if a host or an engine does not answer, this raises Unanswered, because a worker that is missing in the list counts as
+        ended. A spawner that implements ``ListsReachable`` can also list the instances of those that answer.
         """
         ...
 
@@ -244,7 +244,7 @@ class Spawner(Protocol):
 
 
 async def list_reachable(spawner: Spawner, pool_id: PoolId) -> ReachableList:
-    """Return the instances of a pool at the places that answer. Raises Unanswered if none does, SpawnError."""
+    """Return the instances of a pool at the hosts and engines that answer. Raises Unanswered if none answers, SpawnError."""
     if not isinstance(spawner, ListsReachable):
         return ReachableList(instances=await spawner.list(pool_id))
     found = await spawner.list_reachable(pool_id)

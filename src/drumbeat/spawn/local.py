@@ -62,12 +62,12 @@ class LocalSpawner:
 
     Spawners with the same ``state_dir`` see the same workers, even if the process that started them has ended. Workers end with
     this process (see leash.py) unless ``survive`` is set. Their output goes to ``log_path``. A negative exit code is the signal
-    that ended the worker; the exit code of a worker that another process started is unknown. Exit codes are remembered as long
-    as this spawner exists; that a worker has ended is remembered until it is terminated.
+    that ended the worker. The exit code of a worker that another process started is unknown. Exit codes are kept as long as
+    this spawner exists; an ended worker is listed until it is terminated.
 
     If the folder or this process has a fork server, Drumbeat's workers are forked from it, which is much faster.
 
-    asyncio's subprocesses are not used: they are killed with their event loop, but workers with ``survive`` must go on.
+    asyncio's subprocesses are not used: they are killed with their event loop, but workers with ``survive`` must keep running.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class LocalSpawner:
     def _find_or_start(self, order: Order, cancelled: Event) -> Instance:
         """Return the running worker, or start it. Runs in a thread, which finishes a start even if the caller is cancelled.
 
-        A cancelled call that still waits for the lock starts nothing: by then the worker may have been terminated.
+        A cancelled call that still waits for the lock starts no worker: the worker might have been terminated meanwhile.
         """
         name = (order.pool_id, order.worker_id)
         with self._state_dir.starting(name) as lock:
@@ -186,7 +186,7 @@ class LocalSpawner:
             return _as_instance(worker) if worker is not None else self._start(order, name, lock).instance
 
     def _check_slots(self, order: Order) -> None:
-        """Raise SpawnFailed if as many workers run as the settings allow. Two starts at once may exceed the limit by one."""
+        """Raise SpawnFailed if as many workers run as the settings allow. Concurrent starts can exceed the limit by one."""
         slots = self._settings.slots
         running = {process.name for process in self._all_running()} if slots is not None else set()
         if slots is not None and len(running) >= slots:
@@ -204,7 +204,7 @@ class LocalSpawner:
                 child = child or self._popen(order, name, command, log_file)
         except (OSError, ValueError) as exc:
             raise SpawnFailed(
-                f"expected to start worker {order.worker_id} of {order.pool_id} as {command[0]!r}, got: {exc}; "
+                f"could not start worker {order.worker_id} of {order.pool_id} as {command[0]!r}: {exc}; "
                 f"check the command, and that {output.parent} can be written"
             ) from exc
         self._children[name] = child
@@ -214,7 +214,7 @@ class LocalSpawner:
         return child
 
     def _fork(self, order: Order, name: Name, command: Sequence[str], files: Sequence[int]) -> _Child | None:
-        """Start the worker through a fork server; None if there is no usable one."""
+        """Start the worker through a fork server; None if there is no fork server that can start it."""
         if tuple(command[: len(_DRUMBEAT)]) != _DRUMBEAT:
             return None
         request = Request(
@@ -291,7 +291,7 @@ class LocalSpawner:
         ]
 
     def _is_worker(self, process: Process) -> bool:
-        """Whether the process is the worker and not its child: it leads a session, and no other is recorded as the worker."""
+        """Whether the process is the worker itself, not its child: it leads a session, and no other process is recorded."""
         return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
 
     async def _end(self, names: Set[Name]) -> None:
@@ -307,7 +307,7 @@ class LocalSpawner:
             await self._clock.sleep(_POLL)
 
     def _update_others(self, found: Sequence[Process]) -> None:
-        """Update the list of workers that other processes started: add those that run now, mark those that have ended."""
+        """Update the list of workers that other processes started: add the running ones, and mark the ended ones."""
         for name, process in {one.name: one for one in reversed(found) if self._is_worker(one)}.items():
             child = self._children.get(name)
             if child is None or (child.ended.is_set() and child.process.ref != process.ref):

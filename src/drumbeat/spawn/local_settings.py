@@ -8,7 +8,7 @@ from drumbeat.core.errors import InvalidSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSettings:
-    """How many workers may run on this machine at the same time, and what they cost."""
+    """How many workers are allowed to run on this machine at the same time, and what they cost."""
 
     slots: int | None = None  #: most workers at once, of all pools of the store; none: no limit
     price_per_hour: float = 0.0  #: what a worker costs per hour, for spending limits

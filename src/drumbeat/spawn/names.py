@@ -1,6 +1,6 @@
 """Names of instances at providers that allow only short names of few characters, such as DNS labels.
 
-A name is a readable part and a hash of store, pool and worker. The hash alone tells workers apart: two workers whose names
+A name consists of a readable part and a hash of store, pool and worker. The hash alone makes it unique: two workers whose names
 differ in any way, such as in case or after 200 characters, have different provider names. The same worker always has the same
 name, so that a provider with unique names refuses to start it twice.
 """
@@ -14,10 +14,10 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
-Name = tuple[PoolId, WorkerId]  #: the worker of which an instance is
+Name = tuple[PoolId, WorkerId]  #: identifies a worker: its pool and its id
 
-POOL: Final = "DRUMBEAT_POOL_ID"  #: environment variable of an instance
-WORKER: Final = "DRUMBEAT_WORKER_ID"  #: environment variable of an instance
+POOL: Final = "DRUMBEAT_POOL_ID"  #: environment variable that tells an instance its pool
+WORKER: Final = "DRUMBEAT_WORKER_ID"  #: environment variable that tells an instance its worker id
 DNS_LABEL: Final = 63  #: the longest label of a host name, and the longest name of a Kubernetes Job's pods
 _HASH: Final = 16  #: characters of 5 bits: two of a million million workers collide with a probability of 1 in 2 million
 _SHORTEST: Final = 32
@@ -55,13 +55,13 @@ def slug(text: str, longest: int) -> str:
 
 
 def digest(*parts: str) -> str:
-    """Return 16 letters and digits that are different for different parts; ("ab", "c") and ("a", "bc") are different."""
+    """Return 16 letters and digits that are different for different parts; ("ab", "c") and ("a", "bc") differ, too."""
     whole = b"".join(len(data := part.encode("utf-8", "surrogatepass")).to_bytes(8) + data for part in parts)
     return base64.b32encode(hashlib.sha256(whole).digest()).decode().lower()[:_HASH]
 
 
 def _room(prefix: str, longest: int, tail: str) -> int:
-    """Return how many characters are left for the readable part."""
+    """Return how many characters are left for the readable part. Raises InvalidInput if ``longest`` is too small."""
     if longest < _SHORTEST or longest < len(prefix) + len(tail) + 2:
         least = max(_SHORTEST, len(prefix) + len(tail) + 2)
         raise InvalidInput(f"expected names of at least {least} characters for prefix {prefix!r}, got {longest}")

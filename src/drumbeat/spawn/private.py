@@ -1,4 +1,4 @@
-"""Creates folders and files that only this user can read, and reads the last lines of a file. Existing ones keep their mode."""
+"""Creates folders and files that only this user can read (existing ones keep their mode), and reads a file's last lines."""
 
 import os
 from pathlib import Path

@@ -27,7 +27,7 @@ _KEPT_FOR_SECONDS = 86_400.0  #: after this time the record of an ended process 
 def folder_of(path: Path, store: str) -> Path:
     """Return the state folder of a store: ``path`` itself for the first store that uses it, a folder within it for others.
 
-    Two stores may both have a worker-0 of a pool p; with one folder, each would end the other's worker by mistake.
+    Two stores can both have a worker-0 in a pool p; in one folder, each would end the other's worker by mistake.
     """
     owner = hashlib.sha256(store.encode()).hexdigest()[:16]
     try:
@@ -39,7 +39,10 @@ def folder_of(path: Path, store: str) -> Path:
 
 
 def _first_owner(path: Path, owner: str) -> str:
-    """Return the first store that used the folder; an unused folder is given to ``owner``. Safe to call concurrently."""
+    """Return the hash of the store that first used the folder; for an unused folder, record ``owner``.
+
+    Safe to call concurrently.
+    """
     mark, draft = path / "store", path / f"store.{os.getpid()}.{owner}"
     if not mark.exists():
         write_private(draft, owner.encode())
@@ -65,7 +68,7 @@ class StateDir:
 
     @contextmanager
     def starting(self, name: Name) -> Iterator[int]:
-        """Lock a worker while it is started. Raises SpawnFailed if another process has the lock for longer than a start takes.
+        """Lock a worker while it is started. Raises SpawnFailed if another process still has the lock after 10 s.
 
         Yields the lock's file descriptor: a process that inherits it has the lock too, until it closes the descriptor.
         """
@@ -75,7 +78,7 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Record which process (``pid:start``) is the worker, because its children have the same environment variables.
+        """Record which process (``pid:start``) is the worker: environment variables do not tell, as its children have them.
 
         Also records that the worker runs on this machine, so that a later spawner notices its end. None deletes both records.
         """

@@ -20,7 +20,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.names import POOL, WORKER, Name
 
-SCOPE = "DRUMBEAT_SPAWNER"  #: tells apart the processes of two spawners on one machine
+SCOPE = "DRUMBEAT_SPAWNER"  #: environment variable: a hash of the state folder to which the process belongs
 
 _TAGGED_WITHIN_SECONDS = 1.0
 
@@ -70,7 +70,7 @@ def is_recorded_running(ref: str) -> bool:
 
 
 def pid_namespace() -> str:
-    """Return an id of this machine's boot and pid namespace. A pid recorded under another id means another process."""
+    """Return an id of this boot and pid namespace. A pid is valid only together with the id under which it was recorded."""
     if sys.platform != "linux":
         return f"{socket.gethostname()}-{psutil.boot_time():.0f}"
     with open("/proc/sys/kernel/random/boot_id") as file:
@@ -90,7 +90,7 @@ def find_recorded(name: Name, ref: str) -> Process | None:
 
 
 def born(pid: int) -> str:
-    """Return the start time of a process. Call it before waiting for its end: afterwards the pid may be reused."""
+    """Return the start time of a process. Call it before waiting for its end: afterwards the pid can be reused."""
     state = _state_and_birth(pid)
     return state[1] if state else "0"
 
@@ -141,7 +141,7 @@ def _read(pid: int, scope: str) -> Process | None:
 
 
 def _environment(pid: int) -> Mapping[str, str]:
-    """Return a process's environment variables; on Linux none for a process without Drumbeat's own, to save slow parsing."""
+    """Return a process's environment variables; on Linux, to save time, empty for a process without Drumbeat's variables."""
     if sys.platform != "linux":
         return psutil.Process(pid).environ()
     with open(f"/proc/{pid}/environ", "rb") as file:
@@ -151,7 +151,7 @@ def _environment(pid: int) -> Mapping[str, str]:
 
 
 def _state_and_birth(pid: int) -> tuple[str, str] | None:
-    """Return the state of a process as a letter, and its start time since boot, which clock changes do not affect."""
+    """Return a process's state as a letter (Z: zombie), and its start time since boot; None if there is no such process."""
     if sys.platform != "linux":
         return _portable_state_and_birth(pid)
     try:
@@ -163,7 +163,7 @@ def _state_and_birth(pid: int) -> tuple[str, str] | None:
 
 
 def _portable_state_and_birth(pid: int) -> tuple[str, str] | None:
-    """Return state and start time of a process where there is no /proc; the start time is by the wall clock."""
+    """Return a process's state and start time on systems without /proc; the start time is by the wall clock."""
     try:
         candidate = psutil.Process(pid)
         letter = "Z" if candidate.status() == psutil.STATUS_ZOMBIE else "R"

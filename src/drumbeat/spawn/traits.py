@@ -1,4 +1,4 @@
-"""Traits that all spawners share whose workers run on other machines."""
+"""The traits (properties) that all spawners for workers on other machines have in common."""
 
 from datetime import timedelta
 from typing import Protocol
@@ -7,7 +7,7 @@ from drumbeat.spawn.interface import SpawnerTraits
 
 
 class TraitSettings(Protocol):
-    """The settings of an engine that its traits depend on."""
+    """The part of an engine's settings on which the engine's traits depend."""
 
     @property
     def billing_granule(self) -> timedelta: ...
@@ -20,7 +20,7 @@ class TraitSettings(Protocol):
 def remote_traits(
     name: str, settings: TraitSettings, price_per_hour: float, preemption_notice: timedelta | None = None
 ) -> SpawnerTraits:
-    """Return the traits of a spawner whose workers outlive their controller, one instance each, with exit codes and logs."""
+    """Return the traits of a spawner with unique names, exit codes and logs, whose workers outlive the controller."""
     return SpawnerTraits(
         name=name,
         unique_names=True,

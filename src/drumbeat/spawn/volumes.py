@@ -1,4 +1,4 @@
-"""Checks that the disk that workers report really is the volume that is to be expanded."""
+"""Checks, before a volume is expanded, that the disk whose size workers report is that volume."""
 
 from drumbeat.core.errors import SpawnCause, SpawnError
 

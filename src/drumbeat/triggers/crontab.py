@@ -18,7 +18,7 @@ _TIMEOUT = 30.0  #: maximum seconds for one call of crontab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronPlace:
-    """The paths and the store that cron uses to run a trigger."""
+    """The paths and the store's URL that a crontab line needs to run a trigger."""
 
     file: Path  #: absolute path of triggers.yml
     folder: Path  #: working directory of the command; may contain drumbeat.toml

@@ -1,4 +1,4 @@
-"""Answer webhook requests: each delivery runs a beat only once, and can be sent again only if its beat failed."""
+"""Answer webhook requests. A delivery that is sent again runs no second beat, unless its first beat failed."""
 
 import contextlib
 import logging
@@ -55,7 +55,7 @@ class Deliveries:
         return [f"{PATH}{name}" for name in self._triggers]
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
-        """Check a request, run the beat it asks for, and return the response. A bad request gives a response, not an error."""
+        """Check a request, run the beat it asks for, and return the response. For a bad request, returns an error response."""
         trigger = self._triggers.get(path.partition("?")[0].removeprefix(PATH)) if path.startswith(PATH) else None
         if trigger is None:
             await self._check_dummy(headers, body)
@@ -78,7 +78,7 @@ class Deliveries:
             await accept(headers, body, _DUMMY_SECRET, self._clock.now(), unseen)
 
     async def _forget(self, noted: Sequence[Lease]) -> None:
-        """Release the leases that mark a webhook request as seen: its beat failed or did not run, so it may be sent again."""
+        """Release the leases that mark a webhook request as seen, so that the request can be sent again."""
         for lease in noted:
             await self._leases.release(lease)
 
@@ -124,7 +124,7 @@ def _failed(name: str, exc: BaseException) -> WebhookAnswer:
     if isinstance(exc, NotFound | InvalidInput):
         return _refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(exc))
     if isinstance(exc, DrumbeatError):
-        log.error("webhook %s: the beat that it requested failed: %s; the sender may repeat the request", name, exc)
+        log.error("webhook %s: the beat that it requested failed: %s; the sender can send the request again", name, exc)
         return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the beat failed; try again")
     raise exc
 

@@ -29,7 +29,7 @@ NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: variables not passed on: a w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckerLaunch:
-    """What a checker (it starts missing workers) needs to be started: leases against duplicates, environment, log file."""
+    """What is needed to start a checker: leases, which prevent duplicates, the environment and the log file."""
 
     leases: Leases
     owner: str
@@ -39,10 +39,11 @@ class CheckerLaunch:
 
 
 async def start_checker_once(dispatch: CheckerLaunch, trigger: Trigger, pool_id: str) -> bool:
-    """Start a checker, a process that starts a pool's missing workers. False if one is starting already: it sees the new jobs.
+    """Start a checker, a process that starts a pool's missing workers. Returns False if one is already starting, which will
+    see the new jobs.
 
-    A lease marks the starting checker. The checker releases it (``mark_checker_started``) *before* it looks at the pool,
-    so jobs pushed after that start another checker."""
+    While the checker starts, a lease is held. The checker releases it (``mark_checker_started``) *before* it looks at the
+    pool, so jobs pushed after that start another checker."""
     lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
     if lease is None:
         return False
@@ -100,7 +101,7 @@ def start_detached(command: Sequence[str], environment: Mapping[str, str], log_f
                 start_new_session=True,
             )
     except OSError as exc:
-        raise SpawnFailed(f"expected to start {command[0]!r}, got: {exc}; check that {log_file.parent} can be written") from exc
+        raise SpawnFailed(f"could not start {command[0]!r}: {exc}; check that {log_file.parent} can be written") from exc
     Thread(target=process.wait, name=f"await-{process.pid}", daemon=True).start()
     return process.pid
 

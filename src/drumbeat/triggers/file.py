@@ -42,7 +42,7 @@ class Input(_Block):
 
 
 class Entry(_Block):
-    """The keys that every trigger in triggers.yml may have."""
+    """The keys that every trigger in triggers.yml can have."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
     type: TriggerType
@@ -63,7 +63,7 @@ class Entry(_Block):
 
 
 class Scheduled(Entry):
-    """An entry of triggers.yml that may have a schedule."""
+    """An entry of triggers.yml that can have a schedule."""
 
     schedule: str | None = None
     timezone: str | None = None
@@ -211,7 +211,7 @@ def _worker(entry: Entry) -> WorkerMachine | None:
             raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine, got none")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
     if entry.machines or entry.hooks:
-        raise InvalidSettings("the fields 'machines' and 'hooks' need a FlatMachines file as 'machine'; remove them, or set it")
+        raise InvalidSettings("'machines' and 'hooks' need a FlatMachines file in the key 'machine'; remove them, or set it")
     return None
 
 

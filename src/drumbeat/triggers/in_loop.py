@@ -41,7 +41,7 @@ class InLoop:
 
     async def _beat(self, trigger: Trigger, pool_id: str) -> None:
         try:
-            log.info("trigger %s fired; what came of it: %s", trigger.name, await self._run(trigger.firing(pool_id)))
+            log.info("trigger %s fired; result: %s", trigger.name, await self._run(trigger.firing(pool_id)))
         except Exception:
             log.exception("trigger %s failed for pool %s; the next push fires it again", trigger.name, pool_id)
 

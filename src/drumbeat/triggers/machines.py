@@ -1,4 +1,4 @@
-"""Start workers that run a FlatMachines machine, by running the FlatMachines adapter in a separate process."""
+"""Start workers that run a FlatMachines state machine, by running the FlatMachines adapter in a separate process."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ _LONGEST_ERROR = 500  #: maximum characters of the adapter's error output
 
 
 async def start_machine_workers(firing: Firing, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """Start as many workers as the queue needs, each of which runs a FlatMachines machine. Returns a beat report.
+    """Start as many workers as the queue needs, each of which runs a FlatMachines state machine. Returns a beat report.
 
-    A subprocess, the FlatMachines adapter, starts the workers; its environment is that of this process and ``environment``.
+    A subprocess, the FlatMachines adapter, starts the workers; ``environment`` is added to its environment variables.
     Raises SpawnFailed if the adapter fails."""
     output = json.loads(await _output(command(firing), {**inherited(os.environ, *NOT_INHERITED), **environment}))
     started, pending = output["started"], output["pending"]
@@ -56,7 +56,7 @@ async def _output(words: Sequence[str], environment: Mapping[str, str]) -> bytes
             output, errors = await process.communicate()
     except TimeoutError as exc:
         raise SpawnFailed(
-            f"gave up starting workers of FlatMachines file {words[4]} after {_TIMEOUT:.0f} s; some may have started"
+            f"gave up starting workers of FlatMachines file {words[4]} after {_TIMEOUT:.0f} s; some might have started"
         ) from exc
     finally:
         if process.returncode is None:

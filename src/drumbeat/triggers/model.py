@@ -30,7 +30,7 @@ class BeatKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMachine:
-    """A FlatMachines machine that a pool's workers run."""
+    """A FlatMachines state machine that a pool's workers run."""
 
     file: str
     machines: Mapping[str, str] = field(default_factory=dict)  #: names of other machines in its states → files

@@ -23,7 +23,7 @@ class Scheduler:
     """Fires cron triggers at their scheduled times until cancelled.
 
     Triggers run independently: a slow beat delays no other trigger. A run that is due while the last beat still runs is
-    skipped, and so are runs missed while the machine slept: the next beat handles what they would have handled.
+    skipped, and so are runs missed while this machine slept: the next beat does their work.
     """
 
     def __init__(self, triggers: Sequence[Trigger], run: RunBeats, clock: Clock) -> None:
@@ -46,6 +46,6 @@ class Scheduler:
 
     async def _fire(self, trigger: Trigger) -> None:
         try:
-            log.info("trigger %s fired; what came of it: %s", trigger.name, await self._run(trigger.firing()))
+            log.info("trigger %s fired; result: %s", trigger.name, await self._run(trigger.firing()))
         except Exception:
             log.exception("trigger %s failed; it runs again at its next scheduled time", trigger.name)

@@ -59,7 +59,7 @@ async def serve(
     try:
         server = await asyncio.start_server(connected, host, port, limit=_LARGEST_HEAD)
     except (OSError, OverflowError) as exc:
-        raise InvalidSettings(f"expected to listen on {host}:{port}, got: {exc}; choose another --port") from exc
+        raise InvalidSettings(f"could not listen on {host}:{port}: {exc}; choose another --port") from exc
     async with server:
         address = server.sockets[0].getsockname()
         yield str(address[0]), int(address[1])

@@ -16,9 +16,9 @@ from drumbeat.triggers.schedule import parse_schedule
 async def answer_event(event: Mapping[str, Any], run: RunBeats, deliveries: Deliveries | None) -> Mapping[str, Any]:
     """Run the beat that an AWS Lambda event asks for.
 
-    An HTTP event (function URL, API gateway) must be signed like any webhook and gets a response with a status code. A
-    scheduler's event has the input in ``detail`` (EventBridge), or is the input itself. Without ``deliveries`` there are no
-    webhooks. Raises InvalidInput.
+    An HTTP event (function URL, API gateway) must be signed like any webhook and gets a response with a status code. An
+    event of a scheduler (EventBridge) has the input in ``detail``, or is the input itself. ``deliveries`` answers the HTTP
+    events; without it they are refused. Raises InvalidInput.
     """
     if "headers" in event and ("body" in event or "requestContext" in event):
         return await _answer_http(event, deliveries)

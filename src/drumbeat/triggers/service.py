@@ -36,7 +36,7 @@ KeepDue = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerEnvironment:
-    """What triggers need from the process they run in: store, clock, environment variables and a state folder."""
+    """What triggers need from the process that runs them: store, clock, environment variables and a state folder."""
 
     store: Store
     clock: Clock
@@ -98,7 +98,7 @@ class TriggerService:
 
     async def work_added(self, pool_id: str, beside: InLoop | None = None) -> Sequence[str]:
         """Fire every trigger that reacts to a push to this pool, and return the names of these triggers. Errors are only
-        logged. In-loop triggers are fired only if ``beside``, which runs them, is given."""
+        logged. In-loop triggers are fired only if ``beside`` is given, which runs them."""
         fired = []
         for trigger in self.triggers:
             if trigger.fires_on_push_to(pool_id) and await self._fire_for(trigger, pool_id, beside):
@@ -128,8 +128,8 @@ class TriggerService:
         folder = Path.cwd()
         if self._environment.public_store is None and not (folder / "drumbeat.toml").exists():
             raise InvalidSettings(
-                f"the store's URL contains a password, which must not appear in a crontab; write the URL as store into "
-                f"{folder / 'drumbeat.toml'}, readable by you alone, and try again"
+                f'the store\'s URL contains a password, which must not appear in a crontab; write store = "URL" into '
+                f"{folder / 'drumbeat.toml'}, make the file readable only by you (chmod 600), and try again"
             )
         place = crontab.CronPlace(
             file=self._file,

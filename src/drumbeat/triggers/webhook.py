@@ -90,13 +90,13 @@ def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: 
 
 
 def _pool(body: bytes) -> str | None:
-    """Return the pool that a request body names, or None. Other keys are ignored. Raises RequestRefused."""
+    """Return the pool that a request body names; None if it names none. Other keys are ignored. Raises RequestRefused."""
     if not body.strip():
         return None
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or nothing") from None
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or an empty body") from None
     if not isinstance(found, dict):
         raise RequestRefused(HTTPStatus.BAD_REQUEST, f"body: expected a JSON object, got {type(found).__name__}")
     pool_id = found.get("pool_id")

@@ -163,7 +163,7 @@ async def test_a_controller_that_is_down_is_told_and_the_worker_goes_on(other: S
             with pytest.raises(Unanswered, match=r"check that slurmctld runs: scontrol ping") as failed:
                 await call()
             assert failed.value.cause is SpawnCause.TRANSIENT
-        with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
+        with pytest.raises(SpawnAmbiguous, match="w of p was not started again, because it might already be"):
             await spawner.spawn(order(mark))
         with pytest.raises(SpawnFailed, match="scontrol ping"):
             await spawner.spawn(Order(pool_id=P, worker_id=WorkerId("new"), slot=0, group_count=1, is_first=True))

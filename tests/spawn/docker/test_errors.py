@@ -88,7 +88,7 @@ class TestNoDaemon:
 
     async def test_a_worker_that_was_asked_for_before_may_be_running(self) -> None:
         async with DockerSpawner(DockerSettings(image="x", base_url="unix:///nowhere/docker.sock"), {}, "s") as spawner:
-            with pytest.raises(SpawnAmbiguous, match="ann of jobs may be running"):
+            with pytest.raises(SpawnAmbiguous, match="ann of jobs was not started again, because it might already be running"):
                 await spawner.spawn(AGAIN)
 
     async def test_certificates_that_are_not_there_are_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ class TestStarts:
         with served(Cluster(tmp_path)) as (_, url):
             write_kubeconfig(tmp_path / "kubeconfig", url)
         async with KubernetesSpawner(settings_at(tmp_path), {}, "s") as spawner:
-            with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
+            with pytest.raises(SpawnAmbiguous, match="w of p was not started again, because it might already be running"):
                 await spawner.spawn(order())
             with pytest.raises(SpawnFailed):
                 await spawner.spawn(replace(order(), is_first=True))
@@ -294,7 +294,7 @@ class TestEnds:
         await until(spawner, InstanceState.RUNNING)
         server.cluster.node_is_down = True
 
-        with pytest.raises(SpawnError, match=r"expected its pod to end within 60 s, it still exists \(node: node-1\)"):
+        with pytest.raises(SpawnError, match=r"expected its pod to end within 60 s, but it still exists \(node: node-1\)"):
             await spawner.terminate(P, W)
 
         assert alive(await spawner.list(P)) == [W], "it may still run"

@@ -92,7 +92,7 @@ def container(**state: Any) -> list[dict[str, Any]]:
             "exited",
             137,
             "OOMKilled",
-            "it used more memory than it may: OOMKilled; raise memory in the settings",
+            "it used more memory than its limit: OOMKilled; raise memory in the settings",
         ),
         (
             {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},

@@ -80,7 +80,7 @@ class TestDrain:
             ray.run((await spawner.spawn(order_for())).meta["submission_id"])
             ray.faults.append(Fault("POST", "/api/jobs/"))
 
-            with pytest.raises(Unanswered, match="may not have been drained"):
+            with pytest.raises(Unanswered, match="might not have been drained"):
                 await spawner.drain(POOL, ANN)
 
 

@@ -222,7 +222,7 @@ class TestFaults:
         async with rigged() as (spawner, ray):
             ray.faults.append(Fault("GET", "/api/version", times=2))
 
-            with pytest.raises(SpawnAmbiguous, match="may run"):
+            with pytest.raises(SpawnAmbiguous, match="might already be running"):
                 await spawner.spawn(order_for())
 
     async def test_a_job_of_another_controller_with_the_same_id_is_returned(self) -> None:

@@ -155,7 +155,7 @@ async def test_a_worker_that_may_run_is_not_said_to_have_failed() -> None:
         await rig.spawner.spawn(order())
         rig.simulator.faults.append(Answers(operation="listPods", status=401))
 
-        with pytest.raises(SpawnAmbiguous, match="it may be running"):
+        with pytest.raises(SpawnAmbiguous, match="it might be running"):
             await rig.spawner.spawn(order())
 
 

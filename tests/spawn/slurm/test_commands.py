@@ -99,7 +99,7 @@ async def test_sbatch_holds_the_lock_when_its_controller_is_killed(tmp_path: Pat
     controller.kill()
     await controller.wait()
 
-    with pytest.raises(Unanswered, match="another process has held"):
+    with pytest.raises(Unanswered, match="another process still holds the lock"):
         async with folder.lock("key", timedelta(milliseconds=50)):
             pass
     (tmp_path / "end").touch()

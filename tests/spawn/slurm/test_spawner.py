@@ -168,7 +168,7 @@ class TestLostAnswers:
     ) -> None:
         cluster.is_down = True
 
-        with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
+        with pytest.raises(SpawnAmbiguous, match="w of p was not started again, because it might already be"):
             await spawner.spawn(order())
 
         assert "sbatch" not in cluster.calls
@@ -186,7 +186,7 @@ class TestLostAnswers:
                     broken = spawner._folder.failure(OSError(5, "Input/output error"))
                     monkeypatch.setattr(spawner._folder, "find", Mock(side_effect=broken))
 
-                with pytest.raises(SpawnAmbiguous, match="worker w of p may have been started before"):
+                with pytest.raises(SpawnAmbiguous, match="w of p was not started again, because it might already be"):
                     await spawner.spawn(order())
                 with pytest.raises(SpawnFailed, match="worker w of p could not be started"):
                     await spawner.spawn(order(is_first=True))

@@ -72,7 +72,7 @@ class TestLogin:
         error = await failure(settings_at(sshd, tmp_path, known_hosts=tmp_path / "known"))
 
         assert f"its host key has changed: it is not the one in {tmp_path}/known" in str(error)
-        assert "Somebody may be reading the connection, or the host was installed again" in str(error)
+        assert "Somebody might be reading the connection, or the host was installed again" in str(error)
         assert f"ssh-keygen -f {tmp_path}/known -R '[127.0.0.1]:{sshd.port}'" in str(error)
         assert error.cause is SpawnCause.AUTH
 
@@ -111,7 +111,7 @@ class TestLogin:
         error = await failure(settings_at(sshd, tmp_path, python="/nowhere/python3"))
 
         assert "could not start the agent with '/nowhere/python3'" in str(error)
-        assert "set python to the path of Python 3.11 or newer there: workers need it (to log in, 3.8 is enough)" in str(error)
+        assert "set python to the path of Python 3.11 or newer there: workers need it (the agent needs only 3.8)" in str(error)
         assert error.cause is SpawnCause.BAD_REQUEST
 
     async def test_a_folder_that_cannot_be_written(self, sshd: OpenSshServer, tmp_path: Path) -> None:

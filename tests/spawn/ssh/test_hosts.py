@@ -149,7 +149,7 @@ class TestDown:
                 with pytest.raises(Unanswered, match="host far"):
                     await call
             for is_first in (False, True):
-                with pytest.raises(SpawnAmbiguous, match="worker a of p may run on a host that does not answer: host far"):
+                with pytest.raises(SpawnAmbiguous, match="worker a of p might run on a host that does not answer: host far"):
                     await spawner.spawn(order(A, mark, is_first=is_first))
 
             rig.far.start()

@@ -1,4 +1,4 @@
-"""FlatMachines on Drumbeat's stores: work and registration backends, a hooks factory, a translator and a runner."""
+"""Runs FlatMachines state machines on Drumbeat's stores: work and registration backends, hooks, a translator, a runner."""
 
 from drumbeat.core.errors import MissingExtra
 

@@ -1,4 +1,4 @@
-"""The actions of the ``pool`` hook. Each returns values that the hook merges into the machine's context."""
+"""The actions of the ``pool`` hook. Each returns values that the hook merges into the state machine's context."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WORKER_MACHINE = "job_worker"  #: default machine of a worker, as in FlatMachine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionCall:
-    """One call of an action: the backends it uses, the machine's context, and the state's arguments for it (``plan``)."""
+    """One call of an action: the backends it uses, the state machine's context, and the action's arguments (``plan``)."""
 
     backends: PoolClaims
     origin: Origin
@@ -36,7 +36,7 @@ class ActionCall:
         return self.context[key]
 
     def number(self, key: str, default: int) -> int:
-        """Return a whole number from the context. It may be text there, since Jinja renders to text. Raises InvalidInput."""
+        """Return a whole number from the context, where it can be text, because Jinja renders to text. Raises InvalidInput."""
         given = self.context.get(key)
         try:
             return default if given is None or given == "" else int(given)

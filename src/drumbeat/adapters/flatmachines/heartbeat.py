@@ -1,4 +1,4 @@
-"""Sends heartbeats while a machine runs, from a thread if possible, so that a long computation does not delay them."""
+"""Sends heartbeats while a state machine runs, from a thread if possible, so that a long computation does not delay them."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ async def beat(registration: DrumbeatRegistrationBackend, work: DrumbeatWorkBack
 
 
 class LoopHeartbeat:
-    """Sends heartbeats from the machine's event loop, because an already open store can only be used in that loop."""
+    """Sends heartbeats from the state machine's event loop, because an already open store can only be used in that loop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The FlatMachines hook ``pool``: actions on a pool, and a worker's registration while its machine runs."""
+"""The FlatMachines hook ``pool``: actions on a pool, and the registration of a worker while its state machine runs."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -33,8 +33,9 @@ def registry_of(session: MachineSession, others: Mapping[str, Callable[..., Any]
 class PoolHooks(MachineHooks):  # type: ignore[misc]
     """The hook ``pool``, used as ``hooks: pool`` or ``hooks: {name: pool, args: {dsn: …}}``. It runs ``ACTIONS``.
 
-    As ``lifecycle_hooks`` of a machine with a ``heartbeat_interval``, it registers a worker at the start, sends heartbeats in
-    the background, and ends the worker with the machine: as terminated or, if the machine fails, as error, and its jobs fail.
+    As ``lifecycle_hooks`` of a state machine with a ``heartbeat_interval``, it registers a worker at the start, sends
+    heartbeats in the background, and at the machine's end sets the worker's status to terminated. If the machine fails, the
+    status is error, and the worker's jobs fail.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         registration_dsn: str | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
-        """``plan`` tells the hook what to do in a state or for the machine; ``translate`` writes it, not the user."""
+        """``plan``: the arguments of the hook for a state or for the whole machine. ``translate`` writes it, not the user."""
         self._session = session
         self._plan: Mapping[str, Any] = plan or {}
         self._dsns = (dsn, registration_dsn)
@@ -74,7 +75,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return {**final_output, **evaluate(computed, {"context": context})}
 
     async def on_state_enter(self, state_name: str, context: Context) -> Context:
-        """Send a heartbeat when the machine enters a state, in addition to those in the background."""
+        """Send a heartbeat when the machine enters a state, in addition to the background heartbeats."""
         worker_id = context.get("worker_id")
         if worker_id in self._backends.registration.own():
             try:
@@ -108,7 +109,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         return output
 
     async def on_error(self, state_name: str, error: Exception, context: Context) -> str | None:
-        """End the worker as error, and fail its jobs. Returns None: there is no state in which the machine could continue."""
+        """Set the worker's status to error, and fail its jobs. Returns None: the machine does not continue in another state."""
         if worker_id := context.get("worker_id"):
             await self._backends.fail(worker_id, f"{type(error).__name__}: {error}")
         return None

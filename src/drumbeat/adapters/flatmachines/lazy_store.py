@@ -58,7 +58,7 @@ class LazyStore:
         return pool_id
 
     async def allow_slower_heartbeats(self, name: str, thresholds: Thresholds) -> None:
-        """Replace a pool's thresholds with these if they are longer, so that slower workers are not marked lost."""
+        """Replace a pool's thresholds if these are longer, so that workers with slower heartbeats are not marked lost."""
         pools = (await self.store()).pools
         found = await pools.get(await self.pool(name, thresholds))
         if found.thresholds.stale_after < thresholds.stale_after:

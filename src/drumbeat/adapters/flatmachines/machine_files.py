@@ -12,7 +12,7 @@ _ENDINGS = (".yml", ".yaml", ".json")
 
 
 def find_machine(name: str, folder: Path) -> Path | None:
-    """Find a machine's file by its path or name in ``folder``, with or without the file ending; None if there is none."""
+    """Find a state machine's file by its path or name in ``folder``, with or without the file ending; None if there is none."""
     given = folder / Path(name).expanduser()
     candidates = [given, *(given.with_name(given.name + ending) for ending in _ENDINGS)]
     return next((path.absolute() for path in candidates if path.is_file()), None)
@@ -23,7 +23,7 @@ def load_machine(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
-        raise NotFound(f"expected a machine's file at {file}, got: {exc.strerror}") from exc
+        raise NotFound(f"cannot read the state machine file {file}: {exc.strerror}") from exc
     found = read_json(text, str(file)) if file.suffix == ".json" else read_yaml(text, f"{file} to be YAML")
     if not isinstance(found, dict):
         raise InvalidInput(f"expected the machine's file {file} to contain a mapping, got {type(found).__name__}")
@@ -31,7 +31,7 @@ def load_machine(file: Path) -> dict[str, Any]:
 
 
 def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Mapping[str, str]) -> Path | dict[str, Any]:
-    """Find the machine ``name`` that ``config`` uses: in ``machines`` (the option ``--machines``), in the config's own
+    """Find the state machine ``name`` that ``config`` uses: in ``machines`` (the option ``--machines``), in the config's own
     ``machines:``, or as a file in ``folder``. Raises NotFound."""
     if name in machines:
         return Path(machines[name])

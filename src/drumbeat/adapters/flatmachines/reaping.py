@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleWorker:
-    """A worker that was found stale (without recent heartbeats), and the time of its last heartbeat as of that moment."""
+    """A worker that was found stale (without recent heartbeats), and when its last heartbeat was at that moment."""
 
     worker_id: str
     pool_id: str
@@ -54,10 +54,10 @@ async def find_stale(backends: PoolClaims, pool_id: str, threshold: timedelta | 
 
 
 async def reap(backends: PoolClaims, worker: StaleWorker) -> int | None:
-    """Mark a worker lost and return its jobs, of every pool, to the queue. Returns how many.
+    """Mark a worker lost and return its jobs, in every pool, to the queue. Returns the number of jobs.
 
-    If the worker has sent a heartbeat since it was found, changes nothing and returns None. Of a worker without a row, only
-    jobs with an expired lease are returned.
+    If the worker has sent a heartbeat since it was found, changes nothing and returns None. For a worker without a
+    row, only jobs with an expired lease are returned to the queue.
     """
     registry = await backends.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
@@ -94,7 +94,7 @@ async def as_stale(backends: PoolClaims, pool_id: str, given: Any) -> StaleWorke
 
 
 def _is_silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: datetime) -> bool:
-    """Whether a live worker has sent no heartbeat for too long; before it joins, it has the longer ``start_within``."""
+    """Whether a live worker has sent no heartbeat for too long; until it joins, the longer limit ``start_within`` applies."""
     limit = pool.thresholds.stale_after if threshold is None else threshold
     if row.status is WorkerStatus.SPAWNING:
         limit = max(limit, pool.thresholds.start_within)

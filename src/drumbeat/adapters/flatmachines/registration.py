@@ -48,12 +48,12 @@ class PoolWorkerFilter(WorkerFilter):  # type: ignore[misc]
 
 
 def word_of(status: WorkerStatus) -> str:
-    """Return FlatMachines' name of a status."""
+    """Return FlatMachines' name for a worker's status."""
     return "terminating" if status is WorkerStatus.DRAINING else status.value
 
 
 class DrumbeatRegistrationBackend:
-    """Registers workers of job pools. Only the backend that registered a live worker may send its heartbeats."""
+    """Registers workers of job pools. Only the backend that registered a live worker can send its heartbeats."""
 
     def __init__(
         self, where: str | Store | LazyStore, *, pool_id: str = DEFAULT_POOL, thresholds: Thresholds | None = None
@@ -124,7 +124,7 @@ class DrumbeatRegistrationBackend:
         return None if row is None else (await self._records(store, row.pool_id, [row]))[0]
 
     async def list(self, filter: WorkerFilter | None = None) -> Sequence[WorkerRecord]:  # noqa: A002 - the protocol's name
-        """List the workers that match a filter. A filter without a pool lists those of every pool of jobs."""
+        """List the workers that match a filter. A filter without a pool matches the workers of every job pool."""
         store = await self.place.store()
         now = await store.now()
         criteria = filter or WorkerFilter()
@@ -174,7 +174,7 @@ class DrumbeatRegistrationBackend:
         )
 
     def _as_sample(self, metadata: Mapping[str, Any]) -> Sample:
-        """Convert a heartbeat's metadata to a sample, in which it is stored: a worker's row has no field for metadata."""
+        """Convert a heartbeat's metadata to a sample (a row of measurements), because a worker's row has no field for it."""
         self._notes += 1
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 

@@ -1,4 +1,4 @@
-"""Runs a machine on Drumbeat's stores: ``python -m drumbeat.adapters.flatmachines --config FILE --input JSON``."""
+"""Runs a FlatMachines state machine on Drumbeat: ``python -m drumbeat.adapters.flatmachines --config FILE --input JSON``."""
 
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A request to run a machine: its file or name, its input, and the files and hooks that it uses."""
+    """A request to run a state machine: its file or name, its input, and the files and hooks that it uses."""
 
     config: Path | None = None  #: the machine's file
     machine: str | None = None  #: the machine's name: in ``config``, beside it or, without it, in the current folder
@@ -48,11 +48,11 @@ class Launch:
     max_steps: int = 1000
     machines: Mapping[str, str] = field(default_factory=dict)  #: names of machines that its states use → their files
     hooks: Mapping[str, str] = field(default_factory=dict)  #: names of hooks that its states use → module:factory
-    successors: int | None = None  #: at its end, start workers for remaining jobs until there are this many; None: start none
+    successors: int | None = None  #: when it ends, start workers for remaining jobs, up to this number of workers; None: none
 
 
 async def run_machine(request: Launch, *, where: str | Store | None = None, settings: Settings | None = None) -> dict[str, Any]:
-    """Run a machine to its end and return its output. If it fails, its jobs fail too, and its worker ends as error."""
+    """Run a state machine to its end and return its output. If it fails, its jobs fail, and its worker's status is error."""
     loaded = settings or load_settings(os.environ)
     config, folder, origin = _find(request)
     store = where if isinstance(where, str) else loaded.store
@@ -74,7 +74,10 @@ async def run_machine(request: Launch, *, where: str | Store | None = None, sett
 
 
 async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Settings) -> dict[str, Any]:
-    """Start as many workers for a state machine as the queue needs. A worker that ends starts others for remaining jobs."""
+    """Start as many workers for a state machine as the queue needs. When a worker ends, it starts others for remaining jobs.
+
+    Returns the ids of the started workers, and the counts of pending jobs and workers before.
+    """
     _, _, origin = _find(request)
     async with open_session(settings=settings, origin=origin) as session:
         backends = session.backends()
@@ -86,8 +89,8 @@ async def start_workers(request: Launch, pool_id: str, cap: int, *, settings: Se
 
 
 async def start_successors(session: MachineSession, request: Launch) -> None:
-    """At the end of a worker that a trigger started: if it had a job, start workers for remaining jobs; in any case start a
-    process that watches delayed jobs. Store errors are only logged."""
+    """When a worker that a trigger started ends: start workers for remaining jobs if it had a job, and in any case a process
+    that watches for delayed jobs. Store errors are only logged."""
     pool_id, me = request.given.get("pool_id"), request.given.get("worker_id")
     if request.successors is None or not isinstance(pool_id, str):
         return
@@ -108,7 +111,7 @@ async def start_successors(session: MachineSession, request: Launch) -> None:
 
 
 async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None:
-    """End the worker's row if the row is live. If it stayed live, a worker that never registered would seem to be starting."""
+    """End the worker's row if it is live. Otherwise a worker that never registered would still count as starting."""
     try:
         row = await store.workers.get(pool_id, worker_id)
     except NotFound:
@@ -138,7 +141,7 @@ def _find(request: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
         raise InvalidInput("expected --config FILE or --machine NAME, got neither")
     found = find_machine(str(file), file.parent)
     if found is None:
-        raise NotFound(f"expected a machine's file at {file}, got none")
+        raise NotFound(f"there is no state machine file {file}")
     return load_machine(found), found.parent, Origin(config=found, machines=machines, hooks=hooks)
 
 
@@ -180,7 +183,7 @@ def _load_file(file: Path) -> ModuleType:
 
 
 class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
-    """Runs the machines that a machine starts: those of ``launch:`` in separate processes, all others inside this process."""
+    """Runs the state machines that a state machine starts: by ``launch:`` in separate processes, others in this process."""
 
     def __init__(self, session: MachineSession) -> None:
         self._session = session
@@ -249,7 +252,7 @@ def parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartWorkersOption:
-    """The arguments of ``--start-workers``: start workers of this pool instead of running the machine."""
+    """The arguments of ``--start-workers``, which starts workers of this pool instead of running the state machine."""
 
     pool_id: str
     cap: int
@@ -257,7 +260,7 @@ class StartWorkersOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerOptions:
-    """The options of the command line that are not about the machine itself."""
+    """The command-line options that do not describe the state machine itself."""
 
     verbose: bool = False
     start: StartWorkersOption | None = None
@@ -285,7 +288,7 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, R
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a machine and print its output as JSON. Returns the exit code: 0, or 1 if the machine or its arguments failed."""
+    """Run a state machine and print its output as JSON. Returns the exit code: 1 if the machine or its arguments failed."""
     try:
         request, settings, manner = read_arguments(arguments)
         with logging_to_stderr(logging.DEBUG if manner.verbose else logging.WARNING), _nothing_logged_to_stdout():

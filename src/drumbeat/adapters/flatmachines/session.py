@@ -1,4 +1,4 @@
-"""A session: what the FlatMachines state machines of a process share, that is, stores, claims, workers and heartbeats."""
+"""A session: the stores, claims, workers and heartbeats that all FlatMachines state machines of a process share."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ _LEAST_LEASE = timedelta(seconds=60)  #: shortest lease of a claim that heartbea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The state machine files and hooks that this process was given, and that it passes on to the processes it starts."""
+    """The state machine files and hooks given to this process, which it passes on to the processes that it starts."""
 
     config: Path | None = None
     machines: Mapping[str, str] = field(default_factory=dict)  #: a machine's name → its file
@@ -88,10 +88,10 @@ class PoolClaims:
         try:
             await self.registration.update_status(worker_id, status, error)
         except Refused as exc:
-            log.warning("worker %s could not be ended as %s; its row is not changed: %s", worker_id, status, exc)
+            log.warning("could not set the status of worker %s to %s; its row is unchanged: %s", worker_id, status, exc)
 
     async def fail(self, worker_id: str, error: str) -> None:
-        """After a machine failed: fail all jobs of its worker, and end the worker as error."""
+        """After a state machine failed: fail all jobs of its worker, and set the worker's status to error."""
         await self.work.settle_all(worker_id, AttemptOutcome.FAILED, error)
         if worker_id in self.registration.own():
             await self.leave(worker_id, "error", error)
@@ -112,8 +112,8 @@ class PoolClaims:
 
 
 class MachineSession:
-    """The connections to stores that this process's machines use. All hooks share them, so that one hook can complete a job
-    that another hook has claimed."""
+    """The connections to stores that this process's state machines use. All hooks share them, so that one hook can complete
+    a job that another hook has claimed."""
 
     def __init__(self, where: str | Store, settings: Settings, tasks: asyncio.TaskGroup, clock: Clock, origin: Origin) -> None:
         self.origin = origin

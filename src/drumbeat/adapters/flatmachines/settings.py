@@ -1,4 +1,4 @@
-"""Reads the heartbeat interval, the pool and the backends from a machine's ``data.settings``."""
+"""Reads the heartbeat interval, the pool and the backends from a state machine's ``data.settings``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _DEFAULT_FILE = "workers.sqlite"  #: default file name, as in FlatMachines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSettings:
-    """The settings of a machine that Drumbeat uses. Store URLs that are None mean the store of this process."""
+    """The settings of a state machine that Drumbeat uses. A store URL of None means the store of this process."""
 
     heartbeat_interval: timedelta | None = None
     worker_pool: str | None = None

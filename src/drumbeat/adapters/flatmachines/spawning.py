@@ -1,4 +1,4 @@
-"""Starts as many workers as a pool's queue needs: adds their rows while it holds the pool's lease, then starts processes."""
+"""Starts as many workers as a pool's queue needs: adds their rows while holding the pool's lease, then starts processes."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -63,7 +63,7 @@ async def count_jobs_and_workers(backends: PoolClaims, pool_id: str) -> QueueCou
 
 
 async def spawn_workers(backends: PoolClaims, origin: Origin, workers: RequestedWorkers) -> list[str]:
-    """Start the workers that the pool needs. Returns their ids. The row of a worker that could not be started ends as error."""
+    """Start the workers that the pool needs. Returns their ids. A worker that cannot be started gets the status error."""
     plane = await backends.registration.place.plane()
     started = []
     async with plane.local_spawner(survive=True) as spawner:
@@ -76,7 +76,7 @@ async def spawn_workers(backends: PoolClaims, origin: Origin, workers: Requested
             try:
                 await spawner.spawn(order)
             except SpawnError as exc:
-                log.warning("failed to start worker %s: %s; its row ends as error", row.worker_id, exc)
+                log.warning("failed to start worker %s: %s; its status is now error", row.worker_id, exc)
                 await plane.store.workers.move(row, WorkerStatus.ERROR, str(exc))
             else:
                 started.append(str(row.worker_id))
@@ -86,7 +86,7 @@ async def spawn_workers(backends: PoolClaims, origin: Origin, workers: Requested
 async def launch(
     backends: PoolClaims, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str
 ) -> None:
-    """Start a machine in a separate process without waiting for it. The process is not a worker and has no row in the store."""
+    """Start a state machine in a separate process, and do not wait for it. The process is no worker and has no row."""
     plane = await backends.registration.place.plane()
     command = origin.command(machine, given, execution_id, parent)
     name = PoolId(f"{LAUNCHED}{machine}")
@@ -95,7 +95,7 @@ async def launch(
 
 
 async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner, workers: RequestedWorkers) -> list[Worker]:
-    """Add rows for the workers to start. Other processes count these rows too, so that all together never exceed the cap."""
+    """Add rows for the workers to start. Other processes count these rows too, so that the total never exceeds the cap."""
     pool_id = await backends.registration.place.pool(workers.pool_id)
     async with _locked(backends, plane, pool_id) as lease:
         count = (await count_jobs_and_workers(backends, workers.pool_id)).missing_workers(workers.cap)
@@ -103,7 +103,7 @@ async def _add_rows(backends: PoolClaims, plane: ControlPlane, spawner: Spawner,
         count = min(count, room, count if workers.asked is None else workers.asked)
         if count and not plane.store.traits.shared:
             raise InvalidSettings(
-                f"to start workers, expected a store that other processes can use, got {plane.store.traits.name}"
+                f"expected a store that other processes can use, so that workers can be started, got {plane.store.traits.name}"
             )
         taken = {row.slot for row in await plane.store.workers.list(pool_id, live=True)}
         free = [slot for slot in range(len(taken) + count) if slot not in taken]
@@ -125,7 +125,7 @@ async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, workers:
 
 @asynccontextmanager
 async def _locked(backends: PoolClaims, plane: ControlPlane, pool_id: PoolId) -> AsyncIterator[Lease]:
-    """Hold the pool's lease, as ``drumbeat pool check`` does too. Raises Fenced if another process does not release it."""
+    """Hold the pool's lease, as ``drumbeat pool check`` does too. Raises Fenced if another process holds it too long."""
     owner, until = process_name(), backends.clock.elapsed() + _LOCK
     while (lease := await plane.store.leases.acquire(pool_id, owner, _LOCK)) is None:
         if backends.clock.elapsed() > until:

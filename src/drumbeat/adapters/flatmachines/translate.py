@@ -1,4 +1,4 @@
-"""Translates a machine written for FlatMachines 0.8.3 into one that the installed FlatMachines package runs.
+"""Translates a state machine written for FlatMachines 0.8.3 into one that the installed FlatMachines package runs.
 
 It translates what the installed version does not support: ``foreach`` with ``launch`` or with ``action``,
 ``output_to_context`` of actions, and conditions with filters. In machines whose ``spec_version`` begins with 0, a
@@ -26,7 +26,7 @@ _BARE_FIELDS = ("input", "launch_input", "output", "output_to_context")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the translation of a machine depends on besides its text: its folder, other machines, and the store."""
+    """What the translation of a state machine depends on besides its text: its folder, other machines, and the store."""
 
     folder: Path  #: the machine's folder; relative paths start here
     machines: Mapping[str, str] = field(default_factory=dict)  #: names of machines that the runner was given → their files

@@ -23,7 +23,7 @@ MOST = 1_000_000  #: ``size`` counts up to this many items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineClaim:
-    """A claim that this process made: the holder, and the token that proves the claim."""
+    """A claim that this process made: the holder (worker), and the token that proves the claim."""
 
     holder: Holder
     token: Token
@@ -68,7 +68,7 @@ class ClaimTokens:
         self._held.pop(_key(claim), None)
 
     def of_job(self, item_id: str) -> MachineClaim | None:
-        """Return the claim that a ``ClaimedId`` carries or, for an id that is a mere ``str``, the newest claim of that job."""
+        """Return the claim attached to a ``ClaimedId`` or, for a plain ``str``, that job's newest claim; None if unknown."""
         if isinstance(item_id, ClaimedId):
             return item_id.claim
         return next((claim for claim in reversed(self._held.values()) if claim.token.job_id == item_id), None)
@@ -108,7 +108,7 @@ class DrumbeatWorkPool:
         return (await store.queue.push(pool_id, [job]))[0]
 
     async def claim(self, worker_id: str) -> WorkItem | None:
-        """Claim the next item for this worker; None if there is no item that it may claim."""
+        """Claim the next item for this worker; None if there is no item that it can claim."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
         claiming = ClaimRequest(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
@@ -133,7 +133,7 @@ class DrumbeatWorkPool:
     async def release_by_worker(self, worker_id: str) -> int:
         """Return all items of a lost worker to their queues, also those of other pools. Returns how many.
 
-        Each item is charged a crash, which may poison it. Items that the worker claimed without registration are included.
+        A crash is counted for each item, which can poison it. Items that the worker claimed without registration are included.
         """
         store, pool_id = await self._store(), await self._place.pool(self.name)
         unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))

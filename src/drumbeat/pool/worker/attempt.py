@@ -25,7 +25,7 @@ class TakenAway(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRunner:
-    """Calls the handlers of jobs and turns what happens into outcomes: done, failed, timed out, cancelled or released."""
+    """Calls the handlers of jobs and returns outcomes: done, failed, timed out, cancelled or released."""
 
     handlers: Handlers
     executor: Executor

@@ -33,8 +33,10 @@ class Claims:
     ahead: bool = False  #: jobs are prefetched (claimed before a slot is free); ``begin`` reports their start
 
     async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> SettleResult:
-        """Write job outcomes and claim up to ``limit`` jobs, in one transaction. Only with ``alone``, the claim may
-        return a job that must run alone."""
+        """Write job outcomes and claim up to ``limit`` jobs, in one transaction.
+
+        ``alone``: this worker runs no other job, so it can also claim a job that must run alone.
+        """
         claiming = self._claiming(limit, alone=alone) if limit > 0 else None
         if claiming is not None and not verdicts:
             return SettleResult(stale=(), claimed=tuple(await self.queue.claim(claiming)))
@@ -92,5 +94,5 @@ class Claims:
         """Take back jobs with an expired lease in every pool, so that no reaper is needed while a worker runs."""
         jobs = await self.queue.expire()
         for pool_id, count in Counter(job.pool_id for job in jobs).items():
-            log.warning("took back %d jobs of pool %s: their worker stopped renewing the leases", count, pool_id)
+            log.warning("took back %d jobs of pool %s: their leases were no longer renewed", count, pool_id)
         return jobs

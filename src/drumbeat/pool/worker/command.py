@@ -114,7 +114,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(url: str) -> bool:
-    """Whether a store's URL contains a password, or a value that may be one."""
+    """Whether a store's URL contains a password, or a value that might be one."""
     if url.startswith("sqlite:"):
         return False
     credentials = url.partition("://")[2].rpartition("@")[0]

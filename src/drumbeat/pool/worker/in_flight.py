@@ -77,7 +77,7 @@ class InFlightJob:
             self.task.cancel()
 
     def handler_ended(self) -> None:
-        """Detach the job from its task: the task may run another job next, and must not be cancelled because of this one."""
+        """Detach the job from its task, which runs another job next and must not be cancelled because of this one."""
         if self.stop_outcome is not None and self.task is not None:
             while self.task.cancelling():
                 self.task.uncancel()
@@ -85,7 +85,10 @@ class InFlightJob:
 
 
 class JobTally:
-    """Counts of ended, done and failed attempts, in total and since the last call of ``interval``."""
+    """Counts the attempts that ended; among them the done and the failed ones (others were cancelled or released).
+
+    Counts in total, and since the last call of ``interval``.
+    """
 
     def __init__(self) -> None:
         self.ended = 0  #: attempts that have ended, with any outcome
@@ -158,7 +161,7 @@ class InFlight:
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """Return how many more jobs the worker can claim now: none while it runs a job that must run alone."""
+        """Return how many more jobs the worker can claim now: 0 while it runs a job that must run alone."""
         if self._runs_alone() or (self.next_is_alone and self.is_busy):
             return 0
         if self.next_is_alone:
@@ -195,7 +198,7 @@ class InFlight:
             self._left = max(self._left - len(jobs), 0)
 
     def next(self, lingering: int) -> InFlightJob | None:
-        """Return the next job to run, if a slot is free. A job with a lease that may have run out is released, not run."""
+        """Return the next job to run, if a slot is free. A job whose lease might have run out is released, not run."""
         while self._waiting and self._running + lingering < self.slots:
             held, now = self._waiting.popleft(), self._clock.elapsed()
             if now < held.sure_until:

@@ -22,13 +22,13 @@ class LeaseKeeper:
     """A worker's loops, which survive store errors: renew leases, stop cancelled jobs, notice orders to exit, send progress."""
 
     def __init__(self, in_flight: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
-        """``changed`` is called after jobs in flight may have been stopped or lost."""
+        """``changed`` is called after jobs in flight might have been stopped or lost."""
         self._in_flight = in_flight
         self._claims = claims
         self._clock = clock
         self._changed = changed
         self.unsent = asyncio.Event()  #: there is progress to send
-        self.in_doubt = asyncio.Event()  #: set if a notification came but no job: it may have meant an order to exit
+        self.in_doubt = asyncio.Event()  #: set if a notification came but no job, so that it might have been an order to exit
         self.beat: Callable[[], None] = lambda: None  #: sends a heartbeat at once, which also reads the worker's orders
 
     async def keep(self) -> None:
@@ -54,7 +54,7 @@ class LeaseKeeper:
     async def _look_for_turn(self) -> None:
         """If a ready job must run alone and this worker gets the lease for it, finish all other jobs, then claim that job."""
         if self._in_flight.held_count and await self._claims.acquire_alone_lease():
-            log.info("a job waits that must run alone; this worker finishes its own jobs, then claims it")
+            log.info("a waiting job must run alone; this worker finishes its other jobs, then claims it")
             self._in_flight.next_is_alone = True
 
     async def poll_cancelled(self) -> None:
@@ -84,7 +84,7 @@ class LeaseKeeper:
         while True:
             await self.in_doubt.wait()
             self.in_doubt.clear()
-            await _try(self._check_orders(), "failed to read whether this worker must leave")
+            await _try(self._check_orders(), "failed to read whether this worker must exit")
             await self._clock.sleep(_POLL_EVERY)
 
     async def _check_orders(self) -> None:

@@ -29,8 +29,8 @@ class ResultWriter:
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
-        self.is_unsure = False  #: a claim got no answer, so this worker may hold jobs it does not know of
-        self._repeated: set[Token] = set()  #: outcomes that may have been written already
+        self.is_unsure = False  #: whether a claim got no answer, so that this worker might hold jobs it does not know of
+        self._repeated: set[Token] = set()  #: outcomes that might have been written already
 
     async def settle(self, verdicts: Sequence[JobOutcome], asked: int, *, alone: bool = False) -> WriteResult:
         """Write outcomes and claim ``asked`` jobs in one transaction. If the store refuses it, write the outcomes one by one
@@ -106,7 +106,7 @@ class ResultWriter:
             return False
         except Exception:
             log.exception(
-                "failed to read the jobs that an unanswered claim gave this worker; they are retried when their leases run out"
+                "failed to read which jobs a claim without an answer has claimed; they are retried when their leases run out"
             )
             held = ()
         self.is_unsure = False

@@ -45,7 +45,7 @@ class JobWorkload:
         clock: Clock,
         memory_mb: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``attempts`` imports the handlers and returns their runner. It is called in a thread, and may raise InvalidInput."""
+        """``attempts`` imports the handlers and returns their runner. It is called in a thread, and can raise InvalidInput."""
         self._plan = plan
         self._claims = claims
         self._load = attempts
@@ -75,7 +75,7 @@ class JobWorkload:
         self._keeper.beat = beat
 
     async def prepare(self) -> None:
-        """Import the handlers, in a thread because an import may take long."""
+        """Import the handlers, in a thread because an import can take long."""
         self._attempts = await asyncio.to_thread(self._load)
         self._attempts.executor.on_free = self._resume
 
@@ -215,8 +215,8 @@ class JobWorkload:
         return True
 
     async def _leave_if_empty(self) -> None:
-        """Exit, because no job is left, unless jobs of other workers have an expired lease: those are taken back first. If the
-        store is unavailable, the worker does not exit, but tries again."""
+        """Let the worker exit, because no job is left; but first take back, or wait for, jobs of other workers with an expired
+        lease. If the store is unavailable, the worker does not exit, but tries again."""
         self._may_claim = True
         try:
             if await self._claims.expire():
@@ -288,7 +288,7 @@ class JobWorkload:
         raise TakenAway
 
     def _resume(self) -> None:
-        """Called when a handler that did not stop in time has ended at last and freed its slot: start a waiting job."""
+        """Start a waiting job. Called when a handler that did not stop in time has ended at last and freed its slot."""
         self._fill()
         self._wake.set()
 
@@ -304,7 +304,7 @@ class JobWorkload:
         self._note_idle()
 
     def _note_claim(self, asked: int, got: int) -> bool:
-        """Note that a claim of ``asked`` jobs brought ``got``. Returns whether no job is left, so that the worker may exit."""
+        """Note that a claim for ``asked`` jobs returned ``got`` jobs. Returns whether the worker can exit: no job is left."""
         if asked:
             self._may_claim = got >= asked
             self._empty_claims = 0 if got else self._empty_claims + 1
@@ -354,7 +354,7 @@ class JobWorkload:
             self._stuck.clear()
             await self._clock.sleep(_GRACE)
             if self._is_stuck:
-                log.warning("%d handlers of ended jobs do not stop and fill all slots; this worker exits", self._lingering)
+                log.warning("%d handlers that did not stop in time take up all slots; this worker exits", self._lingering)
                 self._done.set()
 
     async def _listen(self) -> None:
@@ -375,7 +375,7 @@ class JobWorkload:
             self._wake.set()
 
     async def _pause(self, began: timedelta, *, notified: bool) -> None:
-        """Sleep after a notification, longer the more notifications in a row brought no job."""
+        """Sleep after a notification: the more notifications in a row brought no job, the longer."""
         if notified and self._empty_claims > 1:
             least = min(_EMPTY_PAUSES[0] * 2 ** min(self._empty_claims, 20), _EMPTY_PAUSES[1])
             await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))

@@ -1,4 +1,4 @@
-"""Tests that every spawner must pass, and those for spawners with certain traits.
+"""Tests that every spawner must pass, and tests for spawners with certain traits.
 
 A spawner's test class inherits ``SpawnerContract`` and the contracts of its traits, so that no test is skipped.
 """
@@ -34,7 +34,7 @@ class Watching:
     """A base class of all contracts, with methods that wait until the instances of a spawner reach a state."""
 
     patience: ClassVar[timedelta] = timedelta(seconds=60)  #: how long an instance may take to start, to exit or to be listed
-    interval: ClassVar[timedelta] = timedelta(milliseconds=20)  #: time between two looks
+    interval: ClassVar[timedelta] = timedelta(milliseconds=20)  #: time between two calls of ``list``
 
     async def running(self, spawner: Spawner, ordered: Order) -> None:
         """Start the ordered worker and wait until its instance runs."""

@@ -30,15 +30,16 @@ THIRD_POOL = PoolId("Contract-Pool")  # differs from POOL in case only
 
 
 class Controllers(Protocol):
-    """Opens spawners that share one provider and one store, like two controllers that do not know of each other."""
+    """Opens spawners that share one provider and one store, like two controllers that run at the same time."""
 
     def __call__(self) -> AbstractAsyncContextManager[Spawner]: ...
 
 
 class ProcessSetup(SpawnerContract, ExitCodeContract):
-    """Fixtures and helpers for tests with workers that are real commands and can be seen on this machine.
+    """Fixtures and helpers for tests whose workers are real commands that run on this machine.
 
-    Fixtures: ``controllers`` and ``written``, see the package. May be overridden: ``unstartable``, ``kill_outside``.
+    Subclasses must provide the fixtures ``controllers`` and ``written`` (see the package docstring), and can override
+    ``unstartable`` and ``kill_outside``.
     """
 
     shell: ClassVar[Sequence[str]] = ("sh", "-c")
@@ -75,7 +76,7 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
         mark: str = "contract-worker",
         environment: Mapping[str, str] | None = None,
     ) -> Order:
-        """Create an order for a shell program; its process can be found by ``mark``."""
+        """Create an order for a shell program, with the argument ``mark``, by which its process can be found."""
         command = (*self.shell, program, mark, *arguments)
         return Order(
             pool_id=pool_id, worker_id=worker_id, slot=0, group_count=1, command=command, environment=dict(environment or {})
@@ -88,7 +89,7 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
         )
 
     async def kill_outside(self, instance: Instance, mark: str) -> None:
-        """Kill the worker's process, as a stranger or the kernel would."""
+        """Kill the worker's process without the spawner, as another user or the kernel would."""
         for process in programs.processes_named(mark):
             os.kill(process.pid, signal.SIGKILL)
 

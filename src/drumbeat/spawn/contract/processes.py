@@ -20,9 +20,10 @@ from drumbeat.spawn.interface import InstanceState, ReadsLogs, Spawner
 
 
 class ProcessContract(StartContract):
-    """Tests for spawners whose workers are real commands that can be seen on this machine.
+    """Tests for spawners whose workers are real commands that run on this machine.
 
-    Fixtures: ``controllers`` and ``written``, see the package. May be overridden: ``unstartable``, ``kill_outside``.
+    Subclasses must provide the fixtures ``controllers`` and ``written`` (see the package docstring), and can override
+    ``unstartable`` and ``kill_outside``.
     """
 
     async def test_a_spawner_whose_workers_survive_it_declares_so(self, spawner: Spawner) -> None:

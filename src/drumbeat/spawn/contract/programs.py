@@ -33,7 +33,7 @@ LEAVES_A_CHILD = "setsid sh -c 'sleep 120 & wait' $1 >/dev/null 2>&1 & echo read
 
 
 def processes_named(mark: str) -> Sequence[psutil.Process]:
-    """Return this machine's running processes with an argument equal to ``mark``, without those forked by one of them."""
+    """Return this machine's running processes with the argument ``mark``, but not the children of such processes."""
     found = {process.pid: process for process in psutil.process_iter() if mark in _arguments(process)}
     return [process for process in found.values() if _parent(process) not in found]
 

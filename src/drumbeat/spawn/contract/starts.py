@@ -257,6 +257,6 @@ def decoded(digits: str) -> str:
 
 
 def found_secrets(folders: Iterable[Path]) -> Sequence[object]:
-    """Return the command lines, and the files readable by all users, that contain the secret of the tests."""
+    """Return the command lines, and the files that all users can read, in which the tests' secret occurs."""
     files = [path for folder in folders for path in programs.readable_by_all(folder, SECRET)]
     return [*programs.command_lines_with(SECRET), *files]

@@ -1,4 +1,4 @@
-"""A client of a Docker daemon: the Docker SDK in threads, because it blocks, with its errors as this package's."""
+"""A client of a Docker daemon. It calls the Docker SDK in threads, since the SDK blocks, and translates the SDK's errors."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ class DaemonUnreachable(Unanswered):
 
 
 class DaemonSilent(Unanswered):
-    """The request was sent, and no answer came: it may have been served."""
+    """The request was sent, and no answer came, so the daemon might have carried it out."""
 
 
 class DaemonRefused(SpawnError):
@@ -53,7 +53,7 @@ class DaemonRefused(SpawnError):
 
 
 class DockerClient:
-    """Sends requests to one daemon. Connects with the first one."""
+    """Sends requests to one daemon. Connects when the first request is sent."""
 
     def __init__(self, settings: DockerSettings, connect: Connect | None = None) -> None:
         self._settings = settings
@@ -81,11 +81,11 @@ class DockerClient:
         return str(made["Id"])
 
     async def start(self, identifier: str) -> None:
-        """Start a created container; nothing happens if it runs."""
+        """Start a created container. Does nothing if it already runs."""
         await self._ask(lambda api: api.start(identifier))
 
     async def inspect(self, identifier: str) -> Mapping[str, Any] | None:
-        """Return what the daemon knows of a container; None if there is none."""
+        """Return the daemon's description of a container; None if there is no such container."""
         found: Mapping[str, Any] | None = await self._find(lambda api: api.inspect_container(identifier))
         return found
 
@@ -107,9 +107,9 @@ class DockerClient:
         return True
 
     async def remove(self, identifier: str, *, force: bool) -> bool:
-        """Remove a container and its unnamed volumes; ``force``: kill it first. False if it cannot be removed now.
+        """Remove a container and its unnamed volumes; ``force``: kill it first. True if there is no such container.
 
-        That is: another request is removing it, or it runs and ``force`` is not set. Harmless if there is none.
+        Returns False if it cannot be removed now: another request is removing it, or it runs and ``force`` is not set.
         """
         try:
             await self._ask(lambda api: api.remove_container(identifier, v=True, force=force))
@@ -127,7 +127,7 @@ class DockerClient:
         return None if found is None else found.decode(errors="replace")
 
     async def has_file(self, identifier: str, path: str) -> bool:
-        """Whether a created container has a file of this path. True if the daemon cannot tell."""
+        """Whether a created container has a file at this path: False only if the daemon answers with status 404."""
         return await self._ask(lambda api: _has_path(api, identifier, path))
 
     async def pull(self, image: str) -> None:
@@ -154,7 +154,7 @@ class DockerClient:
             raise
 
     async def _ask(self, work: Callable[[Any], T], *, abandon: bool = True, repeat: bool = True) -> T:
-        """Run a request in a thread. Not ``abandon``: a cancellation waits until the request was answered.
+        """Run a request in a thread. With ``abandon=False``, a cancelled call still waits until the request is answered.
 
         ``repeat``: whether the request is safe to send again if the daemon closed the connection without an answer.
         """
@@ -195,7 +195,7 @@ class DockerClient:
             raise failure from exc
 
     def _disconnect(self, api: Any) -> None:
-        """Forget a connection, so that the next request connects again: the daemon may have another version then."""
+        """Close a connection, so that the next request opens a new one: the daemon might have been upgraded meanwhile."""
         with self._connecting:
             self._api = None if self._api is api else self._api
         api.close()
@@ -233,7 +233,7 @@ class DockerClient:
                 raise self._refused(500, str(line["error"]))
             if self._closed.is_set():
                 answer.close()
-                raise DaemonSilent(f"{self.place}: the pull of {image} was given up")
+                raise DaemonSilent(f"{self.place}: the pull of {image} was stopped, because the spawner was closed")
 
     def _refused(self, status: int, said: str) -> DaemonRefused:
         cause, line = explain_refusal(status, said, self._settings.image)
@@ -252,7 +252,7 @@ class DockerClient:
 
 
 def connect_to(settings: DockerSettings) -> Any:
-    """Return an SDK client for the daemon of the settings, or else of the environment."""
+    """Return an SDK client for the daemon that the settings name, or else DOCKER_HOST, or else the usual socket."""
     environment = dict(os.environ)
     if settings.base_url:
         environment["DOCKER_HOST"] = settings.base_url
@@ -268,19 +268,19 @@ def connect_to(settings: DockerSettings) -> Any:
 
 
 def _knock(path: str) -> None:
-    """Connect to a socket once, because the SDK leaves a socket open that it could not connect. Raises OSError."""
+    """Connect to a socket file as a test. Raises OSError. Without it, the SDK would leak a socket after a failed connection."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.connect(path)
 
 
 def _has_path(api: Any, identifier: str, path: str) -> bool:
-    """Ask for a file without fetching it, which the SDK has no method for."""
+    """Whether a container has a file. Sends a HEAD request, for which the SDK has no method."""
     url = api._url("/containers/{0}/archive", identifier)  # noqa: SLF001
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).status_code != 404)
 
 
 def _chain(exc: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that led to it or are wrapped in it."""
+    """Yield an exception, and the exceptions that caused it or are wrapped in it."""
     seen: set[int] = set()
     waiting: list[object] = [exc]
     while waiting:
@@ -292,7 +292,7 @@ def _chain(exc: BaseException) -> Iterator[BaseException]:
 
 
 def _system_error(exc: BaseException) -> OSError | None:
-    """Return the operating system's error within an exception of the SDK."""
+    """Return the operating system's error that an exception of the SDK wraps; None if it wraps none."""
     return next((each for each in _chain(exc) if isinstance(each, OSError) and each.errno is not None), None)
 
 
@@ -302,6 +302,6 @@ def _was_reset(exc: BaseException | None) -> bool:
 
 
 def _said(exc: BaseException) -> str:
-    """Return the innermost words of an exception, in one line."""
+    """Return the message of an exception in one line: that of the operating system's error in it, if there is one."""
     error = _system_error(exc)
     return " ".join(str(error if error is not None else exc).split())

@@ -1,4 +1,4 @@
-"""Containers of workers: what the Docker API is asked to create, and what it tells about them. Pure: no I/O."""
+"""Workers' containers: builds the requests that create them, and reads the daemon's descriptions of them. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _STATES = {
     "running": InstanceState.RUNNING,
     "paused": InstanceState.RUNNING,
 }
-_NEVER = 1  #: the year that the daemon writes for a time that has not come
+_NEVER = 1  #: the year in the daemon's zero time, which stands for "never happened"
 _LOG_FILES = 2
 
 
@@ -45,7 +45,7 @@ class WorkerContainer:
 
     @classmethod
     def from_inspection(cls, told: Mapping[str, Any]) -> Self:
-        """Read an answer of the daemon."""
+        """Read the daemon's answer to an inspection of the container."""
         state, config = told["State"], told["Config"]
         return cls(
             id=told["Id"],
@@ -62,7 +62,7 @@ class WorkerContainer:
 
     @property
     def state(self) -> InstanceState:
-        """Return its state; a container whose start failed counts as exited."""
+        """Return the container's state; a container whose start failed counts as exited."""
         if self.status == "created" and self.error:
             return InstanceState.EXITED
         return _STATES.get(self.status, InstanceState.EXITED)
@@ -91,7 +91,7 @@ class WorkerContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerPlan:
-    """What a worker's container is made of, apart from the settings."""
+    """Everything that a worker's container is created from, apart from the settings."""
 
     order: Order
     labels: Mapping[str, str]  #: by which the worker is found
@@ -169,7 +169,7 @@ def short_id(identifier: str) -> str:
 
 
 def taken_gpus(rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the GPUs that were given to these listed containers."""
+    """Return the ids of the GPUs that these containers use, from their labels."""
     texts = ((row.get("Labels") or {}).get(GPU_LABEL, "") for row in rows)
     return {each for text in texts for each in text.split(",") if each}
 
@@ -182,7 +182,7 @@ def search_path(variables: Sequence[str]) -> Sequence[str]:
 
 
 def _time(text: str | None) -> datetime | None:
-    """Read a time of the daemon; None for its year 1, which means never."""
+    """Parse a time that the daemon reports; None if it is empty or in the year 1, by which the daemon means "never"."""
     if not text:
         return None
     read = datetime.fromisoformat(text)

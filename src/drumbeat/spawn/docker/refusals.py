@@ -14,7 +14,7 @@ _NOT_SENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownRefusal:
-    """A refusal by its text: why it happens, and what to do. ``{image}`` stands for the image."""
+    """A refusal that is recognised by its text, with its cause and advice, in which ``{image}`` stands for the image's name."""
 
     pattern: re.Pattern[str]
     cause: SpawnCause

@@ -39,7 +39,7 @@ class ContainerMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerSettings:
-    """The daemon, the image, and what each container gets. Sizes are like 512m or 8g."""
+    """The daemon, the image, and the options of each container. Sizes are texts such as 512m or 8g."""
 
     image: str  #: the image of the workers; it needs Drumbeat with the extra of your store
     base_url: str = ""  #: the daemon: unix:///run/docker.sock or tcp://host:2376; empty: DOCKER_HOST, or the usual socket
@@ -55,7 +55,7 @@ class DockerSettings:
     memory: str = ""  #: most memory of a container; empty: no limit
     shm_size: str = ""  #: size of /dev/shm, which PyTorch's data loaders need; empty: Docker's 64m
     network: str = ""  #: host, none, or the name of a network; empty: the daemon's bridge
-    extra_hosts: Mapping[str, str] = field(default_factory=dict)  #: more host names, as "host.docker.internal" = "host-gateway"
+    extra_hosts: Mapping[str, str] = field(default_factory=dict)  #: more host names: "host.docker.internal" = "host-gateway"
     labels: Mapping[str, str] = field(default_factory=dict)  #: more labels of the containers
     environment: Mapping[str, str] = field(default_factory=dict)  #: variables set for the workers; no secrets
     variables: Sequence[str] = ()  #: names of variables that the workers get with the values of the process that starts them
@@ -114,7 +114,7 @@ def is_gpu_count(value: int | str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Raise InvalidSettings if a daemon's URL is not one that can be reached."""
+    """Raise InvalidSettings if a daemon's URL has a scheme that is not supported. An empty URL is accepted."""
     scheme = urlsplit(url).scheme
     if not url or scheme in _SCHEMES:
         return

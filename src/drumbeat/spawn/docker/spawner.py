@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers that are containers of a Docker daemon. They go on when this process ends."""
+"""Starts, lists and ends workers as containers of a Docker daemon. Workers keep running when this process ends."""
 
 import asyncio
 import logging
@@ -48,9 +48,9 @@ _LOOK: Final = timedelta(milliseconds=50)  #: time between two looks at a contai
 
 
 class DockerSpawner:
-    """Starts each worker as a container with a name that only this worker has, so that a daemon never runs it twice.
+    """Starts each worker as a container whose name is unique to the worker, so that a daemon never runs a worker twice.
 
-    Spawners with the same ``scope`` and daemon see the same workers, by their labels. Exit codes above 128 are signals.
+    Spawners with the same ``scope`` and daemon see the same workers, by their labels. Exit code 128 + n: ended by signal n.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class DockerSpawner:
             except DaemonUnreachable as exc:
                 if order.is_first:
                     raise SpawnFailed(f"{subject} could not be started: {exc}", cause=exc.cause) from exc
-                raise SpawnAmbiguous(f"{subject} may be running: {exc}") from exc
+                raise SpawnAmbiguous(f"{subject} was not started again, because it might already be running: {exc}") from exc
             except DaemonSilent as exc:
                 raise SpawnAmbiguous(f"{subject} may have been started: {exc}; list the workers before trying again") from exc
 
@@ -184,7 +184,10 @@ class DockerSpawner:
         return created
 
     async def _requested(self, client: DockerClient, plan: ContainerPlan) -> str | None:
-        """Ask for the container, and pull its image if the daemon lacks it. An answer that was lost is looked for by name."""
+        """Create the container, and pull its image if the daemon lacks it. Returns its id; None if its name is taken.
+
+        If the daemon's answer is lost, looks for the container by its name; raises DaemonSilent if there is none.
+        """
         request, container = plan.request(self._settings), self._container_name(plan.worker)
         try:
             return await client.create(container, request)
@@ -199,7 +202,7 @@ class DockerSpawner:
         return await client.create(container, request)
 
     async def _run(self, client: DockerClient, identifier: str, order: Order) -> bool:
-        """Start a created container; False if it was removed. One that cannot be started is removed, and this raises."""
+        """Start a created container; False if it was removed. If it cannot be started, removes it and raises."""
         await self._check_program(client, identifier, order)
         try:
             await client.start(identifier)
@@ -221,7 +224,7 @@ class DockerSpawner:
             await client.pull(self._settings.image)
 
     async def _check_program(self, client: DockerClient, identifier: str, order: Order) -> None:
-        """Check that the container has the worker's program: Docker's init would start, and fail a moment later."""
+        """Raise SpawnFailed if the container lacks the worker's program: Docker itself would report the start as a success."""
         program = order.command_line(self._settings.command)[0]
         if program in self._found_programs:
             return
@@ -235,7 +238,7 @@ class DockerSpawner:
         self._found_programs.add(program)
 
     async def _has_program(self, client: DockerClient, identifier: str, program: str) -> bool:
-        """Whether a container has a program, as its path or in a folder of its PATH. True if the container was removed."""
+        """Whether a container has a program, by its path or in its PATH. True for a relative path or a removed container."""
         told = await client.inspect(identifier)
         if told is None or (not program.startswith("/") and "/" in program):
             return True
@@ -281,7 +284,7 @@ class DockerSpawner:
     # Containers
 
     async def _find(self, client: DockerClient, name: Name) -> WorkerContainer | None:
-        """Return the worker's container. Raises DaemonRefused if a container of its name belongs to somebody else."""
+        """Return the worker's container; None if there is none. Raises DaemonRefused if Drumbeat did not create it."""
         told = await client.inspect(self._container_name(name))
         if told is None:
             return None
@@ -297,7 +300,7 @@ class DockerSpawner:
         return found
 
     async def _inspected(self, client: DockerClient, row: Mapping[str, Any]) -> WorkerContainer | None:
-        """Return a listed container with its details, which are only asked for when its state has changed."""
+        """Return the details of a listed container; the daemon is asked only if its state has changed. None if it is gone."""
         seen = self._seen.get(row["Id"])
         if seen is not None and seen.status == row["State"] and seen.status != "created":
             return seen
@@ -356,7 +359,7 @@ class DockerSpawner:
 
 
 def _passed_on(variables: Sequence[str]) -> Mapping[str, str]:
-    """Return the values of variables of this process. Raises InvalidSettings if one is not set."""
+    """Return these variables of this process's environment. Raises InvalidSettings if one is not set."""
     missing = [name for name in variables if name not in os.environ]
     if missing:
         raise InvalidSettings(f"Docker: expected the environment variable {missing[0]}, got none; set it, or correct variables")

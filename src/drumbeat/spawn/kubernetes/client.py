@@ -57,7 +57,7 @@ def _pod_namespace() -> str:
 
 
 class NeverSent(Unanswered):
-    """The call certainly did nothing: no connection to the cluster could be made, or it had too many calls already."""
+    """The call certainly had no effect: there was no connection, or the cluster refused it because of too many calls."""
 
 
 class KubernetesClient:
@@ -72,7 +72,7 @@ class KubernetesClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Close the connections at the end. They are opened by the first call."""
+        """Close the connections when the ``async with`` block ends. The first call opens them."""
         try:
             yield
         finally:
@@ -83,12 +83,12 @@ class KubernetesClient:
     # Jobs, Secrets
 
     async def create_job(self, body: Mapping[str, Any]) -> KubernetesJob | None:
-        """Create a Job. Returns None if there is one of its name. Raises KubernetesRefused, Unanswered."""
+        """Create a Job. Returns None if a Job of its name exists. Raises KubernetesRefused, Unanswered."""
         answer = await self._ask("create", "jobs", query={"fieldValidation": "Strict"}, body=body, accepted={409})
         return None if answer is None else self._read(answer, KubernetesJob)
 
     async def create_secret(self, body: Mapping[str, Any]) -> None:
-        """Create a Secret, unless there is one of its name. Raises KubernetesRefused, Unanswered."""
+        """Create a Secret, unless a Secret of its name exists. Raises KubernetesRefused, Unanswered."""
         answer = await self._ask("create", "secrets", query={"fieldValidation": "Strict"}, body=body, accepted={409})
         if answer is not None:
             self._read(answer, AnyObject)
@@ -102,12 +102,12 @@ class KubernetesClient:
         return await self._list("jobs", KubernetesJob, {"labelSelector": selector})
 
     async def start_job(self, name: str, change: Mapping[str, Any]) -> KubernetesJob | None:
-        """Change a Job so that Kubernetes creates its pod. Returns None if there is no such Job any more."""
+        """Apply the patch that makes Kubernetes create the Job's pod. Returns None if the Job no longer exists."""
         answer = await self._ask("patch", "jobs", name, body=change, accepted={404})
         return None if answer is None else self._read(answer, KubernetesJob)
 
     async def shorten_job(self, name: str) -> None:
-        """Let a Job end at once by its deadline: Kubernetes ends its pods with SIGTERM, and starts no other."""
+        """End a Job now, by a deadline of 1 s after its start: Kubernetes ends its pods with SIGTERM, and starts no other."""
         await self._ask("patch", "jobs", name, body={"spec": {"activeDeadlineSeconds": 1}}, accepted={404})
 
     async def delete_job(self, job: KubernetesJob) -> None:
@@ -121,7 +121,7 @@ class KubernetesClient:
         return await self._list("pods", KubernetesPod, {"labelSelector": selector})
 
     async def shorten_pod(self, name: str) -> None:
-        """Let a pod end at once by its deadline: its node sends SIGTERM; the pod, its exit code and its log are kept."""
+        """End a pod now, by a deadline of 1 s after its start: its node sends SIGTERM, and keeps the exit code and the log."""
         await self._ask("patch", "pods", name, body={"spec": {"activeDeadlineSeconds": 1}}, accepted={404})
 
     async def delete_pod(self, pod: KubernetesPod, grace_seconds: int) -> None:
@@ -136,14 +136,14 @@ class KubernetesClient:
         return None if answer is None else answer.decode(errors="replace")
 
     async def failed_pods(self) -> Sequence[KubernetesEvent]:
-        """Return the events of pods that could not be created, of all Jobs of the namespace."""
+        """Return the events that say why pods could not be created, for all Jobs of the namespace."""
         query = {"fieldSelector": "involvedObject.kind=Job,reason=FailedCreate"}
         return await self._list("events", KubernetesEvent, query)
 
     # Calls
 
     async def _list(self, resource: str, kind: type[T], query: Mapping[str, str]) -> Sequence[T]:
-        """Return a whole list, page by page. A list whose pages have expired (HTTP 410) is begun again."""
+        """Return a whole list, which is read page by page. If its pages expire (HTTP 410), starts again."""
         for left in reversed(range(_LISTS)):
             try:
                 return await self._pages(resource, kind, query)
@@ -261,14 +261,14 @@ class KubernetesClient:
             return self._api
 
     async def _reload(self) -> None:
-        """Read the credentials again: a token may have been renewed in its file, or by the program that makes it."""
+        """Read the credentials again, because the token might have been renewed since."""
         async with self._loading:
             old, self._api = self._api, await self._connected()
             if old is not None:
                 await old.close()
 
     async def _connected(self) -> api.ApiClient:
-        """Read address and credentials of the cluster. Raises InvalidSettings, Unanswered."""
+        """Return a client with the cluster's address and credentials; sets namespace. Raises InvalidSettings, Unanswered."""
         configuration = api.Configuration()
         configuration.connection_pool_maxsize = _CONNECTIONS
         given = self._settings.kubeconfig is not None or bool(self._settings.context) or "KUBECONFIG" in os.environ

@@ -1,8 +1,8 @@
 """The Job and the Secret of a worker, as they are sent to Kubernetes.
 
-Labels may hold only short names, so they hold hashes by which workers are found; annotations hold the exact names. The
-worker's environment, with the store's password, is in the Secret only. The Secret belongs to its Job: Kubernetes deletes it
-with the Job. Each Job has a Secret of its own, so that a new Job never starts with the Secret of an earlier one.
+Labels must be short, so they contain hashes, by which workers are found; the exact names are in annotations. The worker's
+environment, with the store's password, is only in the Secret. The Job owns the Secret, so Kubernetes deletes both together.
+Each Job has its own Secret, so that a new Job never starts with the Secret of an earlier one.
 """
 
 import base64
@@ -24,7 +24,7 @@ POOL_LABEL: Final = "drumbeat/pool"
 WORKER_LABEL: Final = "drumbeat/worker"
 POOL_NAME: Final = "drumbeat/pool-name"
 WORKER_NAME: Final = "drumbeat/worker-name"
-STARTED: Final = "drumbeat/started"  #: an annotation that a Job gets with its start
+STARTED: Final = "drumbeat/started"  #: an annotation that is added to a Job when it is started
 SECRET_NAME: Final = "drumbeat/secret-name"  # noqa: S105  (the name of an annotation)
 _STATE_DIR: Final = {"DRUMBEAT_STATE_DIR": "/tmp/drumbeat"}  # noqa: S108  (the container's own; others may be read-only)
 _MOST_ENVIRONMENT: Final = 1_048_576  #: bytes that fit into a Secret
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 def job_name(scope: str, name: Name) -> str:
-    """Return the name of a worker's Job, which is always the same: Kubernetes refuses to create a second one."""
+    """Return the name of a worker's Job. It is always the same, so that Kubernetes refuses to create a second Job."""
     return instance_name(scope, *name)
 
 
@@ -56,7 +56,7 @@ def read_name(annotations: Mapping[str, str]) -> Name | None:
 
 
 def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapping[str, Any]:
-    """Return the Job of a worker: one pod, started once, never again. It waits until it is started, with its Secret there."""
+    """Return the Job of a worker, with one pod that is never restarted. It is suspended, until its Secret exists."""
     name = (order.pool_id, order.worker_id)
     title = job_name(scope, name)
     labels = {
@@ -90,14 +90,14 @@ def job_manifest(scope: str, order: Order, settings: KubernetesSettings) -> Mapp
 
 
 def start_patch() -> Mapping[str, Any]:
-    """Return the change that starts a Job. The annotation stays if something else, such as a queue, suspends the Job again."""
+    """Return the patch that starts a Job. Its annotation marks the Job as started, even if a queue suspends it again."""
     return {"metadata": {"annotations": {STARTED: "true"}}, "spec": {"suspend": False}}
 
 
 def secret_manifest(
     job: str, job_uid: str, secret: str, order: Order, settings: KubernetesSettings, environment: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the Secret with the worker's environment. It belongs to the Job, so Kubernetes deletes it with the Job."""
+    """Return the Secret with the worker's environment. The Job owns it, so Kubernetes deletes it with the Job."""
     first = {VOLUME_PATH: settings.volumes[0].path} if settings.volumes else {}
     own = {POOL: order.pool_id, WORKER: order.worker_id}
     variables = {**environment, **_STATE_DIR, **settings.environment, **first, **order.environment, **own}
@@ -117,7 +117,7 @@ def secret_manifest(
 
 
 def check_environment(order: Order) -> None:
-    """Raise SpawnFailed for an environment that is too large, or a variable that Kubernetes would leave out without a word."""
+    """Raise SpawnFailed if the environment is too large, or has a variable whose name makes Kubernetes silently skip it."""
     size = sum(len(value.encode()) for value in order.environment.values())
     if size > _MOST_ENVIRONMENT:
         raise SpawnFailed(
@@ -127,8 +127,8 @@ def check_environment(order: Order) -> None:
     for name in order.environment:
         if not _VARIABLE.fullmatch(name):
             raise SpawnFailed(
-                f"worker {order.worker_id} of {order.pool_id}: expected a variable of letters, digits, _ - and . "
-                f"that begins with none of the digits, got {name!r}",
+                f"worker {order.worker_id} of {order.pool_id}: expected the name of an environment variable to have only "
+                f"letters, digits, _ - and . and not to begin with a digit, got {name!r}",
                 cause=SpawnCause.BAD_REQUEST,
             )
 
@@ -194,7 +194,7 @@ def _container(order: Order, settings: KubernetesSettings, secret: str) -> Mappi
 
 
 def _pod_security(settings: KubernetesSettings) -> Mapping[str, Any]:
-    """Return what the restricted Pod Security Standard asks for, unless the worker is to run as root."""
+    """Return the security context that the restricted Pod Security Standard requires; it allows root only if configured."""
     group = {"fsGroup": settings.run_as_user} if settings.volumes and settings.run_as_user else {}
     return {
         "runAsNonRoot": settings.run_as_user != 0,
@@ -205,5 +205,5 @@ def _pod_security(settings: KubernetesSettings) -> Mapping[str, Any]:
 
 
 def _verbatim(word: str) -> str:
-    """Return a word of a command so that it arrives as it is: Kubernetes replaces $(NAME) and makes one $ of two."""
+    """Escape a word of a command by doubling each $, because Kubernetes would replace $(NAME) by a variable's value."""
     return word.replace("$", "$$")

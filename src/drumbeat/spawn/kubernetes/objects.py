@@ -11,11 +11,11 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of an object. Kubernetes leaves out fields that are empty."""
+    """Base class of the objects in this file. Kubernetes omits empty fields, so most fields have defaults."""
 
 
 class OwnerReference(_Part, frozen=True, rename="camel"):
-    """The object to which another one belongs."""
+    """A reference to the owner of an object, such as the Job of a pod."""
 
     kind: str
     uid: str
@@ -43,32 +43,32 @@ class StatusCondition(_Part, frozen=True, rename="camel"):
 
 
 class KubernetesJobStatus(_Part, frozen=True, rename="camel"):
-    """How far a Job is."""
+    """The status of a Job: its conditions."""
 
     conditions: tuple[StatusCondition, ...] = ()
 
 
 class AnyObject(_Part, frozen=True, rename="camel"):
-    """An object of which only the name matters."""
+    """An object of any kind, with its metadata only."""
 
     metadata: ObjectMeta
 
 
 class KubernetesJob(_Part, frozen=True, rename="camel"):
-    """A Job."""
+    """A Kubernetes Job, which runs one worker."""
 
     metadata: ObjectMeta
     status: KubernetesJobStatus = KubernetesJobStatus()
 
     @property
     def finished(self) -> StatusCondition | None:
-        """Return the condition that says that the Job is over; None if it is not."""
+        """Return the condition (Complete or Failed) with which the Job ended; None if it has not ended."""
         ends = (each for each in self.status.conditions if each.type in {"Complete", "Failed"} and each.status == "True")
         return next(ends, None)
 
     @property
     def is_started(self) -> bool:
-        """Whether its worker's start is complete; if not, it waits for its Secret, and no pod was created."""
+        """Whether the Job was started. If not, it still waits for its Secret, and has no pod."""
         return STARTED in self.metadata.annotations
 
     @property
@@ -78,20 +78,20 @@ class KubernetesJob(_Part, frozen=True, rename="camel"):
 
 
 class ContainerRuns(_Part, frozen=True, rename="camel"):
-    """Since when a container runs."""
+    """The state of a running container: when it started."""
 
     started_at: Moment | None = None
 
 
 class ContainerWaits(_Part, frozen=True, rename="camel"):
-    """Why a container has not started."""
+    """The state of a container that has not started: why it waits."""
 
     reason: str = ""
     message: str = ""
 
 
 class ContainerEnded(_Part, frozen=True, rename="camel"):
-    """How a container ended."""
+    """The state of a container that has ended: its exit code and the reason."""
 
     exit_code: int
     reason: str = ""
@@ -100,7 +100,7 @@ class ContainerEnded(_Part, frozen=True, rename="camel"):
 
 
 class ContainerState(_Part, frozen=True, rename="camel"):
-    """One of three: it runs, it waits, or it ended."""
+    """The state of a container: one of the three fields is set, or none if Kubernetes reports no state yet."""
 
     running: ContainerRuns | None = None
     waiting: ContainerWaits | None = None
@@ -126,7 +126,7 @@ class KubernetesPodStatus(_Part, frozen=True, rename="camel"):
 
 
 class KubernetesPodSpec(_Part, frozen=True, rename="camel"):
-    """Where a pod runs."""
+    """The node on which a pod runs; empty before it is scheduled."""
 
     node_name: str = ""
 
@@ -140,13 +140,13 @@ class KubernetesPod(_Part, frozen=True, rename="camel"):
 
     @property
     def job_uid(self) -> str:
-        """Return the uid of the Job to which the pod belongs, or else its own."""
+        """Return the uid of the Job to which the pod belongs; the pod's own uid if it belongs to no Job."""
         owners = (each.uid for each in self.metadata.owner_references if each.kind == "Job")
         return next(owners, self.metadata.uid)
 
     @property
     def container(self) -> ContainerState:
-        """Return the state of the worker's container, also if other containers were added to the pod."""
+        """Return the state of the worker's container, which need not be the only container of the pod."""
         states = (each.state for each in self.status.container_statuses if each.name == CONTAINER)
         return next(states, ContainerState())
 
@@ -165,19 +165,19 @@ class KubernetesPod(_Part, frozen=True, rename="camel"):
 
 
 class InvolvedObject(_Part, frozen=True, rename="camel"):
-    """The object of an event."""
+    """The object, such as a Job, that an event is about."""
 
     uid: str = ""
 
 
 class KubernetesEvent(_Part, frozen=True, rename="camel"):
-    """Something that happened to an object, such as a pod that could not be created."""
+    """A Kubernetes event, such as that a Job's pod could not be created, with its message."""
 
     involved_object: InvolvedObject = InvolvedObject()
     message: str = ""
 
 
 class ListMeta(_Part, frozen=True, rename="camel"):
-    """Where a list goes on, if it is only a page."""
+    """Metadata of one page of a list; ``continue_`` is the token for the next page, empty on the last page."""
 
     continue_: str = msgspec.field(default="", name="continue")

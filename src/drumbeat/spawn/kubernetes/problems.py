@@ -1,4 +1,4 @@
-"""Answers of Kubernetes that mean failure, each as one clear line that says what to do."""
+"""Turns HTTP errors of Kubernetes into exceptions, each with one line that says what to do."""
 
 import re
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The body of an answer that means failure: only the fields that are used here."""
+    """The body of an HTTP error of Kubernetes: only the fields that are used here."""
 
     message: str = ""
     reason: str = ""
 
 
 class KubernetesRefused(SpawnError):
-    """Kubernetes answered a call with an HTTP error; ``status`` is its number, ``reason`` the word of Kubernetes for it."""
+    """Kubernetes answered a call with an HTTP error; ``status`` is its code, ``reason`` a word such as NotFound."""
 
     def __init__(
         self, message: str, *, status: int, reason: str = "", cause: SpawnCause, retry_after: timedelta | None = None
@@ -40,7 +40,7 @@ class KubernetesRefused(SpawnError):
 
 
 def refusal(place: str, namespace: str, call: str, status: int, body: bytes, retry_after: str | None) -> KubernetesRefused:
-    """Return the error for an HTTP status of 400 or more. ``place`` names the cluster, ``call`` is such as ``create jobs``."""
+    """Return the error for an HTTP status of 400 or more. ``place`` names the cluster, ``call`` the call (``create jobs``)."""
     try:
         said = msgspec.json.decode(body, type=ApiStatus)
     except msgspec.DecodeError:
@@ -58,13 +58,13 @@ def refusal(place: str, namespace: str, call: str, status: int, body: bytes, ret
 
 
 def one_line(text: str) -> str:
-    """Return a text of Kubernetes as one line that is not too long."""
+    """Return a text as one line of at most 500 characters."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _explained(namespace: str, call: str, status: int, message: str) -> tuple[str, SpawnCause]:
-    """Return what an answer means and what to do, and its cause."""
+    """Return one line that explains an HTTP error and says what to do, and the error's cause."""
     if status == HTTPStatus.UNAUTHORIZED:
         line = "the cluster does not accept the credentials (HTTP 401): the token is wrong or has expired; log in again"
         return f"{line}, and try: kubectl get jobs -n {namespace}", SpawnCause.AUTH

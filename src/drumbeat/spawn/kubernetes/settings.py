@@ -81,7 +81,10 @@ class KubernetesSettings:
             (not self.image.strip(), "an image, got none"),
             (bool(self.namespace) and not _NAMESPACE.fullmatch(self.namespace), f"a namespace's name, got {self.namespace!r}"),
             (bool(self.cpu) and not _CPU.fullmatch(self.cpu), f"cpu such as 500m or 2, got {self.cpu!r}"),
-            (bool(self.cpu_limit) and not _CPU.fullmatch(self.cpu_limit), f"cpu_limit as 500m or 2, got {self.cpu_limit!r}"),
+            (
+                bool(self.cpu_limit) and not _CPU.fullmatch(self.cpu_limit),
+                f"cpu_limit such as 500m or 2, got {self.cpu_limit!r}",
+            ),
             (bool(self.memory) and not _MEMORY.fullmatch(self.memory), f"memory such as 512Mi or 2Gi, got {self.memory!r}"),
             (self.gpus < 0, f"gpus of 0 or more, got {self.gpus}"),
             (self.run_as_user < 0, f"a run_as_user of 0 or more, got {self.run_as_user}"),

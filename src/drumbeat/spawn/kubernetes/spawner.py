@@ -1,16 +1,16 @@
 """Starts, lists and ends workers as Jobs of a Kubernetes cluster.
 
-Kubernetes can send a signal to a container only by ending its pod. To drain a worker, its pod gets a deadline that has passed:
-the node sends SIGTERM, waits for ``grace``, and keeps the pod with its exit code and log, until the Job's time is over.
-Deleting the pod, or suspending or deleting the Job, would end the worker as gently, but its exit code and log would be lost;
-and a Job may start another pod when its pod is deleted. A worker whose container has not started is drained by a deadline of
-its Job, which Kubernetes deletes later as it deletes every Job that is over.
+Kubernetes can send a signal to a container only by ending its pod. To drain a worker, its pod gets a deadline in the past: the
+node sends SIGTERM, waits for ``grace``, and keeps the pod with its exit code and log, until Kubernetes deletes the ended Job
+(after ``keep_ended``). Deleting the pod, or suspending or deleting the Job, would also send SIGTERM, but lose the exit code and
+log; and a Job can start another pod when its pod is deleted. If the worker's container has not started, the Job gets the
+deadline instead of the pod.
 
-A Job is created suspended, then its Secret, which belongs to the Job; then the Job is started. If the controller dies in
-between, nothing runs: the next one completes the start, or the worker counts as ended after ``settle``.
+To start a worker, a suspended Job is created, then its Secret, which the Job owns; then the Job is resumed. If the controller
+dies in between, nothing runs: the next controller completes the start, or the worker counts as ended after ``settle``.
 
-To terminate a worker, its Job is deleted, so that no other pod is started, and its pod with a grace of one second: with none,
-Kubernetes would forget the pod at once, although its processes may still run.
+To terminate a worker, its Job is deleted, so that no other pod is started, and then its pod, with a grace period of one second:
+with a grace period of 0, Kubernetes would forget the pod at once, although its processes might still run.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _POD_WITHIN = timedelta(seconds=5)  #: after this time without a pod, a Job's ev
 
 
 class KubernetesSpawner:
-    """Starts each worker as a Job with one pod. The Job's name is made of store, pool and worker, so there is one at most.
+    """Starts each worker as a Job with one pod. Its name is made of store, pool and worker, so a worker has at most one Job.
 
     Spawners with the same ``scope`` and namespace see the same workers. Workers get their environment from a Secret.
     """
@@ -108,7 +108,10 @@ class KubernetesSpawner:
         return {one.pool_id for one in found.values() if one.state is not InstanceState.EXITED}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
-        """Let the worker's node send SIGTERM, and SIGKILL after ``grace``. If work may take longer, drain it by the store."""
+        """Let the worker's node send SIGTERM, and SIGKILL after ``grace``.
+
+        If the worker can need longer to finish, drain it through the store, as the fleet does.
+        """
         self._check_open()
         name = (pool_id, worker_id)
         job = await self._client.find_job(manifests.job_name(self._scope, name))
@@ -158,7 +161,7 @@ class KubernetesSpawner:
     # Starting
 
     async def _create(self, order: Order, name: Name) -> KubernetesJob | None:
-        """Create the worker's Job; None if there is one. Raises SpawnFailed, SpawnAmbiguous."""
+        """Create the worker's Job; None if it exists already. Raises SpawnFailed, SpawnAmbiguous."""
         try:
             return await self._client.create_job(manifests.job_manifest(self._scope, order, self._settings))
         except (KubernetesRefused, NeverSent) as exc:
@@ -169,14 +172,19 @@ class KubernetesSpawner:
             raise SpawnAmbiguous(f"{_subject(name)} may have been started: {exc}; list the workers first") from exc
 
     async def _exists(self, name: Name) -> bool:
-        """Return whether a worker that was asked for before has a Job. Raises SpawnAmbiguous if that cannot be read."""
+        """Whether the worker has a Job, from an earlier start. Raises SpawnAmbiguous if that cannot be read."""
         try:
             return await self._client.find_job(manifests.job_name(self._scope, name)) is not None
         except SpawnError as exc:
-            raise SpawnAmbiguous(f"{_subject(name)} may have been started before: {exc}; try again") from exc
+            raise SpawnAmbiguous(
+                f"{_subject(name)} was not started again, because it might already be running: {exc}; try again"
+            ) from exc
 
     async def _adopt(self, name: Name) -> tuple[KubernetesJob, Sequence[KubernetesPod]] | None:
-        """Return the worker's Job and its pods if it can still run or runs; None, with the Job gone, if it is over."""
+        """Return the worker's existing Job with its pods. If the Job has ended, deletes it and returns None.
+
+        Raises SpawnAmbiguous if Kubernetes does not answer.
+        """
         try:
             job = await self._client.find_job(manifests.job_name(self._scope, name))
             if job is None:
@@ -187,13 +195,13 @@ class KubernetesSpawner:
                 return job, pods
             await self._end(name, job)
         except SpawnError as exc:
-            raise SpawnAmbiguous(f"{_subject(name)} has a Job that may run: {exc}; list the workers first") from exc
+            raise SpawnAmbiguous(f"{_subject(name)} has a Job that might be running: {exc}; list the workers first") from exc
         return None
 
     async def _start(self, order: Order, name: Name, job: KubernetesJob) -> KubernetesJob | None:
-        """Create the worker's Secret and start its Job. Returns the Job; None if it has vanished.
+        """Create the worker's Secret and start its Job. Returns the Job; None if it no longer exists.
 
-        Without its Secret the Job is deleted. Raises SpawnFailed, SpawnAmbiguous.
+        If the Secret cannot be created, deletes the Job. Raises SpawnFailed, SpawnAmbiguous.
         """
         secret = job.metadata.annotations.get(manifests.SECRET_NAME, "")
         meta = job.metadata
@@ -216,7 +224,7 @@ class KubernetesSpawner:
     # Ending
 
     async def _end(self, name: Name, only: KubernetesJob | None) -> None:
-        """Delete the worker's Job and pods, and wait until they are gone. ``only``: leave a later Job of the worker alone.
+        """Delete the worker's Job and pods, and wait until they are gone. ``only``: delete this Job, not a later one.
 
         Raises SpawnError if a pod does not end, such as when its node does not answer.
         """
@@ -239,8 +247,8 @@ class KubernetesSpawner:
             if self._clock.elapsed() > deadline:
                 nodes = ", ".join(sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})) or "none"
                 raise SpawnError(
-                    f"{_subject(name)}: expected its pod to end within {_GONE_WITHIN.total_seconds():.0f} s, it still exists "
-                    f"(node: {nodes}); check that the node is up: kubectl get nodes"
+                    f"{_subject(name)}: expected its pod to end within {_GONE_WITHIN.total_seconds():.0f} s, but it still "
+                    f"exists (node: {nodes}); check that the node is up: kubectl get nodes"
                 )
             pause = next(polls, pause)
             await self._clock.sleep(pause)
@@ -248,7 +256,10 @@ class KubernetesSpawner:
     # Looking
 
     async def _instances(self, selector: str) -> dict[Name, Instance]:
-        """Return the instances of all Jobs and pods with these labels. Jobs are read first: so an end has its exit code."""
+        """Return the instances of all Jobs and pods with these labels.
+
+        Jobs are read before pods, so that for a Job that has ended the pod with its exit code is read, too.
+        """
         jobs, pods = await self._client.jobs(selector), await self._client.pods(selector)
         refused = await self._refused(jobs, pods)
         jobs_of: dict[Name, KubernetesJob] = {}
@@ -267,7 +278,10 @@ class KubernetesSpawner:
         return found
 
     async def _refused(self, jobs: Sequence[KubernetesJob], pods: Sequence[KubernetesPod]) -> Mapping[str, str]:
-        """Return why pods of Jobs could not be created, by the Job's uid. Events are read only if a Job lacks its pod."""
+        """Return the reason why a Job's pod could not be created, by the Job's uid.
+
+        The reasons are in Kubernetes' events, which are read only if a Job has had no pod for some seconds.
+        """
         having = {pod.job_uid for pod in pods}
         since = self._clock.now() - _POD_WITHIN
         lacking = [job for job in jobs if not job.is_over and job.metadata.uid not in having]
@@ -276,11 +290,14 @@ class KubernetesSpawner:
         try:
             return {event.involved_object.uid: event.message for event in await self._client.failed_pods()}
         except SpawnError as exc:
-            log.warning("could not read why pods are not created: %s", exc)
+            log.warning("could not read the events that say why pods were not created: %s", exc)
             return {}
 
     async def _unlisted(self, missing: Sequence[Name]) -> Mapping[Name, Instance]:
-        """Return the workers that exist although a list lacks them. If the first few are gone, so are the others."""
+        """Look up by name the workers that are missing in a list, and return those that exist.
+
+        Stops if none of the first few exists, and assumes that the others have ended, too.
+        """
         found: dict[Name, Instance] = {}
         for at in range(0, len(missing), _LOOKUPS):
             names = missing[at : at + _LOOKUPS]
@@ -291,7 +308,7 @@ class KubernetesSpawner:
         return found
 
     async def _look(self, name: Name) -> Instance | None:
-        """Return a worker that was alive before, by its name; None if its Job is gone."""
+        """Look up a worker by its name, and return its instance; None if its Job no longer exists."""
         job = await self._client.find_job(manifests.job_name(self._scope, name))
         if job is None:
             return None
@@ -307,7 +324,7 @@ class KubernetesSpawner:
         return worker_instance(name, job, pods, price=price, refused=refused, is_unfinished=is_unfinished)
 
     def _note(self, pool_id: PoolId, found: Mapping[Name, Instance]) -> None:
-        """Remember the workers that are alive, and log once what is wrong with one."""
+        """Remember which workers are alive, and log each new problem of a worker once."""
         for name in [name for name in self._seen if name[0] == pool_id and name not in found]:
             del self._seen[name]
         for name, instance in found.items():

@@ -1,4 +1,4 @@
-"""What the Jobs and pods of a worker mean: whether it runs, how it ended, and why it cannot start."""
+"""Derives a worker's state from its Job and pods: whether it runs, how it ended, and why it cannot start."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from drumbeat.spawn.kubernetes.problems import one_line
 from drumbeat.spawn.names import Name
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
-_USUAL = frozenset({"", "ContainerCreating", "PodInitializing"})  #: reasons for which every container waits at first
+_USUAL = frozenset({"", "ContainerCreating", "PodInitializing"})  #: reasons to wait that every new container has
 
 
 def newest(pods: Sequence[KubernetesPod]) -> KubernetesPod | None:
-    """Return the pod in which the worker runs, or else the last one."""
+    """Return the running pod, or else one that has not ended, or else the newest pod; None if there are no pods."""
     ranked = sorted(pods, key=lambda pod: (pod.is_running, not pod.has_ended, pod.metadata.creation_timestamp))
     return ranked[-1] if ranked else None
 
@@ -27,9 +27,10 @@ def worker_instance(
     refused: str = "",
     is_unfinished: bool = False,
 ) -> Instance:
-    """Return the instance of a worker from its Job and the Job's pods; one of the two may be missing.
+    """Return the instance of a worker from its Job and the Job's pods; ``job`` can be None, or ``pods`` empty.
 
-    ``refused``: why Kubernetes could not create the Job's pod, if it could not. ``is_unfinished``: the start was given up.
+    ``refused``: why Kubernetes could not create the Job's pod; empty if it could. ``is_unfinished``: the start took too long,
+    so that without a pod the worker counts as ended.
     """
     pod = newest(pods)
     ref = job.metadata.uid if job is not None else pod.job_uid if pod is not None else ""
@@ -72,7 +73,7 @@ def _details(job: KubernetesJob | None, pod: KubernetesPod | None, state: Instan
 
 
 def _reason(job: KubernetesJob | None, pod: KubernetesPod) -> str:
-    """Return the word of Kubernetes for why the worker waits or ended, such as ImagePullBackOff or OOMKilled."""
+    """Return Kubernetes' reason why the worker waits or ended, such as ImagePullBackOff or OOMKilled; empty if unknown."""
     state, disrupted, scheduled = pod.container, pod.condition("DisruptionTarget"), pod.condition("PodScheduled")
     if state.terminated is not None and state.terminated.reason not in {"", "Error", "Completed"}:
         return state.terminated.reason
@@ -88,7 +89,7 @@ def _reason(job: KubernetesJob | None, pod: KubernetesPod) -> str:
 
 
 def _problem(job: KubernetesJob | None, pod: KubernetesPod | None, state: InstanceState, refused: str) -> str:
-    """Return in one line why the worker cannot start, or was ended from outside; empty if nothing is wrong."""
+    """Return in one line why the worker cannot start, or why Kubernetes ended it; empty if neither is the case."""
     if pod is None:
         failed = job.finished if job is not None else None
         if job is not None and not job.is_started and state is InstanceState.EXITED and failed is None:
@@ -104,7 +105,7 @@ def _problem(job: KubernetesJob | None, pod: KubernetesPod | None, state: Instan
         scheduled = pod.condition("PodScheduled")
         return f"no node can run it: {one_line(scheduled.message if scheduled else '')}"
     if reason == "OOMKilled":
-        return "it used more memory than it may: OOMKilled; raise memory in the settings"
+        return "it used more memory than its limit: OOMKilled; raise memory in the settings"
     if reason in {"StartError", "ContainerCannotRun"} and container.terminated is not None:
         return f"its command cannot be run: {one_line(container.terminated.message)}"
     if state is InstanceState.EXITED and (container.terminated is None or pod.condition("DisruptionTarget") is not None):

@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 class Submitted(Enum):
-    """What became of a submission."""
+    """The result of submitting a job."""
 
     ACCEPTED = auto()
     EXISTS = auto()  #: there is a job with this submission id
     REFUSED = auto()  #: nothing was started
-    UNKNOWN = auto()  #: no usable answer: the job may have been started
+    UNKNOWN = auto()  #: no usable answer: the job might have been started
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Stopped(msgspec.Struct, frozen=True):
 class RayClient:
     """Calls Ray's Jobs API. Calls that are safe to repeat are repeated once if the connection was lost; a submission never is.
 
-    Every method raises Unanswered, with the cause: the network, the token, or an address where no Ray is."""
+    Every method raises Unanswered, whose message tells what is wrong: the network, the token or the address."""
 
     def __init__(self, settings: RaySettings, token: str | None, transport: Transport | None = None) -> None:
         self._settings = settings
@@ -81,12 +81,12 @@ class RayClient:
         await self._http.aclose()
 
     async def check_version(self) -> None:
-        """Make sure that this is a Ray dashboard, and new enough. Asks once."""
+        """Raise Unanswered if the address is no Ray dashboard, or its Ray is too old. Once checked, it is not asked again."""
         if self.version is not None:
             return
         found = self._read(await self._ask("GET", "/api/version"), _Version).ray_version
         numbers = re.match(r"(\d+)\.(\d+)", found)
-        version = (int(numbers[1]), int(numbers[2])) if numbers else OLDEST  # a version built from source may have a name
+        version = (int(numbers[1]), int(numbers[2])) if numbers else OLDEST  # a version built from source can lack numbers
         if version < OLDEST:
             raise Unanswered(
                 f"{self._place} runs Ray {found}, expected {OLDEST[0]}.{OLDEST[1]} or newer; upgrade the cluster",
@@ -95,11 +95,11 @@ class RayClient:
         self.version = version
 
     async def jobs(self) -> Sequence[RayJob]:
-        """Return all jobs of the cluster, also ended ones, also those of other people."""
+        """Return all jobs of the cluster, including ended jobs and jobs that Drumbeat did not submit."""
         return self._read(await self._ask("GET", "/api/jobs/"), list[RayJob])
 
     async def find_job(self, submission_id: str) -> RayJob | None:
-        """Return a job; None if there is none."""
+        """Return the job with this submission id; None if there is none."""
         answer = await self._ask("GET", _path(submission_id), accepted=404)
         return None if answer.status_code == 404 else self._read(answer, RayJob)
 
@@ -108,7 +108,7 @@ class RayClient:
         await self._ask("PUT", f"/api/packages/gcs/{package.file_name}", content=package.content)
 
     async def submit(self, body: Mapping[str, Any]) -> SubmitAnswer:
-        """Submit a job, without retries. Ray accepts each submission id once."""
+        """Submit a job, without retries. Ray refuses a submission id that it has already accepted."""
         try:
             answer = await self._http.post("/api/jobs/", json=body)
         except _NEVER_SENT as exc:
@@ -124,7 +124,7 @@ class RayClient:
         return SubmitAnswer(Submitted.REFUSED if is_certain else Submitted.UNKNOWN, str(refusal), refusal.cause)
 
     async def stop(self, submission_id: str) -> bool:
-        """Ask Ray to end a job. Returns whether there was something to end; False also for a job that does not exist."""
+        """Ask Ray to end a job. Returns False if the job does not run or does not exist."""
         answer = await self._ask("POST", f"{_path(submission_id)}/stop", accepted=404)
         return answer.status_code != 404 and self._read(answer, _Stopped).stopped
 
@@ -133,7 +133,7 @@ class RayClient:
         await self._ask("DELETE", _path(submission_id), accepted=404)
 
     async def output(self, submission_id: str) -> str | None:
-        """Return all that a job wrote, with Ray's own lines; None if there is no such job."""
+        """Return a job's whole output, including the lines that Ray wrote; None if there is no such job."""
         answer = await self._ask("GET", f"{_path(submission_id)}/logs", accepted=404)
         return None if answer.status_code == 404 else self._read(answer, _Logs).logs
 
@@ -164,7 +164,7 @@ class RayClient:
         )
 
     def _refusal(self, answer: httpx.Response) -> Unanswered:
-        """Return an error that says what an answer with an HTTP error means."""
+        """Return an exception that explains an HTTP error status: which token, address or request is wrong."""
         status, variable = answer.status_code, self._settings.token_variable
         if status == 401 and not self._token:
             return Unanswered(

@@ -17,8 +17,8 @@ from drumbeat.spawn.ray.supervisor import BEGUN
 SCOPE: Final = "drumbeat_store"  #: keys of a job's metadata: a hash that tells stores and engines apart,
 POOL: Final = "drumbeat_pool"  #: the worker's pool,
 WORKER: Final = "drumbeat_worker"  #: the worker's id,
-RUN: Final = "drumbeat_run"  #: a random name of this start, which is also in the first line of its output,
-DRAINS: Final = "drumbeat_drains"  #: and, only for a job that drains a worker, the submission id of the worker's job
+RUN: Final = "drumbeat_run"  #: a random id of this start of the worker, which is also in the first line of its output
+DRAINS: Final = "drumbeat_drains"  #: only in a job that drains a worker: the submission id of the worker's job
 
 _STATES: Final[Mapping[str, InstanceState]] = {
     "PENDING": InstanceState.PENDING,
@@ -41,7 +41,7 @@ class RayJob(msgspec.Struct, frozen=True):
     message: str | None = None
     metadata: dict[str, str] | None = None
     runtime_env: dict[str, Any] | None = None
-    start_time: int | None = None  #: in milliseconds, as the next one
+    start_time: int | None = None  #: in milliseconds since 1970; so is end_time
     end_time: int | None = None
     driver_exit_code: int | None = None
     driver_node_id: str | None = None
@@ -53,7 +53,7 @@ class RayJob(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> InstanceState:
-        """The state as spawners name it. A state that a later Ray may add counts as running: it has not ended."""
+        """Ray's status as an ``InstanceState``. A status that this version of Drumbeat does not know counts as running."""
         return _STATES.get(self.status, InstanceState.RUNNING)
 
     @property
@@ -62,7 +62,7 @@ class RayJob(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> Name:
-        """Pool and worker."""
+        """The ids of the pool and the worker to which the job belongs."""
         known = self.metadata or {}
         return PoolId(known.get(POOL, "")), WorkerId(known.get(WORKER, ""))
 
@@ -72,7 +72,7 @@ class RayJob(msgspec.Struct, frozen=True):
 
     @property
     def drains(self) -> str | None:
-        """The submission id of the job that this one drains; None for a worker's job."""
+        """For a job that drains a worker: the submission id of the worker's job. None for a worker's job."""
         return (self.metadata or {}).get(DRAINS)
 
     @property
@@ -84,7 +84,7 @@ class RayJob(msgspec.Struct, frozen=True):
         return (self.metadata or {}).get(SCOPE) == scope
 
     def instance(self, price_per_hour: float, wanted: str) -> Instance:
-        """Return the job as an instance of a worker; ``wanted``: the resources that it asks for."""
+        """Return the job as an instance of a worker. ``wanted``: the resources it requests, to explain a wait."""
         pool_id, worker_id = self.name
         meta: dict[str, Any] = {"submission_id": self.id, "status": self.status}
         if self.driver_node_id is not None:
@@ -107,12 +107,12 @@ class RayJob(msgspec.Struct, frozen=True):
 
 
 def job_name(scope: str, name: Name) -> str:
-    """Return the beginning of the submission ids of a worker's jobs; a number follows."""
+    """Return the prefix of the submission ids of a worker's jobs, which is followed by a dash and a number."""
     return instance_name(scope, *name, longest=DNS_LABEL)
 
 
 def latest(jobs: Sequence[RayJob]) -> RayJob | None:
-    """Return the job of a worker that counts: the live one that was started first, or else the one that ended last."""
+    """Return the worker's current job: its oldest live job, or else the one started last. None if there are no jobs."""
     live = [job for job in jobs if job.is_live]
     if live:
         return min(live, key=lambda job: (job.start_time or 0, job.id))
@@ -120,13 +120,13 @@ def latest(jobs: Sequence[RayJob]) -> RayJob | None:
 
 
 def own_output(text: str, run: str) -> str | None:
-    """Return what the worker itself wrote; None if it has not begun. Ray's own lines precede it."""
+    """Return the worker's part of a job's output, which follows Ray's own lines; None if the worker was not started."""
     found = re.search(rf"^{re.escape(BEGUN)} {re.escape(run)}\n", text, re.MULTILINE)
     return text[found.end() :] if found else None
 
 
 def rays_output(text: str, message: str) -> str:
-    """Return what Ray and the shell wrote for a job whose worker never began, without the line that repeats the command."""
+    """Return the output of a job whose worker was never started, without the line with the command, plus Ray's message."""
     said = [line for line in text.splitlines() if not line.startswith(_RAYS_LINE)]
     return "\n".join([*said, *([] if message.startswith(_RAYS_SUMMARY) else [message])])
 

@@ -1,9 +1,9 @@
-"""The package that is sent with each job: the supervisor, and the worker's command and environment, encrypted.
+"""The package (zip file) that is sent with each job: the supervisor, and the worker's command and environment, encrypted.
 
-Ray has no means for secrets: it shows the environment of a job to everybody who can list jobs, and writes it to its logs. So
-the environment is in a file of the package, encrypted with a key that is used once and is in the job's record. The file is
-readable for Ray's user only, and the supervisor removes it. Only holders of
-the cluster's token can read both package and record, and they can run programs as the same user anyway.
+Ray cannot keep secrets: it shows the environment of a job to everybody who can list jobs, and writes it to its logs. So the
+worker's environment is in a file of the package, encrypted with a key that is used once and is stored in the job's record. On
+the node only Ray's user can read the file, and the supervisor deletes it. Only holders of the cluster's token can read both
+package and record, and they can run programs as the same user anyway.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayPackage:
-    """A zip file for one start of a worker, and the key of the secrets in it."""
+    """A zip file for one start of a worker, and the key that decrypts the secrets in it."""
 
     content: bytes
     key: str
-    run: str  #: a random name of this start
+    run: str  #: a random id of this start of the worker
 
     @property
     def file_name(self) -> str:

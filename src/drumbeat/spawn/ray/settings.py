@@ -14,7 +14,7 @@ _REMOTE = frozenset({"https", "s3", "gs", "azure", "abfss"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayRuntimeEnv:
-    """What Ray prepares on a node before a worker starts, and which variables of this machine the worker gets."""
+    """What Ray prepares on a node before a worker starts, and which environment variables the worker gets from here."""
 
     working_dir: str = ""  #: the address of a .zip file (https, s3, gs, …) in which workers start; empty: none
     pip: Sequence[str] = ()  #: packages that Ray installs for the worker; slow at the first start on each node
@@ -38,7 +38,7 @@ class RayRuntimeEnv:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
-    """The Ray cluster on which workers run as jobs, and what each of them needs. The token stays in the environment."""
+    """The Ray cluster on which workers run as jobs, and the resources of each worker. The token is not stored here."""
 
     address: str = "http://127.0.0.1:8265"  #: of the head's dashboard, which serves the Jobs API
     token_variable: str = "RAY_AUTH_TOKEN"  # noqa: S105  #: the environment variable with the cluster's token; unset: no token is sent
@@ -93,7 +93,7 @@ class RaySettings:
 
     @property
     def entrypoint_resources(self) -> Mapping[str, object]:
-        """The resources of a worker, as the Jobs API names them. Ray counts whole bytes of memory."""
+        """The resources of a worker as fields of a Jobs API request; memory is in bytes."""
         amounts: dict[str, object] = {
             "entrypoint_num_cpus": self.num_cpus,
             "entrypoint_num_gpus": self.num_gpus,
@@ -104,6 +104,6 @@ class RaySettings:
 
     @property
     def wanted(self) -> str:
-        """The resources of a worker, in words."""
+        """The resources of a worker as a text for messages, such as ``num_cpus = 1``."""
         amounts = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "memory_gb": self.memory_gb, **self.resources}
         return ", ".join(f"{name} = {amount:g}" for name, amount in amounts.items() if amount) or "no resources"

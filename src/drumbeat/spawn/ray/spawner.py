@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers as jobs of a Ray cluster, by its Jobs API. Workers go on when the controller ends."""
+"""Starts, lists and ends workers as jobs of a Ray cluster, by its Jobs API. Workers keep running when the controller ends."""
 
 import asyncio
 import logging
@@ -48,11 +48,11 @@ _LABELS_SINCE: Final = (2, 60)  #: in this version jobs that ask for a node by i
 
 
 class RaySpawner:
-    """Starts each worker as a job with a submission id that follows from store, pool and worker, which Ray accepts once.
+    """Starts each worker as a job whose submission id is derived from store, pool and worker. Ray accepts each id only once.
 
-    The job runs a small supervisor (see ``supervisor``), which starts the worker and ends as it ends. To terminate, the job is
-    stopped; to drain, a second job on the same node sends SIGTERM to the worker, because Ray kills a stopped job after seconds.
-    Negative exit codes are signals.
+    The job runs a small supervisor (see ``supervisor``), which starts the worker and exits with the worker's exit code. To
+    terminate a worker, its job is stopped. To drain it, a second job on the same node sends it SIGTERM, because Ray kills a
+    stopped job after seconds. A negative exit code is the signal that ended the worker.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RaySpawner:
         variables: Mapping[str, str] | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """``environment`` is for the workers; ``scope`` identifies the store; ``variables``: this process's environment."""
+        """``environment`` is for the workers; ``scope`` identifies the store; ``variables`` replaces ``os.environ``."""
         self._name = name
         self._settings = settings
         self._scope = scope_name(scope)
@@ -78,7 +78,7 @@ class RaySpawner:
         self._client: RayClient | None = None
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._starting = 0
-        self._terminated: set[str] = set()  #: the runs that were terminated: not listed any more once they have ended
+        self._terminated: set[str] = set()  #: the runs that were terminated; once ended, they are not listed
 
     @property
     def traits(self) -> SpawnerTraits:
@@ -93,7 +93,7 @@ class RaySpawner:
             except Unanswered as exc:
                 if order.is_first:
                     raise SpawnFailed(f"{subject} could not be started: {exc}", cause=exc.cause) from exc
-                raise SpawnAmbiguous(f"{subject} is not started, because it may run: {exc}") from exc
+                raise SpawnAmbiguous(f"{subject} was not started again, because it might already be running: {exc}") from exc
             found = latest([job for job in jobs if job.name == name and job.drains is None])
             if found is not None and found.is_live:
                 return self._instance(found)
@@ -174,7 +174,7 @@ class RaySpawner:
             self._starting -= 1
 
     async def _submit(self, name: Name, package: RayPackage, jobs: Sequence[RayJob]) -> Instance:
-        """Submit the worker's job, and make sure that it is the only one. Looks again after every answer."""
+        """Submit the worker's job. Lists the jobs afterwards, and stops this job if another controller submitted one first."""
         subject, number = _subject(name), 0
         for _ in range(_TRIES):
             number = self._next_number(name, jobs, number)
@@ -221,7 +221,10 @@ class RaySpawner:
         return f"{self._settings.python} -S -m {MODULE}"
 
     def _next_number(self, name: Name, jobs: Sequence[RayJob], taken: int) -> int:
-        """Return the number of the worker's next job, the same for all controllers that see the same jobs."""
+        """Return the number for the worker's next submission id: one more than ``taken`` and than all numbers in ``jobs``.
+
+        Controllers that see the same jobs choose the same number, so that Ray accepts only one of their jobs.
+        """
         base = re.escape(job_name(self._scope, name))
         found = [int(match[1]) for job in jobs if (match := re.fullmatch(rf"{base}-(\d+)", job.id))]
         return max([taken, *found]) + 1
@@ -256,7 +259,7 @@ class RaySpawner:
             }
         )
         if answer.result not in {Submitted.ACCEPTED, Submitted.EXISTS}:
-            raise Unanswered(f"{_subject(job.name)} may not have been drained: {answer.why}", cause=answer.cause)
+            raise Unanswered(f"{_subject(job.name)} might not have been drained: {answer.why}", cause=answer.cause)
 
     async def _end(self, job: RayJob) -> None:
         """Stop a job and wait until it has ended. A job that is still pending ends as soon as Ray has started it."""
@@ -267,7 +270,7 @@ class RaySpawner:
             if self._clock.elapsed() - began > limit:
                 raise Unanswered(
                     f"{_subject(job.name)} has not ended: job {job.id} is still {now.status} {limit.total_seconds():g} s after "
-                    "it was stopped; Ray ends a pending job only when it could start it"
+                    "it was stopped; Ray ends a pending job only once it has started it"
                 )
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
@@ -276,7 +279,7 @@ class RaySpawner:
     # Looking
 
     async def _jobs(self) -> Sequence[RayJob]:
-        """Return the jobs of this store, and delete the records that nobody needs any more. Raises Unanswered."""
+        """Return the jobs of this store, and delete the records of ended jobs that are no longer needed. Raises Unanswered."""
         client = self._open
         await client.check_version()
         jobs = [job for job in await client.jobs() if job.is_of(self._scope)]
@@ -286,25 +289,25 @@ class RaySpawner:
         return [job for job in jobs if job.id not in deleted]
 
     def _is_done_with(self, job: RayJob) -> bool:
-        """Whether the record of an ended job can be deleted: nobody needs it, and Ray does not write it any more."""
+        """Whether the record of an ended job can be deleted: it is no longer needed, and Ray no longer writes to it."""
         now = self._clock.now().timestamp()
         age = timedelta(seconds=now - (job.end_time / 1000 if job.end_time is not None else now))
         is_needed = not self._is_terminated(job) and job.drains is None and age < self._settings.keep_ended
         return age > _RAY_WRITES_WITHIN and not is_needed
 
     async def _delete(self, job: RayJob) -> str | None:
-        """Delete the record of an ended job. Returns its submission id; None if that failed, to be tried later."""
+        """Delete the record of an ended job. Returns its submission id; None if that failed, and the next list tries again."""
         if job.drains is not None and job.status == "FAILED":
             log.warning("job %s failed to drain %s: %s", job.id, _subject(job.name), job.message)
         try:
             await self._open.delete(job.id)
         except Unanswered as exc:
-            log.info("could not delete the record of job %s: %s", job.id, exc)
+            log.info("could not delete the record of job %s: %s; trying again later", job.id, exc)
             return None
         return job.id
 
     def _is_terminated(self, job: RayJob) -> bool:
-        """Whether an ended job was terminated, by this spawner or, if Ray has stopped it, by anybody."""
+        """Whether a job has ended because it was terminated by this spawner, or stopped by any client of Ray."""
         return not job.is_live and (job.status == "STOPPED" or job.run in self._terminated)
 
     def _instance(self, job: RayJob) -> Instance:
@@ -322,7 +325,7 @@ def _subject(name: Name) -> str:
 
 
 def _check_executable(name: Name, words: Sequence[str]) -> None:
-    """Raise SpawnFailed for a command or an environment that no system can execute."""
+    """Raise SpawnFailed if a word of the command or environment contains a NUL character, which no system can execute."""
     for word in words:
         if "\0" in word:
             raise SpawnFailed(

@@ -1,8 +1,9 @@
-"""Runs one worker on a Ray node. It is sent there with each job, and needs only Python's standard library on Linux.
+"""Runs one worker on a Ray node. This file is sent there with each job; it needs Linux and Python's standard library only.
 
-Ray starts this process as the entrypoint of a job. It starts the worker, waits for its end, and ends with its exit code.
-SIGTERM, which Ray sends to stop a job, kills the worker and all its children at once; so does the end of Ray's own process.
-A drain is another job on the same node, ``python3 -m drumbeat_ray_supervisor drain``, which finds this process by a file.
+Ray starts this process as the entrypoint of a job. It starts the worker, waits for its end, and exits with its exit code.
+It kills the worker and all its children at once on SIGTERM, which Ray sends to stop a job, and if its parent (Ray) ends.
+To drain the worker, another job on the same node runs ``python3 -m drumbeat_ray_supervisor drain``, which finds this process
+by a pid file.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 TASK_FILE = "task.bin"  #: beside this file: command and environment of the worker, encrypted
-KEY = "DRUMBEAT_RAY_KEY"  #: environment variable: the key of that file
-BEGUN = "drumbeat: worker begins, run"  #: the first line of a worker's output begins so
+KEY = "DRUMBEAT_RAY_KEY"  #: environment variable: the key that decrypts the task file
+BEGUN = "drumbeat: worker begins, run"  #: how the first line of a worker's output begins
 
 _PID_FILE = "supervisor.pid"
 _DRAIN, _END = signal.SIGUSR1, signal.SIGTERM
@@ -31,13 +32,13 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def encrypted(data: bytes, key: str) -> bytes:
-    """Encrypt or decrypt with a key that is used once: combines the data with a stream of bytes that the key determines."""
+    """Encrypt or decrypt data: XOR with bytes that are derived from the key. A key must be used only once."""
     stream = hashlib.shake_256(key.encode()).digest(len(data))
     return (int.from_bytes(data, "big") ^ int.from_bytes(stream, "big")).to_bytes(len(data), "big")
 
 
 def supervise() -> NoReturn:
-    """Run the worker until it ends, until a signal ends it, or until this process's parent ends. Then end everything."""
+    """Run the worker until it ends, SIGTERM arrives, or the parent process ends. Kill all descendants, and exit as it did."""
     parent = os.getppid()
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
@@ -88,7 +89,7 @@ def collect(worker: int) -> int | None:
 
 
 def end_children() -> None:
-    """Kill all descendants. Those whose parents end become children of this process, so it repeats until there are none."""
+    """Kill all descendants. Orphans become children of this process, so this repeats until no child is left."""
     with suppress(ChildProcessError):
         while True:
             for pid in children():
@@ -140,7 +141,7 @@ def start_worker(task: dict[str, Any]) -> int:
 
 
 def become(task: dict[str, Any], supervisor: int) -> NoReturn:
-    """Execute the worker's command; the kernel kills it if the supervisor ends."""
+    """Replace this forked process by the worker's command; the kernel will kill it if the supervisor ends."""
     command = [os.path.expanduser(task["command"][0]), *task["command"][1:]]
     try:
         os.setsid()
@@ -161,7 +162,7 @@ def become(task: dict[str, Any], supervisor: int) -> NoReturn:
 
 
 def environment(task: dict[str, Any]) -> dict[str, str]:
-    """Ray's environment without this file's folder in Python's path, and with the worker's own variables."""
+    """Return Ray's environment with the worker's own variables, and without this file's folder in PYTHONPATH."""
     found = dict(os.environ)
     here = os.path.dirname(beside(TASK_FILE))
     paths = [path for path in found.pop("PYTHONPATH", "").split(os.pathsep) if path and os.path.abspath(path) != here]
@@ -169,7 +170,7 @@ def environment(task: dict[str, Any]) -> dict[str, str]:
 
 
 def control(option: int, value: int) -> None:
-    """Set a property of this process that Python has no function for; without effect where it does not exist."""
+    """Call prctl, for which Python has no function, to set an attribute of this process. Errors are ignored."""
     with suppress(Exception):
         import ctypes
 
@@ -190,7 +191,7 @@ def say(text: str) -> None:
 
 
 def drain() -> None:
-    """Ask the supervisor that was started from this file to drain its worker. Harmless if it has ended."""
+    """Ask the supervisor that runs from this folder to drain its worker. Does nothing if the supervisor has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         with open(beside(_PID_FILE), encoding="utf-8") as file:
             pid, born = file.read().split()
@@ -199,7 +200,7 @@ def drain() -> None:
 
 
 def write_pid() -> None:
-    """Record this process, with its start time: process ids are reused."""
+    """Write this process's pid and start time to the pid file; the start time matters because pids are reused."""
     path, me = beside(_PID_FILE), os.getpid()
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         file.write(f"{me} {start_time(me)}")

@@ -97,7 +97,7 @@ class RunPodClient:
         await self._http.aclose()
 
     async def pods(self) -> Sequence[Pod]:
-        """Return all pods of the account. Raises SpawnError, also for an incomplete list: other pods would seem to be gone."""
+        """Return all pods of the account. Raises SpawnError, also for an incomplete list, which lacks running pods."""
         answer = await self._ask("GET", "/v2/pods")
         body = self._read(answer, dict[str, Any])
         if more := [field for field, value in body.items() if value and re.search(r"next|cursor|page", field, re.IGNORECASE)]:
@@ -187,7 +187,7 @@ class RunPodClient:
         )
 
     def _redacted(self, text: str, secrets: Iterable[str]) -> str:
-        """Return the text without the API key and the values in ``secrets``, which RunPod may repeat in errors."""
+        """Return the text without the API key and the values in ``secrets``, which RunPod might repeat in errors."""
         for secret in (self._key, *secrets):
             text = text.replace(secret, "…") if len(secret) >= _SHORTEST_SECRET else text
         return text

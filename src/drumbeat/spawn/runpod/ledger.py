@@ -1,7 +1,7 @@
-"""Stores in small files which requests RunPod refused, so that the next process knows: cron may start a new one each time.
+"""Stores in small files which requests RunPod refused, for the next process: if cron starts the beats, each is a new process.
 
-Without a usable file, a few more requests are refused, and nothing worse. RunPod's messages are not stored, because they may
-contain secrets.
+If a file cannot be used, RunPod only gets a few more requests that it refuses. RunPod's messages are not stored, because they
+can contain secrets.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class RefusalFile(Generic[R]):
         self._clock = clock
 
     def read(self) -> Sequence[R]:
-        """Return the refusals (or failed creations of pods) recorded in the file; none if it cannot be read."""
+        """Return the refusals (or failed creations of pods) recorded in the file; an empty list if it cannot be read."""
         try:
             return self._decoder.decode(self._path.read_bytes())
         except FileNotFoundError:

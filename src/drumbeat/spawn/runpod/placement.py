@@ -32,7 +32,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A data centre that offers a GPU type, and how many it has in stock (HIGH, MEDIUM, LOW …)."""
+    """A data centre that offers a GPU type, and how well the type is in stock there (HIGH, MEDIUM, LOW …)."""
 
     id: str
     availability: str
@@ -78,12 +78,12 @@ class Refusal:
 
     @property
     def may_work_elsewhere(self) -> bool:
-        """Whether another GPU type or data centre may accept the request."""
+        """Whether another GPU type or data centre might accept the request."""
         return self.status in {400, 403}
 
     @property
     def is_out_of_stock(self) -> bool:
-        """Whether RunPod refused the pod for lack of stock. Its message tells: status 400 can also mean an invalid request."""
+        """Whether RunPod refused the pod for lack of stock, by its message: status 400 can also mean an invalid request."""
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
@@ -183,7 +183,7 @@ class Refusals:
         return [self._until[place][1] for place in places if place in self._until]
 
     def wait(self, places: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
-        """Return how long to wait until a pod may be requested at one of these places; None if one of them is open now."""
+        """Return how long to wait until a pod can be requested at one of these places; None if one can be requested now."""
         if any(place not in self._until for place in places):
             return None
         return min((self._until[place][0] - now for place in places), default=None)
@@ -223,7 +223,7 @@ class CreationBackoff:
                 self._failed.setdefault(pool_id, []).append(at)
 
     def wait(self, pool_id: str, now: timedelta) -> timedelta | None:
-        """Return how long to wait until a pod may be requested for this pool again; None: no wait."""
+        """Return how long to wait until a pod can be requested for this pool; None if one can be requested now."""
         recent = self._failed[pool_id] = [at for at in self._failed.get(pool_id, ()) if now - at < self._within]
         return recent[-self._most] + self._within - now if len(recent) >= self._most else None
 
@@ -258,7 +258,7 @@ def remembered_backoff(settings: RunPodSettings, clock: Clock, folder: Path | No
 
 
 def all_refused(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
-    """Return the error for a worker whose pod was refused at every place, or for whom there is no suitable place at all."""
+    """Return the error for a worker whose pod was refused at every place, or for which there is no suitable place at all."""
     if not refusals:
         return SpawnFailed(
             f"{who}: expected a GPU type in stock within the maximum price, RunPod's catalogue has none; "
@@ -267,7 +267,7 @@ def all_refused(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -
         )
     last = next((each for each in reversed(refusals) if each.status == 400), refusals[-1])
     return SpawnFailed(
-        f"{who}: {len(refusals)} places refused, one with: {last.detail}", cause=_cause(refusals), retry_after=wait
+        f"{who}: RunPod refused at {len(refusals)} places, at one with: {last.detail}", cause=_cause(refusals), retry_after=wait
     )
 
 

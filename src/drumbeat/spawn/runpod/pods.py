@@ -64,7 +64,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> InstanceState:
-        """Return the pod's state; an unknown status counts as pending, since the pod may run and cost money."""
+        """Return the pod's state; an unknown status counts as pending, since the pod might run and cost money."""
         return _STATES.get(self.status, InstanceState.PENDING)
 
     @property

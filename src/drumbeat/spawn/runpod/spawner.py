@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a start looks for one first."""
+"""Starts, lists and ends workers as RunPod pods. RunPod allows two pods of one name, so a start first looks for a pod."""
 
 import asyncio
 import logging
@@ -102,7 +102,7 @@ class RunPodSpawner:
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools of all live pods whose names begin with the settings' prefix; some may belong to another store."""
+        """Return the pools of all live pods whose names begin with the settings' prefix, which several stores can share."""
         self._check_open()
         found = await self._watch.find_pods(lambda name: True)
         return {name[0] for name, pods in found.items() if pods.current is not None or pods.surplus}
@@ -110,7 +110,7 @@ class RunPodSpawner:
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """Stop the pod's container: RunPod sends SIGTERM, and SIGKILL after a short grace period.
 
-        If work may take longer, drain the worker through the store, as the fleet does, and end the pod afterwards.
+        If the worker can need longer to finish, drain it through the store, as the fleet does, and end the pod afterwards.
         """
         self._check_open()
         for pod in await self._pods_of((pool_id, worker_id)):
@@ -219,7 +219,7 @@ class RunPodSpawner:
         return answer
 
     async def _resolve(self, name: Name, lost: NoAnswer) -> Instance:
-        """Look for the pod after its creation got no answer. Raises SpawnAmbiguous if it is not found: it may still exist."""
+        """Look for the pod after its creation got no answer. Raises SpawnAmbiguous if it is not found: it might still exist."""
         log.warning("worker %s: the creation of its pod got no answer (%s); looking for the pod", name[1], lost.why)
         if (pod := await self._seek(name)) is None:
             raise SpawnAmbiguous(f"worker {name[1]}: creating its pod got no answer ({lost.why}); list pods before retrying")
@@ -251,9 +251,9 @@ class RunPodSpawner:
         return name in self._unresolved
 
     def _list_error(self, name: Name, exc: SpawnError) -> SpawnError:
-        """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker may have a pod, else SpawnFailed."""
+        """Return the error after a failed call to RunPod: SpawnAmbiguous if the worker might have a pod, else SpawnFailed."""
         if self._is_unresolved(name) or self._watch.is_known_alive(name):
-            return SpawnAmbiguous(f"worker {name[1]}: {exc}; it may be running: list pods before retrying")
+            return SpawnAmbiguous(f"worker {name[1]}: {exc}; it might be running: list pods before retrying")
         return SpawnFailed(f"worker {name[1]}: {exc}", cause=exc.cause, retry_after=exc.retry_after)
 
     async def _find(self, name: Name) -> WorkerPods:
@@ -287,7 +287,7 @@ class RunPodSpawner:
             gone |= {pod.id for pod in left if await self._delete(pod)}
             if any(pod.id not in gone for pod in left):
                 if self._clock.elapsed() > deadline:
-                    raise SpawnError(f"worker {name[1]}: expected its pods to end within {_GONE_WITHIN}, some still run")
+                    raise SpawnError(f"worker {name[1]}: expected its pods to end within {_GONE_WITHIN}, but some still run")
                 await self._clock.sleep(_POLL)
 
     async def _delete(self, pod: Pod) -> bool:

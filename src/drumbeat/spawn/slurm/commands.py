@@ -18,7 +18,7 @@ from drumbeat.spawn.slurm.jobs import NODES_FORMAT, TEXT_FORMAT, SlurmJob, read_
 
 log = logging.getLogger(__name__)
 
-#: variables of this process that Slurm's commands get, and jobs with them; the store's URL and other secrets are not among them
+#: environment variables that Slurm's commands, and so jobs, get from this process; no secrets such as the store's URL
 _KEPT: Final = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"),
     *("LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER"),
@@ -41,7 +41,7 @@ class Answered:
 
 
 class SlurmTimeout(Unanswered):
-    """A command of Slurm did not end in time; what it did is unknown."""
+    """A command of Slurm was killed because it took too long, so it is unknown whether it had an effect."""
 
 
 class SlurmCommands:
@@ -55,14 +55,14 @@ class SlurmCommands:
         self._has_json = True
 
     async def submit(self, options: Sequence[str], script: Path, lock: int) -> Answered:
-        """Run sbatch with a script. ``lock``: a file that sbatch holds open until it ends. Raises SlurmTimeout, Unanswered."""
+        """Run sbatch with a script. ``lock``: a file descriptor that sbatch inherits. Raises SlurmTimeout, Unanswered."""
         return await self._run("sbatch", "--parsable", *options, str(script), files=(lock,))
 
     async def jobs(self) -> Sequence[SlurmJob]:
-        """Return this user's jobs that Drumbeat submitted, also ended ones that Slurm still knows. Raises Unanswered.
+        """Return this user's jobs that Drumbeat submitted, including ended jobs that Slurm still lists. Raises Unanswered.
 
-        If squeue reports an error in its JSON, crashes, was built without JSON, or shows all jobs of a large cluster, as 22.05
-        does, its text is read.
+        Reads ``squeue --json``, or else its text output: if squeue crashes, was built without JSON, reports an error in its
+        JSON, or if the JSON is too large (squeue 22.05 shows the jobs of all users).
         """
         if self._has_json:
             answer = await self._run("squeue", "--json", *_ALL_OWN)
@@ -70,27 +70,27 @@ class SlurmCommands:
                 self._has_json = len(answer.output) < _MOST_JSON
                 return jobs
             self._has_json = not any(word in answer.errors.lower() for word in _NO_JSON)
-            log.debug("squeue --json ended with %d: %s; reading its text", answer.code, answer.errors.strip())
+            log.debug("squeue --json exited with code %d: %s; reading its text output", answer.code, answer.errors.strip())
         answer = await self._run("squeue", "--noheader", f"--format={TEXT_FORMAT}", *_ALL_OWN)
         if answer.code != 0:
             raise _failed("squeue", answer)
         return read_text(answer.output, os.getuid())
 
     async def down_partitions(self) -> Set[str]:
-        """Return the partitions of which no node can run jobs. Raises Unanswered."""
+        """Return the partitions in which all nodes are down or otherwise unusable. Raises Unanswered."""
         answer = await self._run("sinfo", "--noheader", f"--format={NODES_FORMAT}")
         if answer.code != 0:
             raise _failed("sinfo", answer)
         return read_down_partitions(answer.output)
 
     async def cancel(self, *options: str, jobs: Sequence[int]) -> None:
-        """Run scancel. Harmless for jobs that have ended. Raises Unanswered, SpawnError."""
+        """Run scancel for these jobs; jobs that have ended are ignored. Raises Unanswered."""
         answer = await self._run("scancel", *options, *map(str, jobs))
         if answer.code != 0 and not is_harmless(answer.errors):
             raise _failed("scancel", answer)
 
     async def _run(self, program: str, *arguments: str, files: Sequence[int] = ()) -> Answered:
-        """Run a command to its end. A cancelled call waits a while for it. Raises SlurmTimeout, Unanswered."""
+        """Run a command and wait for its end; if cancelled, still waits up to 5 s. Raises SlurmTimeout, Unanswered."""
         with TemporaryFile() as output, TemporaryFile() as errors:
             process = self._started([self._path(program), *arguments], output, errors, files)
             try:
@@ -112,7 +112,7 @@ class SlurmCommands:
     def _started(
         self, command: Sequence[str], output: IO[bytes], errors: IO[bytes], files: Sequence[int]
     ) -> subprocess.Popen[bytes]:
-        """Start a command. Not by asyncio, which kills a process if it is cancelled while it starts it."""
+        """Start a command, without asyncio: cancelling asyncio's start of a process kills the process. Raises Unanswered."""
         try:
             return subprocess.Popen(
                 command,
@@ -132,7 +132,7 @@ class SlurmCommands:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Return once a process has ended."""
+    """Wait until a process has ended."""
     poll = _FIRST_POLL_SECONDS
     while process.poll() is None:
         await asyncio.sleep(poll)
@@ -140,7 +140,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _stop(process: subprocess.Popen[bytes], seconds: float = 0.0) -> None:
-    """Wait for a process so many seconds, and kill it if it has not ended by then."""
+    """Wait up to ``seconds`` for the end of a process, and kill it if it has not ended by then."""
     try:
         async with asyncio.timeout(seconds):
             await _ended(process)

@@ -1,4 +1,4 @@
-"""What errors of Slurm's commands mean, and what to do about them, in one line each."""
+"""Explains errors of Slurm's commands, and reasons why jobs are pending, each in one line with advice."""
 
 import re
 from typing import Final
@@ -75,13 +75,13 @@ _PENDING: Final = (
     (r"ReqNodeNotAvail|NodeDown|DOWN", "nodes that it needs are down or drained; see: sinfo --list-reasons"),
     (r"AssocMax|AssocGrp|QOSMax|QOSGrp|MaxCpu|MaxMem|Limit", "a limit of the account or qos is reached"),
     (r"JobHeld|Held", "it is held; release it with: scontrol release"),
-    (r"Priority", "jobs with a higher priority are before it"),
+    (r"Priority", "jobs with a higher priority run first"),
     (r"Resources", "it waits for free nodes"),
 )
 
 
 def explain(errors: str) -> tuple[str, SpawnCause]:
-    """Return what a command of Slurm wrote to stderr as one line with advice, and the cause."""
+    """Return one line with a Slurm command's error message and advice, and the error's cause. ``errors``: its stderr."""
     lines = [_PREFIX.sub("", line.strip()) for line in errors.splitlines() if line.strip()]
     said = next((line for line in reversed(lines) if not line.startswith("Try ")), "") or "no reason given"
     for pattern, cause, advice in _KNOWN:
@@ -91,22 +91,22 @@ def explain(errors: str) -> tuple[str, SpawnCause]:
 
 
 def was_not_sent(errors: str) -> bool:
-    """Whether sbatch certainly reached no controller."""
+    """Whether sbatch's error means that it did not reach Slurm's controller, so that no job was submitted."""
     return bool(_NOT_SENT.search(errors))
 
 
 def is_unsure(errors: str) -> bool:
-    """Whether sbatch may have submitted the job, although it wrote an error."""
+    """Whether sbatch might have submitted the job in spite of its error."""
     return bool(_UNSURE.search(errors)) and not was_not_sent(errors)
 
 
 def is_harmless(errors: str) -> bool:
-    """Whether scancel only says that the jobs have ended, or have not begun."""
+    """Whether all of scancel's errors only say that jobs have ended already, or have not begun."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return all(_HARMLESS.search(line) for line in lines)
 
 
 def explain_reason(reason: str) -> str:
-    """Return a reason for which Slurm holds a job back, with what it means."""
+    """Return Slurm's reason why a job is pending, followed by an explanation if the reason is known."""
     meaning = next((text for pattern, text in _PENDING if re.search(pattern, reason)), None)
     return f"{reason}: {meaning}" if meaning else reason

@@ -4,13 +4,13 @@ FOLDER/slots.lock                 held while slots are counted
 FOLDER/SCOPE/locks/KEY            held while a worker is started or ended, also by sbatch itself
 FOLDER/SCOPE/workers/KEY/         the run folder of a worker, created whole by a rename:
     record                        pool, worker, run and time, as JSON
-    submitted-RUN, script-RUN     what Slurm runs, and what that runs
+    submitted-RUN, script-RUN     the script that Slurm runs, and the script that it calls, which runs the worker
     env                           the environment with its secrets; the job deletes it as soon as it has read it
-    job                           the job's id, once sbatch has told it
-    claim/job, claim/begun        the id of the one job that runs the worker, and a mark that it has begun to
-    drain, terminate              marks that the job looks for, in case it missed the signal
+    job                           the job's id, once sbatch has printed it
+    claim/job, claim/begun        the id of the one job that runs the worker; an empty file once it has begun to
+    drain, terminate              empty files that ask the job to drain or end, in case it missed the signal
     log, exit                     the worker's output and its exit code
-    slurm.log                     what Slurm itself says about the job
+    slurm.log                     what Slurm itself writes about the job
 """
 
 import asyncio
@@ -36,12 +36,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _POLL: Final = timedelta(milliseconds=20)
-_KEPT: Final = timedelta(days=7)  #: how long files of workers that ended are kept if nobody terminates them
+_KEPT: Final = timedelta(days=7)  #: how long the files of an ended worker are kept if it is not terminated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmRun:
-    """A start of a worker, as its run folder tells."""
+    """One start of a worker, as read from its run folder."""
 
     path: Path
     pool_id: str
@@ -70,22 +70,22 @@ class SlurmRun:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code that the job recorded; None if it has not."""
+        """The worker's exit code, which the job writes to a file; None if it has not done so."""
         text = _read(self.path / "exit")
         return int(text) if text else None
 
     def note_job(self, job_id: int) -> None:
-        """Record the id that sbatch told."""
+        """Write the job's id, which sbatch has printed, to the run folder."""
         _write_whole(self.path / "job", f"{job_id}\n".encode())
 
     def mark(self, name: str) -> None:
-        """Leave a mark for the job. Harmless if the run folder was deleted."""
+        """Create an empty file ``name`` in the run folder, as a signal to the Slurm job. Does nothing if the folder is gone."""
         with suppress(FileNotFoundError):
             os.close(os.open(self.path / name, os.O_CREAT | os.O_WRONLY, 0o600))
 
 
 class SharedFolder:
-    """The run folders and locks of one store. Its methods block, except for the locks; call them by ``in_thread``."""
+    """The run folders and locks of one store. All methods except the locks block: call them through ``in_thread``."""
 
     def __init__(self, path: Path, scope: str, clock: Clock) -> None:
         self._root = path.expanduser()
@@ -105,7 +105,7 @@ class SharedFolder:
             raise self.failure(exc) from exc
 
     def failure(self, error: OSError) -> Unanswered:
-        """Return an error of the file system as one line with advice."""
+        """Return the exception for an error of the file system, in one line with advice."""
         return Unanswered(
             f"cannot write to the folder {self._root}: {error.strerror}; "
             f"choose another folder, which this machine and the nodes share",
@@ -118,7 +118,7 @@ class SharedFolder:
         return self._path / "workers" / key
 
     def find(self, key: str) -> SlurmRun | None:
-        """Return the run of a worker; None if there is none."""
+        """Return the run with this key, which is the name of its run folder; None if there is none."""
         path = self.run_path(key)
         text = _read(path / "record")
         if not text:
@@ -151,7 +151,7 @@ class SharedFolder:
                 yield run
 
     def create(self, key: str, pool_id: str, worker_id: str, files: "Mapping[str, bytes]", run: str) -> SlurmRun:
-        """Create a run folder with these files. A run folder that exists already is an error. Raises OSError."""
+        """Create a run folder with these files. Raises OSError, also if the run folder exists already."""
         record = {"pool": pool_id, "worker": worker_id, "run": run, "time": self._clock.now().timestamp()}
         draft = self._path / "workers" / f".{run}"
         draft.mkdir(mode=0o700)
@@ -163,14 +163,14 @@ class SharedFolder:
         return found
 
     def remove(self, key: str) -> None:
-        """Delete a run folder, at once for all who look."""
+        """Delete a run folder. It is renamed first, so that no other process sees it half deleted."""
         gone = self._path / "workers" / f".{uuid4().hex}"
         with suppress(FileNotFoundError):
             self.run_path(key).rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Delete old drafts, old runs that ended or were never submitted, and locks of workers that are no more."""
+        """Delete what is older than 7 days: unfinished folders, runs that ended or were never submitted, and unused locks."""
         before = (self._clock.now() - _KEPT).timestamp()
         for path in (self._path / "workers").iterdir():
             with suppress(FileNotFoundError):
@@ -189,7 +189,10 @@ class SharedFolder:
 
     @asynccontextmanager
     async def lock(self, key: str, within: timedelta) -> AsyncIterator[int]:
-        """Hold the lock of a worker; yields its file, for child processes that should hold it, too. Raises Unanswered."""
+        """Hold a worker's lock. Yields the lock's file descriptor; a process that inherits it holds the lock too.
+
+        Raises Unanswered if another process still holds it after ``within``.
+        """
         async with self._lock(self._path / "locks" / key, within) as file:
             yield file
 
@@ -204,7 +207,7 @@ class SharedFolder:
         deadline = self._clock.elapsed() + within
         while (file := self._try_lock(path)) is None:
             if self._clock.elapsed() > deadline:
-                raise Unanswered(f"another process has held {path} for {time_span(within)}; try again")
+                raise Unanswered(f"another process still holds the lock {path} after {time_span(within)}; try again")
             await self._clock.sleep(_POLL)
         try:
             yield file
@@ -221,7 +224,7 @@ class SharedFolder:
 
 
 async def in_thread(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Run a blocking call in a thread. If this is cancelled, it still waits for the call, so that no lock is given up early."""
+    """Run a blocking call in a thread. If cancelled, still waits for the call, so that no lock is released too early."""
     future = asyncio.get_running_loop().run_in_executor(None, partial(call, *arguments, **named))
     try:
         return await asyncio.shield(future)
@@ -231,7 +234,7 @@ async def in_thread(call: Callable[P, T], *arguments: P.args, **named: P.kwargs)
 
 
 def _locked(path: Path) -> int:
-    """Open and lock a file; raises BlockingIOError if another holds it, or if it was deleted meanwhile."""
+    """Open and lock a file. Raises BlockingIOError if another process holds the lock, or has deleted the file meanwhile."""
     file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

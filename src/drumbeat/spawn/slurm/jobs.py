@@ -1,6 +1,6 @@
 """Reads the jobs of a cluster from ``squeue --json``, in the shapes of Slurm 22.05 and of 23.02 and later, or from its text.
 
-A job carries scope (store), run, pool and worker in its comment: ``drumbeat:SCOPE:RUN:POOL:WORKER``, percent-encoded.
+A job's comment contains scope (store), run, pool and worker: ``drumbeat:SCOPE:RUN:POOL:WORKER``, percent-encoded.
 """
 
 import json
@@ -33,7 +33,7 @@ _ENDED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLabel:
-    """For which worker a job was submitted, as its comment says."""
+    """The worker and run for which a job was submitted; written into the job's comment, and read from it."""
 
     scope: str
     run: str
@@ -50,7 +50,7 @@ class JobLabel:
 
     @classmethod
     def read(cls, comment: str) -> "JobLabel | None":
-        """Read a comment; None if it is not one of Drumbeat."""
+        """Read a job's comment; None if Drumbeat did not write it."""
         mark, *parts = comment.split(":")
         if mark != _MARK or len(parts) != 4:
             return None
@@ -73,7 +73,7 @@ class SlurmJob:
 
     @property
     def state(self) -> InstanceState:
-        """The state in Drumbeat's words. A job that is completing may still have processes, so it counts as running."""
+        """The job's ``InstanceState``. A completing job can still have processes, so it counts as running."""
         if "COMPLETING" in self.states:
             return InstanceState.RUNNING
         if self.states & _PENDING:
@@ -86,7 +86,7 @@ class SlurmJob:
 
     @property
     def meta(self) -> Mapping[str, str]:
-        """What else is known: the state in Slurm's words, the reason for it, the nodes and the partition."""
+        """Details for the instance: Slurm's own states, the reason for them, the nodes and the partition."""
         reason = self.reason if self.reason != "None" else ""
         found = {"state": "+".join(sorted(self.states)), "reason": reason, "host": self.nodes, "partition": self.partition}
         return {name: value for name, value in found.items() if value}
@@ -95,7 +95,7 @@ class SlurmJob:
 def read_json(text: str, user_id: int) -> Sequence[SlurmJob] | None:
     """Read the answer of ``squeue --json``: the jobs of one user that belong to Drumbeat. Raises Unanswered.
 
-    None if the answer reports errors: squeue 22.05 exits with 0 and shows no jobs if it does not reach the controller.
+    Returns None if the answer contains errors: if squeue 22.05 cannot reach the controller, it exits with 0 and lists no jobs.
     """
     try:
         document = json.loads(text)
@@ -112,7 +112,7 @@ def read_text(text: str, user_id: int) -> Sequence[SlurmJob]:
 
 
 def read_down_partitions(text: str) -> Set[str]:
-    """Read the answer of ``sinfo --noheader --format=NODES_FORMAT``: the partitions of which no node can run jobs."""
+    """Read the answer of ``sinfo --noheader --format=NODES_FORMAT``: the partitions without any usable node."""
     rows = [line.rpartition("|") for line in text.splitlines() if "|" in line]
     usable = {name for name, _, state in rows if not state.startswith(_UNUSABLE) and not state.endswith("*")}
     return {name for name, _, _ in rows} - usable
@@ -158,21 +158,24 @@ def _read_lines(text: str, user_id: int) -> Iterator[SlurmJob]:
 
 
 def _completed(job: SlurmJob, code: int | None) -> SlurmJob:
-    """Return the job with its exit code if it ended, and without the start time that Slurm plans for a pending job."""
+    """Add the exit code to an ended job, and remove the start time of a pending job, which Slurm only predicts."""
     if job.is_live:
         return replace(job, started_at=None if job.state is InstanceState.PENDING else job.started_at)
     return replace(job, exit_code=code if code or job.states == {"COMPLETED"} else None)
 
 
 def _number(value: Any) -> int | None:
-    """Return a number: plain as in 22.05, or as a table with ``set`` and ``infinite`` as in later versions."""
+    """Read a number: plain in Slurm 22.05, an object with ``set`` and ``infinite`` in later versions. None if it is not set."""
     if isinstance(value, Mapping):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else None
     return None if value is None else int(value)
 
 
 def _exit_code(value: Any) -> int | None:
-    """Return an exit code: from a wait status as in 22.05, or a table with code and signal as in later versions."""
+    """Read an exit code: a wait status in Slurm 22.05, an object with code and signal in later versions.
+
+    Returns a negative number for a signal, None if it is not set.
+    """
     if isinstance(value, Mapping):
         killed = value.get("signal") or {}
         number = _number(killed.get("signal_id", killed.get("id")) if isinstance(killed, Mapping) else killed)

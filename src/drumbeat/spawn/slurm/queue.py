@@ -1,4 +1,4 @@
-"""Lists the jobs of a cluster for many callers with few calls, and joins them with the run folders to instances."""
+"""Lists a cluster's jobs with few calls of squeue for many callers, and combines jobs and run folders to instances."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -22,7 +22,7 @@ _SINFO_EVERY: Final = timedelta(seconds=5)
 
 
 class JobQueue:
-    """Asks squeue for all jobs. Callers that wait at the same time share one answer, which is newer than their calls."""
+    """Asks squeue for all jobs. Concurrent callers share one answer, from a squeue that was started after they called."""
 
     def __init__(self, commands: SlurmCommands, clock: Clock) -> None:
         self._commands = commands
@@ -31,11 +31,11 @@ class JobQueue:
         self._sinfo_at: timedelta | None = None
         self._lock = asyncio.Lock()
         self._calls = 0
-        self._answered = 0  #: how many calls had come when the last answer was asked for
+        self._answered = 0  #: how many calls had come when squeue was last started
         self._jobs: Sequence[SlurmJob] = ()
 
     async def jobs(self) -> Sequence[SlurmJob]:
-        """Return this user's jobs of Drumbeat, as they are after this call. Raises Unanswered."""
+        """Return this user's jobs that Drumbeat submitted, listed by a squeue started after this call. Raises Unanswered."""
         self._calls += 1
         call = self._calls
         async with self._lock:
@@ -46,7 +46,7 @@ class JobQueue:
             return self._jobs
 
     async def _explained(self, jobs: Sequence[SlurmJob]) -> Sequence[SlurmJob]:
-        """Tell of pending jobs that all nodes of their partition are down: Slurm may say that they wait for resources."""
+        """Correct the reason of pending jobs if all nodes of their partition are down: Slurm might only say "Resources"."""
         if not any(job.state is InstanceState.PENDING and job.reason for job in jobs):
             return jobs
         if self._sinfo_at is None or self._clock.elapsed() - self._sinfo_at > _SINFO_EVERY:
@@ -61,7 +61,10 @@ def _is_stuck(job: SlurmJob, down: Set[str]) -> bool:
 
 
 def instances(runs: Iterable[SlurmRun], jobs: Iterable[SlurmJob]) -> Sequence[Instance]:
-    """Join runs, which were read before the jobs, with the jobs of the same store. Ended jobs without a run are left out."""
+    """Combine runs and jobs of one store to instances. Ended jobs without a run folder are left out.
+
+    The runs must have been read before the jobs.
+    """
     by_run = {run: sorted(group, key=lambda job: job.job_id) for run, group in groupby(sorted(jobs, key=_run_of), key=_run_of)}
     found = [one for run in runs if (one := _of_run(run, by_run.pop(run.run, ()))) is not None]
     strays = [job for group in by_run.values() for job in group if job.is_live]
@@ -91,7 +94,7 @@ def _run_of(job: SlurmJob) -> str:
 
 
 def _of_run(run: SlurmRun, jobs: Sequence[SlurmJob]) -> Instance | None:
-    """Return the instance of a run; None if its job was not submitted yet."""
+    """Return the instance of a run, given the jobs of the run; None if no job was submitted yet."""
     chosen = _chosen(run, jobs)
     code = run.exit_code
     if chosen is not None and chosen.is_live and code is None:
@@ -111,7 +114,7 @@ def _of_run(run: SlurmRun, jobs: Sequence[SlurmJob]) -> Instance | None:
 
 
 def _chosen(run: SlurmRun, jobs: Sequence[SlurmJob]) -> SlurmJob | None:
-    """Return the job of a run: the known one, or else the first live one, or the last that ended."""
+    """Return the job that the run folder names, or else the run's first live job, or else its last job; None without jobs."""
     known = next((job for job in jobs if job.job_id == run.job_id), None)
     live = next((job for job in jobs if job.is_live), None)
     return known or live or (jobs[-1] if jobs else None)

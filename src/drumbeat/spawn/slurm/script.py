@@ -1,12 +1,12 @@
 """The shell scripts of a worker's job, and the file with its environment.
 
-Slurm gets a short script without secrets, which runs the worker's own script in the shared folder. That script lets one job
-only run the worker (a second job of the same start ends at once), ends the processes that the worker leaves behind, and
-records its exit code. A job whose folder was deleted meanwhile runs nothing.
+Slurm gets a short script without secrets, which runs the worker's own script in the shared folder. That script makes sure that
+only one job runs the worker (a second job of the same start ends at once), ends the processes that the worker leaves running,
+and writes its exit code to a file. A job whose run folder was deleted meanwhile runs nothing.
 
-A drain and the notice before the time limit are SIGUSR1 to the script, which sends SIGTERM to the worker. SIGTERM is what Slurm
-sends to all processes of a job that it ends: the script does not pass it on, because a worker leaves at once on a second one.
-A shell that was just forked loses signals until it has reset its traps, so the script waits until it has (``claim/begun``).
+To drain the worker, and before its time limit, the script gets SIGUSR1, and sends SIGTERM to the worker. To end a job, Slurm
+sends SIGTERM to all its processes; the script does not pass this one on, because a worker exits at once on a second SIGTERM.
+A newly forked shell loses signals until it has reset its traps, so the script waits for that (for the file ``claim/begun``).
 """
 
 import re
@@ -105,7 +105,7 @@ record "$$code"
 
 
 def submitted_script(script: Path) -> str:
-    """Return the script that Slurm gets. It has no secrets: users of the cluster may be able to read it."""
+    """Return the script that Slurm gets. It contains no secrets, because other users of the cluster might read it."""
     return _SUBMITTED.format(parent=quote(str(script.parent.parent)), script=quote(str(script)))
 
 
@@ -125,7 +125,7 @@ def environment_file(environment: Mapping[str, str]) -> bytes:
     for name, value in environment.items():
         if not _NAME.fullmatch(name) or "\0" in value:
             raise SpawnError(
-                f"expected environment variables with names of letters, digits and _, and without null bytes, got {name!r}",
+                f"expected environment variables without NUL characters, with names of letters, digits and _, got {name!r}",
                 cause=SpawnCause.BAD_REQUEST,
             )
     lines = [f"export {name}={quote(value)}\n" for name, value in environment.items()]

@@ -1,4 +1,4 @@
-"""Settings: what a worker's job asks of a Slurm cluster, and where its files are."""
+"""Settings: which resources a worker's job requests from a Slurm cluster, and where its files are."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _RESERVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """What the job of each worker asks for. The commands sbatch, squeue and scancel run on this machine, as this user."""
+    """What the job of each worker requests from Slurm. The commands sbatch, squeue and scancel run on this machine."""
 
     partition: str = ""  #: empty: the cluster's default
     account: str = ""  #: the account that is charged; empty: the user's default
@@ -111,7 +111,7 @@ def _clock_time(span: timedelta) -> str:
 def _check_option(option: str) -> None:
     found = _OPTION.fullmatch(option)
     if found is None:
-        raise InvalidSettings(f"Slurm: expected each of options as --name or --name=value, got {option!r}")
+        raise InvalidSettings(f"Slurm: expected each entry of options as --name or --name=value, got {option!r}")
     name = found[1]
     if any(each.startswith(name) for each in _RESERVED):
         raise InvalidSettings(f"Slurm: expected options without --{name}, which Drumbeat sets itself; use the setting for it")

@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers as jobs of a Slurm cluster, one job for each worker. Jobs go on when this process ends."""
+"""Starts, lists and ends workers as jobs of a Slurm cluster, one job for each worker. Jobs outlive this process."""
 
 import asyncio
 import logging
@@ -45,9 +45,9 @@ _SLURM_LINES: Final = 20
 class SlurmSpawner:
     """Starts workers as batch jobs. Spawners with the same ``scope`` and folder see the same workers.
 
-    Slurm allows several jobs of one name. So a start is made under a lock in the shared folder, which sbatch itself holds too;
-    a start without an answer is looked for by the job's comment; and of several jobs of one start, one only runs the worker.
-    Exit codes above 128 are signals, as in a shell; negative ones are signals that ended the job's script.
+    Slurm allows several jobs of one name. So a worker is started under a lock in the shared folder, which sbatch itself holds
+    too; if sbatch does not answer, its job is looked for by its comment; and of several jobs of one start, only one runs the
+    worker. Exit code 128 + n: the worker was ended by signal n; -n: the job's script was.
     """
 
     def __init__(
@@ -90,7 +90,9 @@ class SlurmSpawner:
             raise
         except SpawnError as exc:
             if may_run:
-                raise SpawnAmbiguous(f"{subject} may have been started before: {exc}; try again") from exc
+                raise SpawnAmbiguous(
+                    f"{subject} was not started again, because it might already be running: {exc}; try again"
+                ) from exc
             raise SpawnFailed(f"{subject} could not be started: {exc}", cause=exc.cause) from exc
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
@@ -142,7 +144,7 @@ class SlurmSpawner:
     # Reading
 
     async def _all(self) -> Sequence[Instance]:
-        """Return all instances of this store. The run folders are read first: what they hold then, squeue must show."""
+        """Return all instances of this store. Run folders are read before squeue runs, so that it knows all their jobs."""
         queue = await self._open()
         try:
             runs = await in_thread(self._folder.runs)
@@ -156,7 +158,7 @@ class SlurmSpawner:
         return [job for job in jobs if job.is_live and _is_of(job.label, self._scope, name)]
 
     async def _why_no_log(self, run: SlurmRun) -> str:
-        """Return why a worker has written no log: what Slurm says; nothing if its job has not begun yet."""
+        """Return why a worker has no log: Slurm's own output, or how its job ended; empty if its job has not ended."""
         with suppress(FileNotFoundError):
             return await in_thread(last_lines, run.slurm_log, _SLURM_LINES)
         jobs = [job for job in await (await self._open()).jobs() if job.label.run == run.run]
@@ -188,7 +190,7 @@ class SlurmSpawner:
                 await self._end(name)
             run = await self._reserve(name, order, subject)
             return await self._submit(run, subject, lock)
-        log.info("submitting %s again: its last start was not answered", subject)
+        log.info("submitting %s again, because sbatch gave no answer last time", subject)
         instance = await self._submit(run, subject, lock)
         try:
             return await self._only(run, instance)
@@ -209,7 +211,7 @@ class SlurmSpawner:
             return await self._create(name, order)
 
     async def _taken(self) -> int:
-        """Count the jobs of all stores that use the folder, with those that are being submitted."""
+        """Count the live jobs of all stores that use the folder, including jobs that are being submitted."""
         runs = await in_thread(self._folder.all_runs)
         live = {job.label.run for job in await (await self._open()).jobs() if job.is_live}
         recent = self._clock.now() - self._settings.timeout - self._settings.settle
@@ -232,7 +234,7 @@ class SlurmSpawner:
             raise self._folder.failure(exc) from exc
 
     async def _submit(self, run: SlurmRun, subject: str, lock: int) -> Instance:
-        """Run sbatch. What was certainly not submitted is forgotten. Raises SpawnFailed, SpawnAmbiguous."""
+        """Run sbatch. If it submitted no job, delete the run folder. Raises SpawnFailed, SpawnAmbiguous, Unanswered."""
         label = JobLabel(scope=self._scope, run=run.run, pool_id=PoolId(run.pool_id), worker_id=WorkerId(run.worker_id))
         options = [
             f"--job-name={run.path.name}",
@@ -267,7 +269,7 @@ class SlurmSpawner:
         )
 
     async def _look_for(self, run: SlurmRun, subject: str, said: str) -> Instance:
-        """Look for the job of a start that was not answered. Raises SpawnAmbiguous if there is none yet."""
+        """Look for a run's job after sbatch gave no clear answer. Raises SpawnAmbiguous if squeue does not show it."""
         try:
             found = [job.job_id for job in await (await self._open()).jobs() if job.label.run == run.run]
         except Unanswered:
@@ -277,7 +279,7 @@ class SlurmSpawner:
         raise SpawnAmbiguous(f"{subject} may have been submitted: {said}; list the workers before trying again")
 
     async def _only(self, run: SlurmRun, instance: Instance) -> Instance:
-        """Keep one job of a run that was submitted twice: the one that runs the worker, or else the first."""
+        """If a run was submitted twice, cancel all jobs but one: keeps the job that runs the worker, or else the first."""
         jobs = await (await self._open()).jobs()
         twins = sorted(job.job_id for job in jobs if job.label.run == run.run and job.is_live)
         if len(twins) < 2:
@@ -315,7 +317,7 @@ class SlurmSpawner:
 
     @asynccontextmanager
     async def _locked(self, name: Name) -> AsyncIterator[int]:
-        """Hold the worker's lock, against other tasks of this process and against other processes. Raises Unanswered."""
+        """Hold the worker's lock, which excludes other tasks of this process and other processes. Raises Unanswered."""
         await self._open()
         within = self._settings.end_timeout + self._settings.timeout
         async with self._locks.setdefault(name, asyncio.Lock()), self._folder.lock(self._key(name), within) as file:
@@ -339,6 +341,6 @@ def _is_of(label: JobLabel, scope: str, name: Name) -> bool:
 
 
 def _job_id(answer: Answered) -> int | None:
-    """Return the id that ``sbatch --parsable`` wrote, as ``17`` or ``17;cluster``; None if it wrote none."""
+    """Return the job id that ``sbatch --parsable`` printed, such as ``17`` or ``17;cluster``; None if it printed none."""
     first = answer.output.strip().partition(";")[0]
     return int(first) if answer.code == 0 and first.isdecimal() else None

@@ -1,8 +1,8 @@
 """The program that runs on an SSH host and starts, lists and ends workers there. Standard library only, Python 3.8 or newer.
 
-It is sent through the SSH session and stays in memory: ``BOOT`` reads it from stdin, and then a line of JSON that says what to
-be. An agent ("serve") answers one line of JSON to each line of JSON until its stdin is closed. A supervisor ("supervise")
-starts one worker, waits for its end and records the exit code; it outlives the agent.
+It is sent through the SSH session and never written to a file: ``BOOT`` reads the program from stdin, and then a line of JSON
+with its role. An agent ("serve") answers each request, a line of JSON, with a line of JSON, until its stdin is closed. A
+supervisor ("supervise") starts one worker, waits for its end and records the exit code; it outlives the agent.
 
 Every store has a folder of its own (0700). A worker's run directory, ``workers/KEY``, holds:
 
@@ -11,10 +11,10 @@ Every store has a folder of its own (0700). A worker's run directory, ``workers/
 ``exit``: the exit code, written by the supervisor
 ``log``: what the worker writes (0600)
 
-A worker is the process with this pid *and* start time, so a later process with the same pid is never taken for it. A lock per
-worker (flock) is held by the agent that starts or ends it, and by the supervisor until the process is recorded. So a start
+A worker is the process with this pid *and* start time, so a later process with the same pid is never mistaken for it. A lock
+per worker (flock) is held by the agent that starts or ends it, and by the supervisor until the process is recorded. So a start
 that was interrupted at any moment leaves either a recorded worker, or a directory without ``process``, whose command was never
-executed. The environment travels through pipes: it is on no command line and in no file.
+executed. The environment is sent through pipes: it is on no command line and in no file.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ PROGRAM = b""  #: the sources of this program, set by BOOT; needed to start supe
 _LOCK_SECONDS = 10.0  #: how long a start or an end waits for another one of the same worker
 _GONE_SECONDS = 10.0  #: how long processes may take to end after SIGKILL
 _KEPT_SECONDS = 86400.0  #: after this time the record of an ended worker is deleted
-_LANES = 16  #: requests for one worker are served in the order in which they arrive; those for different ones at once
+_LANES = 16  #: threads; requests for one worker always go to the same thread, so that they are served in order
 _TAIL_BYTES = 4_000_000  #: the most that is read from the end of a log
 
 
 def main(requests: BinaryIO) -> None:
-    """Read from stdin whether to be an agent or a supervisor, and run as that."""
+    """Read from stdin whether this process is an agent or a supervisor, and run it."""
     task = json.loads(requests.readline())
     if task["be"] == "supervise":
         try:
@@ -90,7 +90,7 @@ def main(requests: BinaryIO) -> None:
 
 
 def serve(agent: Agent, requests: BinaryIO) -> None:
-    """Answer requests until stdin is closed. Requests that were already read are still finished then."""
+    """Answer requests until stdin is closed, and then finish the requests that were already read."""
     output = Output()
     try:
         output.write(agent.hello())
@@ -197,9 +197,10 @@ class Agent:
         return {"found": process is not None}
 
     def do_terminate(self, request: Answer) -> Answer:
-        """End the worker and its children, and delete its run directory and lock; only this ``run``, if one is named.
+        """End the worker and its children, and delete its run directory and lock.
 
-        Returns whether the worker was known here. Raises Trouble.
+        If the request names a ``run``, does nothing if the worker's current run is another. Returns whether the worker was
+        known here. Raises Trouble.
         """
         key = request["key"]
         with self._locked(key):
@@ -257,9 +258,9 @@ class Agent:
         shutil.rmtree(gone, ignore_errors=True)
 
     def _remove_lock(self, key: str) -> None:
-        """Delete the lock of a worker without run directory. A process that waits for it sees that, and opens a new file.
+        """Delete a worker's lock file if the worker has no run directory. A process that waits for the lock opens a new file.
 
-        Call it with the lock held, but not after an attempt to start: a supervisor may have inherited the lock and hold it.
+        Call it with the lock held, but not after an attempt to start: a supervisor might have inherited the lock.
         """
         if not os.path.exists(self._run(key)):
             with suppress(FileNotFoundError):
@@ -286,8 +287,11 @@ class Agent:
         return Lock(self._path("locks", key), _LOCK_SECONDS)
 
     def _state(self, key: str, lock_is_ours: bool = False, run: str | None = None) -> Answer | None:
-        """Return what is known about a worker; None if its command was never executed. ``lock_is_ours``: the caller has locked
-        it, so no other process is starting it. ``run``: its run directory, if not the usual one."""
+        """Return a worker's state, pid and exit code; None if its command was never executed.
+
+        ``lock_is_ours``: the caller holds the worker's lock, so no other process is starting it. ``run``: its run directory,
+        if it belongs to another store.
+        """
         folder = run or self._run(key)
         record, process = read_json(os.path.join(folder, "record")), read_json(os.path.join(folder, "process"))
         if record is None:
@@ -303,7 +307,7 @@ class Agent:
         state["time"] = record["time"]
         if process is None:
             if lock_is_ours or not Lock.is_held(os.path.join(os.path.dirname(os.path.dirname(folder)), "locks", key)):
-                process = read_json(os.path.join(folder, "process"))  # it may just have been started
+                process = read_json(os.path.join(folder, "process"))  # it might just have been started
                 if process is None:
                     return None
             else:
@@ -320,7 +324,7 @@ class Agent:
         return dict(state, state="exited", code=ended and ended["code"], ended=ended and ended["time"])
 
     def _swept(self, key: str, state: Answer) -> bool:
-        """Delete the record of a worker that ended long ago. Returns whether it was deleted."""
+        """Delete the run directory of a worker that ended more than a day ago. Returns whether it ended that long ago."""
         last = state.get("ended") or state["time"]
         if state["state"] != "exited" or time.time() - last < _KEPT_SECONDS:
             return False

@@ -24,7 +24,7 @@ POLL_SECONDS = 0.01  #: how often a lock or the end of a process is looked for
 
 
 class Trouble(Exception):
-    """A request cannot be served; ``kind`` tells the spawner why."""
+    """A request cannot be carried out; ``kind`` is a word by which the spawner tells the reasons apart."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Trouble(Exception):
 
 @lru_cache
 def boot() -> str:
-    """Return an id of this boot and pid namespace. A pid recorded under another id means another process."""
+    """Return an id of this boot and pid namespace. A pid is valid only together with the id under which it was recorded."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip() + "-" + os.readlink("/proc/self/ns/pid")
 
@@ -130,12 +130,12 @@ def has_tag(pid: int, tag: bytes) -> bool:
 
 
 def base_environment() -> dict[bytes, bytes]:
-    """Return the environment of the login on this host, without what belongs to the SSH session."""
+    """Return the environment of the login on this host, without the variables of the SSH session."""
     return {name: value for name, value in os.environb.items() if not name.startswith(b"SSH_") and name != TAG.encode()}
 
 
 def encoded(environment: dict[str, str]) -> dict[bytes, bytes]:
-    """Return the environment as it is given to a process; always UTF-8, whatever the locale of this host."""
+    """Return the environment encoded as UTF-8, for a new process; the host's locale does not matter."""
     return {
         name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape") for name, value in environment.items()
     }
@@ -154,7 +154,7 @@ def home() -> str:
 
 
 class Output:
-    """Writes answers as lines to stdout. Does nothing if the connection is gone, because then nobody waits for answers."""
+    """Writes answers as lines to stdout. Does nothing if the connection is closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -167,7 +167,7 @@ class Output:
 
 
 class Lock:
-    """A locked file. A process that inherits its descriptor holds the lock too."""
+    """A lock on a file (flock). A process that inherits the file descriptor holds the lock too."""
 
     def __init__(self, path: str, seconds: float) -> None:
         self._path, self._seconds = path, seconds

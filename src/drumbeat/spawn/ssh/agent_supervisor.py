@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def supervise(task: Answer) -> None:
-    """Start the worker, report, wait for its end, and record its exit code."""
+    """Start the worker, report to the agent, wait for the worker's end, and record its exit code."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(task["lock"], False)
@@ -50,8 +50,10 @@ def supervise(task: Answer) -> None:
 
 
 def become(task: Answer, folder: int, gate: int, complaint: int) -> None:
-    """Wait until ``gate`` says that this process is recorded, then execute the worker's command. An error is written to
-    ``complaint``. Never returns."""
+    """Wait until ``gate`` reports that this process is recorded, then execute the worker's command. Never returns.
+
+    ``gate`` and ``complaint`` are pipes; an error is written to ``complaint``.
+    """
     try:
         os.setsid()
         if os.read(gate, 1) != b"!":
@@ -75,7 +77,7 @@ def become(task: Answer, folder: int, gate: int, complaint: int) -> None:
 
 
 def converse(supervisor: subprocess.Popen[bytes], task: bytes) -> Answer:
-    """Send a supervisor its task and return its report; empty if it was killed."""
+    """Send a supervisor its task, and return its report; an empty dict if it ended without a report."""
     assert supervisor.stdin is not None
     assert supervisor.stdout is not None
     with supervisor.stdout, suppress(BrokenPipeError):

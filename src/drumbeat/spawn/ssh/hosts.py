@@ -20,12 +20,12 @@ _CLOCK_TOLERANCE = timedelta(seconds=1)
 
 
 class LostAnswer(Unanswered):
-    """A request was sent, and no answer came: it may have been served."""
+    """A request was sent, and no answer came, so the host might have carried it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """What a host has told about itself: this store's workers there, and how many slots are taken by all stores."""
+    """A host's answer: this store's workers there, and how many slots the workers of all stores take."""
 
     host: "ConnectedHost"
     instances: Sequence[Instance]
@@ -42,7 +42,7 @@ class HostView:
 
 
 class ConnectedHost:
-    """One host. Connects when first asked, and again after a connection was lost; waits longer after each failed login."""
+    """One host. Connects with the first request, and again after a lost connection; waits longer after each failed login."""
 
     def __init__(self, settings: SshHost, common: SshSettings, scope: str, clock: Clock) -> None:
         self.settings = settings
@@ -54,31 +54,31 @@ class ConnectedHost:
         self._retry_at = timedelta()
         self._clock_offset = timedelta()  #: how far the host's clock is ahead of ours
         self._seen: set[Name] | None = None  #: the workers in the host's last answer; None: it never answered
-        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host: until when they may be missing in its answers
+        self._sent: dict[Name, timedelta] = {}  #: starts sent to the host: until when its answers can lack them
 
     def may_hold(self, name: Name, *, is_first: bool = False, is_found: bool = False) -> bool:
-        """Whether the worker may be on this host, as far as the host's last answer and later requests tell.
+        """Whether the worker might be on this host, by the host's last answer and the starts sent to it since.
 
-        ``is_first``: it was never asked for before; ``is_found``: another host has it. Then it is on a host that has never
-        answered only by an error of another controller, which is not assumed.
+        A host that has never answered might have the worker, unless ``is_first`` (the worker was never started before) or
+        ``is_found`` (another host has it).
         """
         if self._seen is None and not is_first and not is_found:
             return True
         return name in (self._seen or ()) or name in self._sent
 
     def may_hold_any_of(self, pool_id: str) -> bool:
-        """Whether workers of the pool may be on this host."""
+        """Whether workers of the pool might be on this host."""
         return self._seen is None or any(known == pool_id for known, _ in (*self._seen, *self._sent))
 
     def silent_place(self, engine: str, error: Unanswered) -> SilentPlace:
-        """Return this host, which did not answer, with what is known of the workers there."""
+        """Return this host, which did not answer, as a ``SilentPlace``: the reason, and which workers might be there."""
         is_down = error.cause is SpawnCause.TRANSIENT
         return SilentPlace(
             name=self.settings.name, error=error, may_hold=lambda row: self._may_hold_row(row, engine), is_down=is_down
         )
 
     def _may_hold_row(self, row: Worker, engine: str) -> bool:
-        """Whether the worker with this row may be on this host: its row says where it was started, once it has joined."""
+        """Whether the worker with this row might be on this host. Once a worker has joined, its row names its host."""
         name, place = (row.pool_id, row.worker_id), row.meta.get(HOST)
         if row.engine and engine not in row.engine.split(","):
             return False
@@ -139,7 +139,7 @@ class ConnectedHost:
         )
 
     def _note_clock(self, told: float) -> None:
-        """Correct the offset of the host's clock if it is off by a second or more; less may be the answer's travel time."""
+        """Update the offset of the host's clock if it has changed by a second or more; less can be the network's delay."""
         offset = datetime.fromtimestamp(told, UTC) - self._clock.now()
         if abs(offset - self._clock_offset) >= _CLOCK_TOLERANCE:
             self._clock_offset = offset if abs(offset) >= _CLOCK_TOLERANCE else timedelta()
@@ -189,7 +189,7 @@ class HostViews:
     def candidates(self, name: Name, chosen: Sequence[SshHost]) -> Sequence[HostView]:
         """Return the hosts among ``chosen`` with a free slot, best first.
 
-        A host where the worker may be starting comes first, then the cheapest, then the one with the most free slots.
+        A host that might be starting the worker comes first, then the cheapest, then the one with the most free slots.
         """
         order = {host.name: n for n, host in enumerate(chosen)}
         free = [view for view in self.seen if view.free > 0 and view.host.settings.name in order]

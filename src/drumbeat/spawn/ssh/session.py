@@ -38,7 +38,7 @@ class AgentRefused(SpawnError):
 
 
 class _Channel(asyncssh.SSHClientSession[str]):
-    """Reads the agent's answers, which are lines of JSON, and gives each to the request that waits for it."""
+    """Reads the agent's answers, which are lines of JSON, and passes each to the request that waits for it."""
 
     def __init__(self) -> None:
         self.hello: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -122,7 +122,7 @@ class AgentSession:
             hello = await reader.hello
         except ConnectionError as exc:
             needed = ".".join(map(str, WORKER_PYTHON))
-            advice = f"set python to the path of Python {needed} or newer there: workers need it (to log in, 3.8 is enough)"
+            advice = f"set python to the path of Python {needed} or newer there: workers need it (the agent needs only 3.8)"
             cause = SpawnCause.BAD_REQUEST if reader.ended_by_itself else SpawnCause.TRANSIENT
             message = f"{host.place}: could not start the agent with {python!r}: {exc}"
             raise Unanswered(f"{message}; {advice}" if reader.ended_by_itself else message, cause=cause) from exc
@@ -155,7 +155,7 @@ class AgentSession:
         return answer
 
     async def close(self) -> None:
-        """Close the connection. The agent finishes what it does and ends; workers go on."""
+        """Close the connection. The agent finishes its current requests and exits; workers keep running."""
         if self._reader.lost is None:
             self._channel.write_eof()
         self._connection.close()
@@ -164,7 +164,7 @@ class AgentSession:
 
 
 def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnectionOptions:
-    """Raises InvalidSettings if the key file cannot be read."""
+    """Return the options for asyncssh's login. Raises InvalidSettings if the key file cannot be read."""
     keys: dict[str, Any] = {} if settings.key_file is None else {"client_keys": [str(settings.key_file.expanduser())]}
     try:
         return asyncssh.SSHClientConnectionOptions(
@@ -182,7 +182,7 @@ def _options(host: SshHost, settings: SshSettings) -> asyncssh.SSHClientConnecti
 
 @contextlib.contextmanager
 def _translated(host: SshHost, settings: SshSettings) -> Iterator[None]:
-    """Turn errors of a login into Unanswered with one clear line."""
+    """Convert the errors of a login to ``Unanswered`` with one clear line."""
     try:
         yield
     except asyncssh.HostKeyNotVerifiable as exc:
@@ -220,7 +220,7 @@ def _key_problem(host: SshHost, settings: SshSettings) -> str:
         )
     entry = address if host.port == _SSH_PORT else f"[{address}]:{host.port}"
     return (
-        f"its host key has changed: it is not the one in {file}. Somebody may be reading the connection, or the host was "
+        f"its host key has changed: it is not the one in {file}. Somebody might be reading the connection, or the host was "
         f"installed again. Only if you know that it was, remove the old key: ssh-keygen -f {file} -R {shlex.quote(entry)}; "
         f"and add the new one: {scan}"
     )
@@ -231,5 +231,5 @@ def _port(host: SshHost) -> int | None:
 
 
 def _quoted(program: str) -> str:
-    """Quote a program for the host's shell, which expands a leading ~/."""
+    """Quote a program for the host's shell; a leading ~/ still stands for the home folder."""
     return '"$HOME"/' + shlex.quote(program[2:]) if program.startswith("~/") else shlex.quote(program)

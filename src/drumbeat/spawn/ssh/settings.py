@@ -8,16 +8,16 @@ from pathlib import Path
 
 from drumbeat.core.errors import InvalidSettings
 
-WORKER_PYTHON = (3, 11)  #: the oldest Python for workers; the agent, which only starts them, runs with 3.8 too
+WORKER_PYTHON = (3, 11)  #: the oldest Python for workers; for the agent, which starts them, 3.8 is enough
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshHost:
-    """A host on which workers run. The account needs Linux, Python 3.8 or newer for the agent, and for the workers Drumbeat,
-    which needs Python 3.11 or newer."""
+    """A Linux host on which workers run. Workers need Drumbeat and Python 3.11 or newer there; the agent, which starts them,
+    needs only Python 3.8."""
 
-    name: str  #: begins the refs of its instances; must stay the same as long as workers run there
+    name: str  #: the first part of the refs of its instances; must not change while workers run there
     address: str = ""  #: host name or IP address; empty: ``name``
     port: int = 22  #: of the SSH server
     user: str = ""  #: empty: the user of this process
@@ -54,7 +54,7 @@ class SshSettings:
     key_file: Path | None = None  #: a private key without passphrase; None: the SSH agent's keys and the usual files
     ssh_agent: bool = True  #: whether keys of the SSH agent (SSH_AUTH_SOCK) may be used
     known_hosts: Path | None = None  #: the file with the hosts' keys; None: ~/.ssh/known_hosts
-    verify_host_keys: bool = True  #: False: any host key is accepted, so anybody on the way can read the store's password
+    verify_host_keys: bool = True  #: False: any host key is accepted; then an attacker can read the store's password
     python: str = "python3"  #: the hosts' Python, 3.11 or newer, with Drumbeat; the agent that starts the workers uses it too
     command: Sequence[str] = ()  #: precedes the worker's arguments; empty: PYTHON -m drumbeat worker
     folder: str = "~/.drumbeat/ssh"  #: the folder on the hosts for logs and records

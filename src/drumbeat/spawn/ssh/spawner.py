@@ -1,4 +1,4 @@
-"""Starts, lists and ends workers on hosts that are reached over SSH. Workers go on when the connection ends."""
+"""Starts, lists and ends workers on hosts that are reached over SSH. Workers keep running when the connection ends."""
 
 import asyncio
 import logging
@@ -38,9 +38,9 @@ class SshSpawner:
     """Starts workers on SSH hosts, each leading its own session, supervised by a small process that records its exit code.
 
     Spawners with the same ``scope`` and hosts see the same workers. A worker is started on one host only: before a start, all
-    hosts are asked whether it runs there. A host that does not answer stops a list only if it may hold workers of the pool: it
-    has not answered this spawner yet, or it held some at its last answer. It stops a start only if it may hold this worker; a
-    worker that is started for the first time is on no host, unless one has shown it before. Negative exit codes are signals.
+    hosts are asked whether it runs there. A host that does not answer makes ``list`` raise only if workers of the pool might
+    be there: it has never answered this spawner, or had some at its last answer. It makes ``spawn`` raise only if this worker
+    might be there, which is not so for a worker that was never started. A negative exit code is the signal that ended a worker.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SshSpawner:
         if views.unanswered and not views.seen:
             raise _together([error for _, error in views.unanswered])
         for _, error in views.unanswered:
-            log.warning("the pools on one host are not known: %s", error)
+            log.warning("could not list the pools of one host: %s; its pools are left out", error)
         return {one.pool_id for view in views.seen for one in view.instances if one.state is not InstanceState.EXITED}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -106,7 +106,7 @@ class SshSpawner:
         await self._tell((pool_id, worker_id), "terminate")
 
     async def logs(self, pool_id: PoolId, worker_id: WorkerId, *, lines: int = 200) -> str:
-        """Return the last lines of the worker's log; the log is deleted when it is terminated. Raises NotFound, SpawnError."""
+        """Return the last lines of the worker's log. It exists until the worker is terminated. Raises NotFound, SpawnError."""
         self._check_open()
         name, silent = (pool_id, worker_id), []
         for host in self._hosts:
@@ -123,7 +123,7 @@ class SshSpawner:
         raise NotFound(f"no host has a log of worker {worker_id} of pool {pool_id}; it may have been terminated")
 
     async def check_hosts(self) -> Sequence[HostReport]:
-        """Ask each host, also those that were down a moment ago, whether workers can run there."""
+        """Ask each host whether workers can run there; hosts that were down a moment ago are asked again, too."""
         self._check_open()
         return await asyncio.gather(*(self._report(host) for host in self._hosts))
 
@@ -151,7 +151,7 @@ class SshSpawner:
     async def _place(self, order: Order, name: Name, views: HostViews) -> Instance:
         """Start a worker that runs on no host that answered. Raises SpawnFailed, SpawnAmbiguous."""
         if hidden := [error for host, error in views.unanswered if host.may_hold(name, is_first=order.is_first)]:
-            raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} may run on a host that does not answer: {_together(hidden)}")
+            raise SpawnAmbiguous(f"worker {name[1]} of {name[0]} might run on a host that does not answer: {_together(hidden)}")
         went_down: list[Unanswered] = []
         for view in views.candidates(name, self._settings.chosen_hosts):
             started = await self._start(order, name, view.host)
@@ -161,7 +161,7 @@ class SshSpawner:
         raise self._no_room(name, views, went_down)
 
     async def _start(self, order: Order, name: Name, host: ConnectedHost) -> Instance | Unanswered | None:
-        """Start the worker on a host; None if the host has no room, an error if it went down before it was asked."""
+        """Start the worker on a host; None if the host has no free slot, an error if the host cannot be reached."""
         subject = f"worker {name[1]} of {name[0]}"
         request = {
             "do": "spawn",
@@ -180,7 +180,7 @@ class SshSpawner:
             raise SpawnAmbiguous(f"{subject} may have been started: {exc}; list the workers before trying again") from exc
         except Unanswered as exc:
             host.note_unsent(name)
-            log.warning("could not start %s, trying the next host: %s", subject, exc)
+            log.warning("could not start %s: %s; trying the next host", subject, exc)
             return exc
         except AgentRefused as exc:
             if exc.kind == "full":
@@ -220,9 +220,9 @@ class SshSpawner:
     # Asking
 
     async def _tell(self, name: Name, verb: str) -> None:
-        """Send a request about one worker to all hosts. Raises Unanswered if one that may hold the worker does not answer.
+        """Send the request ``verb`` for a worker to all hosts. Raises Unanswered if a host that might have it does not answer.
 
-        If a host that answers has the worker, a silent host may hold it only if it has shown it before.
+        If another host has the worker, a silent host counts as having it too only if it listed the worker before.
         """
         self._check_open()
         request = {"do": verb, "key": self._key(name)}
@@ -271,7 +271,7 @@ class SshSpawner:
 
 
 def _once(instances: Sequence[Instance]) -> Sequence[Instance]:
-    """Return the instances in order of pool and worker; of a worker that was on two hosts, the one that counts."""
+    """Sort the instances by pool and worker. Of a worker with several, return the live ones, or else the newest."""
     ordered = sorted(instances, key=_name_of)
     return [one for _, group in groupby(ordered, key=_name_of) for one in _latest([*group])]
 
@@ -292,7 +292,7 @@ def _together(errors: Sequence[Unanswered]) -> Unanswered:
 
 
 def _import_problem(place: str, answer: Mapping[str, Any]) -> str:
-    """Say why Drumbeat cannot be imported on a host, and what to do."""
+    """Return one line that says why Drumbeat cannot be imported on a host, and what to do."""
     version = answer.get("python")
     is_old = version is not None and tuple(map(int, version.split(".")[:2])) < WORKER_PYTHON
     needed = ".".join(map(str, WORKER_PYTHON))
