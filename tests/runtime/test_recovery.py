@@ -256,7 +256,11 @@ async def test_no_provider_is_asked_to_end_what_another_has(
     await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
     spawner, held = FakeSpawner(clock), await fence(store)
 
-    with nullcontext() if is_ours else pytest.raises(SpawnError, match="expected runpod to end worker worker-0"):
+    with (
+        nullcontext()
+        if is_ours
+        else pytest.raises(SpawnError, match="expected engine runpod, which started worker worker-0, to end it")
+    ):
         await RecoveryActor(store, spawner, POOL).recover(Reap(worker_id=W, reason="it ended"), held)
 
     assert (spawner.asked("terminate") == [W]) is is_ours
