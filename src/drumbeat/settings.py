@@ -10,6 +10,7 @@ from drumbeat.core.engine import check_engine_name
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import short_repr
 from drumbeat.core.retention import Retention, read_retention, write_retention
+from drumbeat.core.store_url import has_secret
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
@@ -87,10 +88,7 @@ def store_name(store: str) -> str:
 
 def public_url(store: str) -> str | None:
     """Return a store's URL; None if it contains a password, or a value that might be one."""
-    if store.startswith("sqlite:///"):
-        return store
-    parts = urlsplit(store)
-    return None if parts.password or "password" in parts.query or "key" in parts.query else store
+    return None if has_secret(store) else store
 
 
 def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:

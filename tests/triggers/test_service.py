@@ -190,6 +190,9 @@ async def test_a_clouds_event_needs_no_file_unless_it_is_http(plane: ControlPlan
         ("postgresql://me@db/drumbeat", True),
         ("postgresql://me:hush@db/drumbeat", False),
         ("postgresql://me@db/drumbeat?password=hush", False),
+        ("postgresql://me@db/drumbeat?PASSWD=hush", False),
+        ("postgresql://me@db/drumbeat?sslsecret=hush", False),
+        ("snowflake://me@account/db?token=hush", False),
         ("redis://:hush@cache/0", False),
     ],
 )

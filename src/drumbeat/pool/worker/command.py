@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.store_url import has_secret
 from drumbeat.pool.payload import MOST_BYTES
 from drumbeat.pool.worker.context import JobContext, JobFailure
 
@@ -110,15 +111,7 @@ def _environment(context: JobContext) -> dict[str, str]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return bool(_SECRET.fullmatch(name)) or (name == "DRUMBEAT_STORE" and _holds_password(value))
-
-
-def _holds_password(url: str) -> bool:
-    """Whether a store's URL contains a password, or a value that might be one."""
-    if url.startswith("sqlite:"):
-        return False
-    credentials = url.partition("://")[2].rpartition("@")[0]
-    return ":" in credentials or bool(re.search("passw|key|secret", url.partition("?")[2], re.IGNORECASE))
+    return bool(_SECRET.fullmatch(name)) or (name == "DRUMBEAT_STORE" and has_secret(value))
 
 
 async def _feed(stream: asyncio.StreamWriter | None, payload: Any) -> None:
