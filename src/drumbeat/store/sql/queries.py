@@ -99,6 +99,7 @@ def load_table_queries(dialect: Dialect, table: SqlTable) -> Mapping[str, Query]
         "columns": ", ".join(map(dialect.quoted, table.columns)),
         "values": ", ".join(map(":{}".format, table.columns)),
         "key": ", ".join(map(dialect.quoted, table.key)),
+        "run_id": dialect.quoted("run_id" if "run_id" in table.columns else table.key[0]),
     }
     named = replace(dialect, words={**dialect.words, **words})
     return {f"{name}_{table.name}": _query(name, text, named) for name, text in _sections("copy.sql")}

@@ -24,13 +24,24 @@ T = TypeVar("T")
 
 _STREAMED_ROWS = 500
 _TABLES = ("hybrid", "standard")
+_SHORTEST_BEAT = timedelta(seconds=5)
+_LIMITS = (
+    "Writes run one after the other: a transaction takes some hundred milliseconds, so a store makes a few of them a second.",
+    "Heartbeats and beats of controllers come every 5 s or less often; one heartbeat carries what was measured since the last.",
+    "A waiting worker learns of a job that another process pushed within 5 s: Snowflake notifies nobody.",
+    "A copy of a store in use is not of one moment: each table is read as it is when its turn comes.",
+    "Tables are created outside any transaction; an interrupted migration is completed by running it again.",
+    "Every open store keeps its warehouse awake, which costs credits as long as a worker or controller runs.",
+)
+_STANDARD_LIMITS = (
+    "Standard tables enforce no primary key and no unique name: the transaction checks both while it holds the writer's lock.",
+    "Standard tables lock whole tables, so a heartbeat may wait for a write to the same table.",
+)
 _WITHOUT_LOCK = frozenset({"worker_beat", "renew_lease"})  #: each changes one row that only its caller changes in this way
 
 
 class SnowflakeDatabase:
     """A schema of a Snowflake account with Drumbeat's tables."""
-
-    traits = StoreTraits(name="snowflake", shared=True, networked=True)
 
     def __init__(
         self,
@@ -52,6 +63,13 @@ class SnowflakeDatabase:
         )
         self._sessions = self._open()
         self.notifier = ProcessNotify()
+        self.traits = StoreTraits(
+            name="snowflake",
+            shared=True,
+            networked=True,
+            shortest_beat=_SHORTEST_BEAT,
+            limits=(*_LIMITS, *(() if tables == "hybrid" else _STANDARD_LIMITS)),
+        )
 
     @property
     def location(self) -> str:

@@ -52,7 +52,7 @@ SELECT LOWER(c.table_name) AS table_name, LOWER(c.column_name) AS column_name, C
 SELECT GREATEST(COALESCE((SELECT MAX(j.seq) FROM jobs j), 0), n) AS number FROM locks WHERE name = 'jobs';
 
 -- name: set_last_number
-UPDATE locks SET n = GREATEST(n, CAST(:number AS BIGINT)) WHERE name = 'jobs';
+UPDATE locks SET n = CAST(:number AS BIGINT) WHERE name = 'jobs' AND n < CAST(:number AS BIGINT);
 
 -- name: add_pool
 INSERT INTO pools (pool_id, kind, thresholds, policy, paused_until, created_at)
@@ -351,7 +351,7 @@ SELECT CASE WHEN kind = 'fleet' OR (kind = 'jobs' AND (GET(PARSE_JSON(policy), '
             THEN CAST(:billed_since AS BIGINT) ELSE 9000000000000000000 END AS billed FROM pools WHERE pool_id = :pool_id;
 @if_any SELECT w.worker_id FROM workers w
  WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL
-   AND w.ended_at < LEAST(@now - CAST(:age AS BIGINT), :chosen...)
+   AND w.ended_at < @now - CAST(:age AS BIGINT) AND w.ended_at < :chosen...
    AND (:chosen... = 9000000000000000000 OR w.reaped_at < :chosen...)
  ORDER BY w.ended_at LIMIT :limit;
 @if_any DELETE FROM workers WHERE pool_id = :pool_id AND worker_id IN (:chosen...);
@@ -444,8 +444,9 @@ SELECT CAST(:seq AS BIGINT), :pool_id, :given_id, :type, :payload, CASE WHEN v.d
        CAST(:priority AS INTEGER), CAST(:max_attempts AS INTEGER), CAST(:max_crashes AS INTEGER), :backoff,
        CAST(:timeout_us AS BIGINT), :unique_key, :group_key, CAST(:group_limit AS INTEGER), CAST(:rate_count AS INTEGER),
        CAST(:rate_us AS BIGINT), :capability, CASE WHEN v.due > v.now THEN v.due END, v.now
-  FROM (SELECT CAST(:now AS BIGINT) AS now,
-               GREATEST(COALESCE(CAST(:run_at AS BIGINT), 0), CAST(:now AS BIGINT) + CAST(:delay AS BIGINT)) AS due) v
+  FROM (SELECT g.now, GREATEST(g.run_at, g.after_delay) AS due
+          FROM (SELECT CAST(:now AS BIGINT) AS now, COALESCE(CAST(:run_at AS BIGINT), 0) AS run_at,
+                       CAST(:now AS BIGINT) + CAST(:delay AS BIGINT) AS after_delay) g) v
  WHERE NOT EXISTS (SELECT 1 FROM jobs i WHERE i.given_id = :given_id)
    AND NOT EXISTS (SELECT 1 FROM jobs k WHERE k.pool_id = :pool_id AND k.unique_key = :unique_key
                       AND k.status IN ('pending', 'claimed'));
