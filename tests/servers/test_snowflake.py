@@ -325,19 +325,21 @@ def test_rows_of_the_history_can_be_late(snowflake: SnowflakeServer, client: Cli
     assert client(count) == [(1,)]
 
 
-def test_a_full_warehouse_queues_statements(snowflake: SnowflakeServer, database: str, client: Client) -> None:
-    client("CREATE WAREHOUSE narrow")
+def test_a_full_warehouse_queues_statements(snowflake: SnowflakeServer, client: Client, other: Client) -> None:
+    client("CREATE OR REPLACE WAREHOUSE narrow")
     client("CREATE TABLE t (id INT)")
-    snowflake.limit_warehouse("NARROW", slots=1, service_seconds=0.2)
-    clients = [Client(snowflake, database) for _ in range(3)]
-    for each in clients:
-        each("USE WAREHOUSE narrow")
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(lambda each: each("SELECT * FROM t"), clients))
+    other("USE WAREHOUSE narrow")
+    client("USE WAREHOUSE narrow")
+    snowflake.limit_warehouse("NARROW", slots=1, service_seconds=1.0)
+    first = threading.Thread(target=lambda: other("SELECT * FROM t"))
+    first.start()
+    while snowflake.state()["warehouses"]["NARROW"]["running"] == 0:
+        time.sleep(0.01)
+    client("SELECT * FROM t")
+    first.join()
+    client("USE WAREHOUSE compute_wh")
     query = "SELECT MAX(queued_overload_time) FROM SNOWFLAKE.ACCOUNT_USAGE.QUERY_HISTORY WHERE warehouse_name = 'NARROW'"
-    assert client(query)[0][0] >= 300
-    for each in clients:
-        each.connection.close()
+    assert client(query)[0][0] > 0
 
 
 def test_a_statement_can_fail_on_command(snowflake: SnowflakeServer, client: Client) -> None:

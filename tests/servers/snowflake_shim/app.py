@@ -248,7 +248,8 @@ class Emulator:
                 "sign_ins": account.users.sign_ins,
                 "table_kinds": {".".join(name): kind for name, kind in account.table_kinds.items()},
                 "warehouses": {
-                    name: {"changes": each.changes, "state": each.state} for name, each in account.warehouses.by_name.items()
+                    name: {"changes": each.changes, "state": each.state, "running": each.running, "queued": each.queued}
+                    for name, each in account.warehouses.by_name.items()
                 },
                 "waiting_for_lock": account.lock.waiting,
             }
