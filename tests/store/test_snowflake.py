@@ -1,7 +1,7 @@
 """Snowflake keeps the store's promises, through the real connector and an emulator of the account."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -9,19 +9,13 @@ import pytest
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from servers.snowflake import SnowflakeServer
-from servers.unprivileged import ServerFailed
 from store.timeshift import shift_statements
-
-pytest.importorskip("snowflake.connector")
 
 
 @pytest.fixture(scope="module")
-def snowflake() -> Iterator[SnowflakeServer]:
-    try:
-        with SnowflakeServer() as server:
-            yield server
-    except ServerFailed as exc:
-        pytest.skip(f"the Snowflake emulator is not available: {exc}")
+def snowflake(_shared_snowflake: SnowflakeServer) -> SnowflakeServer:
+    """The shared emulator, for as long as the store of this module is open."""
+    return _shared_snowflake
 
 
 @pytest.fixture(scope="module")

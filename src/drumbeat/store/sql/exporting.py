@@ -21,7 +21,19 @@ _NO_FILTER = dict.fromkeys(("search", "template_id", "load_mode", "scaling_mode"
 _PAGE = 500
 
 #: The tables of a run, in the order in which they are written. Connections are not among them: they have secrets.
-_TABLES = ("workers", "events", "beats", "samples", "logs", "steps", "results", "executions", "execution_files", "pools", "runs")
+_TABLES = (
+    "workers",
+    "events",
+    "beats",
+    "samples",
+    "logs",
+    "steps",
+    "results",
+    "executions",
+    "execution_files",
+    "pools",
+    "runs",
+)
 
 
 @dataclass(slots=True)
@@ -34,7 +46,7 @@ class RunExport:
     _rows: int = field(default=0, init=False)
 
     async def run(self, run_ids: Sequence[RunId]) -> list[ExportedRun]:
-        """Export these runs, or all that have ended if none is named. Raises NotFound, or Refused for a run that has not ended."""
+        """Export these runs, or all that have ended if none is named. Raises NotFound, or Refused for a run under way."""
         found = [await self._ended(run_id) for run_id in run_ids] if run_ids else [row async for row in self._all_ended()]
         tables = {table.name: table for table in await table_descriptions(self.source)}
         for database in (self.source, self.target):

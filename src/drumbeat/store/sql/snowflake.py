@@ -4,7 +4,6 @@ A writing transaction first changes one row, the writer's row of the table ``loc
 ends, so writers come one after the other, on hybrid tables (which lock rows) and on standard tables (which lock tables).
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -158,7 +157,7 @@ class _SnowflakeReads:
     async def stream(self, query: str) -> AsyncGenerator[Sequence[tuple[Any, ...]], None]:
         [statement] = self._queries[query].statements
         cursor = await self._sessions.run(lambda session: session.cursor().execute(statement.text))
-        while rows := await asyncio.to_thread(cursor.fetchmany, _STREAMED_ROWS):
+        while rows := await self._sessions.run(lambda _: cursor.fetchmany(_STREAMED_ROWS)):
             yield [plain(row) for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,9 @@ from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
 
 T = TypeVar("T")
 
-DUPLICATE = 200001
-MISSING = 2003
-_LOCKED = frozenset({625, 200009, 200010})
-_REFUSED_SIGN_INS = range(390100, 390500)
+MISSING = 2003  #: error number: there is no such table
+_LOCKED = frozenset({625})
+_REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400})
 _NO_PRIVILEGE = frozenset({3001, 3540, 90105})
 _NO_HYBRID_TABLES = frozenset({391420, 391421, 391402})
 _BAD_VALUES = frozenset({100038, 100069, 100078, 100071, 100132, 100090})
@@ -54,7 +54,9 @@ class SnowflakeSessions:
         """Return Drumbeat's error for one of the connector. Its text has no secret: every occurrence is replaced."""
         number = getattr(exc, "errno", None) or 0
         message = self._without_secrets(str(getattr(exc, "raw_msg", None) or exc or type(exc).__name__)).strip()
-        if number in _REFUSED_SIGN_INS or number in (394400, 250001) and "390" in message:
+        if number in _REFUSED_SIGN_INS or any(
+            found in _REFUSED_SIGN_INS for found in map(int, re.findall(r"\b39\d{4}\b", message))
+        ):
             return InvalidSettings(
                 f"Snowflake at {self.location} refused the sign-in of {self._sign_in.user} ({number}): {message}; "
                 "check user, secret and role of the store's URL"
@@ -68,7 +70,9 @@ class SnowflakeSessions:
         if number in _BAD_VALUES:
             return InvalidInput(f"Snowflake cannot store this value: {message}")
         if number in _LOCKED:
-            return StoreUnavailable(f"Snowflake at {self.location}: waited too long for another transaction ({number}); try again")
+            return StoreUnavailable(
+                f"Snowflake at {self.location}: waited too long for another transaction ({number}); try again"
+            )
         return StoreUnavailable(f"Snowflake at {self.location}: {message} ({number})")
 
     def _without_secrets(self, text: str) -> str:
@@ -79,8 +83,8 @@ class SnowflakeSessions:
             session = self._take()
             try:
                 result = work(session)
-            except BaseException as exc:
-                self._give_back(session, usable=_is_usable(session, exc))
+            except BaseException:
+                self._give_back(session, usable=_is_usable(session))
                 raise
             self._give_back(session, usable=True)
         except driver().Error as exc:
@@ -133,10 +137,8 @@ def roll_back(session: Any) -> None:
     session.cursor().execute("ROLLBACK")
 
 
-def _is_usable(session: Any, exc: BaseException) -> bool:
-    """Whether a session can be used again after an error: it has no transaction left, and its connection works."""
-    if isinstance(exc, driver().Error) and (getattr(exc, "errno", None) or 0) < 0:
-        return False
+def _is_usable(session: Any) -> bool:
+    """Whether a session can be used again after an error: its transaction could be rolled back."""
     try:
         roll_back(session)
     except Exception:

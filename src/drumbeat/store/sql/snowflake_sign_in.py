@@ -12,7 +12,7 @@ _TOKENS = (_OAUTH, "PROGRAMMATIC_ACCESS_TOKEN")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnowflakeSignIn:
-    """Who signs in to which account, and how. The secret is a password, a token, or the passphrase of the private key's file."""
+    """Who signs in to which account, and how. The secret is a password, a token, or the passphrase of the private key."""
 
     account: str
     user: str
@@ -23,7 +23,9 @@ class SnowflakeSignIn:
     role: str | None = None
     authenticator: str | None = None
     private_key_file: str | None = None
-    place: Mapping[str, Any] = field(default_factory=dict)  #: host, port and protocol, where they do not follow from the account
+    place: Mapping[str, Any] = field(
+        default_factory=dict
+    )  #: host, port and protocol, where they do not follow from the account
 
     @property
     def way(self) -> str:
