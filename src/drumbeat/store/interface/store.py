@@ -29,6 +29,7 @@ class StoreReport:
     now: datetime
     rows: Mapping[str, int]
     problems: Sequence[str]
+    limits: Sequence[str] = ()  #: what this kind of store does slowly, does not enforce, or charges for
 
 
 class Upkeep(Protocol):
