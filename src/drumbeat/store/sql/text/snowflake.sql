@@ -643,13 +643,36 @@ SELECT * FROM workers
  WHERE pool_id = :pool_id AND (ended_at IS NULL OR worker_id IN (:chosen...) OR worker_id IN (:named...))
  ORDER BY slot, created_at, worker_id;
 
+-- name: view_run_status
+-- These views show what they show everywhere. Snowflake has no WINDOW clause and few correlated subqueries, so they join.
+DROP VIEW IF EXISTS drumbeat.run_status;
+CREATE VIEW drumbeat.run_status AS
+SELECT r.run_id, r.run_id AS test_id, r.template_id, r.name AS test_name, r.config AS scenario_config, r.status, r.phase,
+       @time(r.started_at) AS start_time, @time(r.ended_at) AS end_time,
+       @time(r.warmup_started_at) AS warmup_start_time, @time(r.warmup_ended_at) AS warmup_end_time,
+       r.expected_workers AS total_workers_expected,
+       COALESCE(w.registered, 0) AS workers_registered, COALESCE(w.active, 0) AS workers_active,
+       COALESCE(w.completed, 0) AS workers_completed,
+       r.operations AS total_ops, r.errors AS error_count, r.qps AS current_qps,
+       @json_part(r.controller_state, 'find_max') AS find_max_state,
+       @json_part(r.controller_state, 'qps') AS qps_controller_state,
+       w.targets AS worker_targets,
+       p.next_event AS next_sequence_id,
+       CASE WHEN r.status IN ('CANCELLING', 'CANCELLED', 'FAILED') THEN r.completion_reason END AS cancellation_reason,
+       r.completion_reason, r.custom_metrics, @time(r.created_at) AS created_at, @time(r.updated_at) AS updated_at
+  FROM runs r JOIN pools p ON p.pool_id = r.run_id
+  LEFT JOIN (SELECT o.pool_id, COUNT(o.started_at) AS registered,
+                    SUM(CASE WHEN o.status IN ('active', 'draining') THEN 1 ELSE 0 END) AS active,
+                    SUM(CASE WHEN o.status = 'terminated' THEN 1 ELSE 0 END) AS completed,
+                    @json_collect(o.worker_id, @json_object('target', o.target, 'target_connections', o.target, 'seq', o.target_seq)) AS targets
+               FROM workers o GROUP BY o.pool_id) w ON w.pool_id = r.run_id;
+
 -- name: view_worker_metrics_snapshots
--- As everywhere, but without the WINDOW clause, which Snowflake does not have.
 DROP VIEW IF EXISTS drumbeat.worker_metrics_snapshots;
 CREATE VIEW drumbeat.worker_metrics_snapshots AS
 SELECT s.pool_id || '/' || s.worker_id || '/' || s.n AS snapshot_id, s.pool_id AS run_id,
        s.pool_id || '/' || s.worker_id AS test_id, s.worker_id, w.slot AS worker_group_id,
-       (SELECT COUNT(DISTINCT o.slot) FROM drumbeat.workers o WHERE o.pool_id = s.pool_id) AS worker_group_count,
+       COALESCE(g.slots, 0) AS worker_group_count,
        @time(s.at) AS timestamp, CAST(s.at - w.started_at AS @real) / 1000000 AS elapsed_seconds, s.phase,
        CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.operations ELSE 0 END) OVER (PARTITION BY s.pool_id, s.worker_id ORDER BY s.n) AS BIGINT) AS total_queries,
        CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.reads ELSE 0 END) OVER (PARTITION BY s.pool_id, s.worker_id ORDER BY s.n) AS BIGINT) AS read_count,
@@ -660,4 +683,72 @@ SELECT s.pool_id || '/' || s.worker_id || '/' || s.n AS snapshot_id, s.pool_id A
        s.avg_ms AS avg_latency_ms, s.min_ms AS min_latency_ms, s.max_ms AS max_latency_ms,
        s.active AS active_connections, s.target AS target_connections, s.cpu_percent, s.memory_percent,
        s.extra AS custom_metrics, @time(s.at) AS created_at
-  FROM drumbeat.samples s LEFT JOIN drumbeat.workers w ON w.pool_id = s.pool_id AND w.worker_id = s.worker_id;
+  FROM drumbeat.samples s LEFT JOIN drumbeat.workers w ON w.pool_id = s.pool_id AND w.worker_id = s.worker_id
+  LEFT JOIN (SELECT o.pool_id, COUNT(DISTINCT o.slot) AS slots FROM workers o GROUP BY o.pool_id) g ON g.pool_id = s.pool_id;
+
+-- name: view_query_executions
+DROP VIEW IF EXISTS drumbeat.query_executions;
+CREATE VIEW drumbeat.query_executions AS
+SELECT x.run_id || '/' || x.worker_id || '/' || x.n AS execution_id, x.run_id || '/' || x.worker_id AS test_id,
+       'LOCAL_' || x.run_id || '/' || x.worker_id || '/' || x.n AS query_id, x.query_text,
+       @time(x.started_at) AS start_time, @time(x.started_at + x.duration_ms * 1000) AS end_time, x.duration_ms,
+       x.rows_affected, CAST(NULL AS BIGINT) AS bytes_scanned,
+       @json_text(r.config, 'warehouse') AS warehouse, x.ok AS success, x.error, x.connection AS connection_id,
+       CAST(NULL AS @json) AS custom_metadata, x.kind AS query_kind,
+       x.worker_id, x.warmup, x.duration_ms AS app_elapsed_ms
+  FROM executions x LEFT JOIN runs r ON r.run_id = x.run_id;
+
+-- name: view_worker_registry
+DROP VIEW IF EXISTS drumbeat.worker_registry;
+CREATE VIEW drumbeat.worker_registry AS
+SELECT w.worker_id,
+       CASE WHEN w.status = 'terminated' THEN 'terminated' WHEN w.status IN ('error', 'lost') THEN 'lost'
+            WHEN w.status = 'draining' OR w.drain_deadline IS NOT NULL THEN 'terminating' ELSE 'active' END AS status,
+       w.host, w.pid, w.capabilities, w.pool_id, @time(w.started_at) AS started_at,
+       @time(w.heartbeat_at) AS last_heartbeat,
+       j.first_job AS current_task_id
+  FROM workers w
+  LEFT JOIN (SELECT o.lease_pool, o.lease_owner, o.lease_instance, MIN(@job_id(o.given_id, o.seq)) AS first_job FROM jobs o
+              WHERE o.status = 'claimed' GROUP BY o.lease_pool, o.lease_owner, o.lease_instance) j
+    ON j.lease_pool = w.pool_id AND j.lease_owner = w.worker_id AND j.lease_instance = COALESCE(w.instance, '')
+ WHERE w.heartbeat_at IS NOT NULL;
+
+-- name: view_orchestrator_status
+DROP VIEW IF EXISTS orchestrator_status;
+CREATE VIEW orchestrator_status AS
+SELECT p.pool_id, COALESCE(j.queued, 0) AS queued_tasks, COALESCE(j.claimed, 0) AS in_progress_tasks,
+       COALESCE(w.spawning, 0) AS spawning_workers, COALESCE(w.active, 0) AS active_workers,
+       COALESCE(w.terminating, 0) AS terminating_workers, COALESCE(w.total, 0) AS total_workers,
+       COALESCE(w.stale, 0) AS stale_workers, @time(p.paused_until) AS paused_until, @time(@now) AS timestamp
+  FROM pools p
+  LEFT JOIN (SELECT o.pool_id, SUM(CASE WHEN o.status = 'pending' THEN 1 ELSE 0 END) AS queued,
+                    SUM(CASE WHEN o.status = 'claimed' THEN 1 ELSE 0 END) AS claimed FROM jobs o GROUP BY o.pool_id) j
+    ON j.pool_id = p.pool_id
+  LEFT JOIN (SELECT o.pool_id,
+                    SUM(CASE WHEN o.status IN ('spawning', 'starting') AND o.drain_deadline IS NULL THEN 1 ELSE 0 END) AS spawning,
+                    SUM(CASE WHEN o.status IN ('waiting', 'active') AND o.drain_deadline IS NULL THEN 1 ELSE 0 END) AS active,
+                    SUM(CASE WHEN o.ended_at IS NULL AND (o.status = 'draining' OR o.drain_deadline IS NOT NULL)
+                             THEN 1 ELSE 0 END) AS terminating,
+                    SUM(CASE WHEN o.ended_at IS NULL THEN 1 ELSE 0 END) AS total,
+                    SUM(CASE WHEN o.ended_at IS NULL AND @now - o.heartbeat_at > @json_number(h.thresholds, 'stale_after') * 1000000
+                             THEN 1 ELSE 0 END) AS stale
+               FROM workers o JOIN pools h ON h.pool_id = o.pool_id GROUP BY o.pool_id) w ON w.pool_id = p.pool_id;
+
+-- name: view_active_workers_health
+DROP VIEW IF EXISTS drumbeat.active_workers_health;
+CREATE VIEW drumbeat.active_workers_health AS
+SELECT w.pool_id, w.worker_id AS id,
+       CASE WHEN w.status = 'draining' OR w.drain_deadline IS NOT NULL THEN 'terminating'
+            WHEN w.status = 'starting' THEN 'spawning' ELSE 'active' END AS status,
+       @time(w.heartbeat_at) AS last_heartbeat, CAST(@now - w.heartbeat_at AS @real) / 1000000 AS heartbeat_age_seconds,
+       CASE WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'lost_after') * 1000000 THEN 'DEAD'
+            WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'stale_after') * 1000000 THEN 'STALE'
+            ELSE 'HEALTHY' END AS health_status,
+       w.cpu_percent, w.memory_percent, @json_part(w.gpu, 'memory_total_mb') AS vram_total_mb,
+       @json_part(w.gpu, 'memory_used_mb') AS vram_used_mb,
+       COALESCE(j.jobs, 0) AS running_tasks
+  FROM workers w JOIN pools p ON p.pool_id = w.pool_id
+  LEFT JOIN (SELECT o.lease_pool, o.lease_owner, o.lease_instance, COUNT(*) AS jobs FROM jobs o
+              WHERE o.status = 'claimed' GROUP BY o.lease_pool, o.lease_owner, o.lease_instance) j
+    ON j.lease_pool = w.pool_id AND j.lease_owner = w.worker_id AND j.lease_instance = COALESCE(w.instance, '')
+ WHERE w.status IN ('starting', 'waiting', 'active', 'draining');
