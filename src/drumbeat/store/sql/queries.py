@@ -86,7 +86,7 @@ class Dialect:
 def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     """Load all named queries: portable ones, those of the dialect (which replace portable ones), views and migrations."""
     texts = dict(_sections("portable.sql")) | dict(_sections("views.sql")) | dict(_sections(f"{dialect.name}.sql"))
-    migrations = {f"migration_{number}": text for number, text in migration_texts(dialect.name).items()}
+    migrations = {f"migration_{number}": text for number, text in migrations_of(dialect.name).items()}
     queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
     drops = {f"drop_{name}": Query(f"drop_{name}", queries[name].statements[:1]) for name in view_names()}
     return queries | drops
@@ -118,11 +118,17 @@ def json_columns() -> Mapping[str, frozenset[str]]:
     return columns
 
 
-def migration_texts(dialect: str = "") -> Mapping[int, str]:
-    """Return the SQL text of each migration by its number, in order. A dialect may have migrations of its own: its first one
-    creates the tables as they are after the portable migration of that number, so the earlier ones are empty there."""
-    texts, own = _numbered_files(_HERE / "migrations"), _numbered_files(_HERE / "migrations" / dialect) if dialect else {}
-    return {number: own.get(number, text if number > min(own, default=0) else "") for number, text in texts.items()}
+def migration_texts() -> Mapping[int, str]:
+    """Return the SQL text of each migration by its number, in order."""
+    return _numbered_files(_HERE / "migrations")
+
+
+def migrations_of(dialect: str) -> Mapping[int, str]:
+    """Return the migrations as a dialect has them. Its own first migration creates the tables as they are after the portable
+    migration of that number, so the earlier ones are empty there."""
+    own = _numbered_files(_HERE / "migrations" / dialect)
+    first = min(own, default=0)
+    return {number: own.get(number, text if number > first else "") for number, text in migration_texts().items()}
 
 
 def _numbered_files(folder: Path) -> Mapping[int, str]:

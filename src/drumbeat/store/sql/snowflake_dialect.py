@@ -2,7 +2,7 @@
 
 import re
 
-from drumbeat.store.sql.queries import Dialect, migration_texts
+from drumbeat.store.sql.queries import Dialect, migrations_of
 
 _TABLE = re.compile(r"TABLE IF NOT EXISTS (\w+) \(.*?PRIMARY KEY \(([^)]*)\)", re.DOTALL)
 
@@ -79,7 +79,7 @@ def _key_rows() -> str:
     """Return the columns of all primary keys as SQL rows of table, column and place; Snowflake lists them in no view."""
     return ", ".join(
         f"('{table}', '{column.strip()}', {place})"
-        for text in migration_texts("snowflake").values()
+        for text in migrations_of("snowflake").values()
         for table, columns in _TABLE.findall(text)
         for place, column in enumerate(columns.split(","), 1)
     )
