@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 MISSING = 2003  #: error number: there is no such table
 _LOCKED = frozenset({625})
-_REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400})
+_EXPIRED = frozenset(range(390110, 390116))  #: the session is too old; the next call opens another one
+_REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400}) - _EXPIRED
 _NO_PRIVILEGE = frozenset({3001, 3540, 90105})
 _NO_HYBRID_TABLES = frozenset({391420, 391421, 391402})
 _BAD_VALUES = frozenset({100038, 100069, 100078, 100071, 100132, 100090})

@@ -309,6 +309,9 @@ UPDATE notes SET value = :value, updated_at = @now WHERE name = :name;
 @if_none INSERT INTO notes (name, value, updated_at) SELECT :name, :value, @now;
 SELECT * FROM notes WHERE name = :name;
 
+-- name: list_notes
+SELECT * FROM notes WHERE STARTSWITH(name, :prefix) ORDER BY name;
+
 -- name: take_log_numbers
 UPDATE pools SET next_log = next_log + CAST(:count AS BIGINT) WHERE pool_id = :pool_id;
 @if_any SELECT next_log - CAST(:count AS BIGINT) AS first FROM pools WHERE pool_id = :pool_id;
