@@ -28,6 +28,7 @@ from drumbeat.store.interface import ClaimRequest
 from kit.report import Report, parser, print_table, say
 
 STORES = ("memory", "sqlite", "postgresql", "redis")
+ASKED_FOR = ("snowflake",)  #: stores that race only if they are named, since they are slow
 POOL = PoolId("race")
 PUSHED_AT_ONCE = 1000
 
@@ -117,6 +118,11 @@ def place(store: str, url: str | None) -> Iterator[str]:
 
         with RedisServer() as redis:
             yield redis.new_database()
+    elif store == "snowflake":
+        from servers.snowflake import SnowflakeServer
+
+        with SnowflakeServer() as emulator:
+            yield emulator.new_database()
     else:
         from servers.postgres import PostgresServer
 
@@ -126,7 +132,7 @@ def place(store: str, url: str | None) -> Iterator[str]:
 
 def options() -> argparse.Namespace:
     given = parser(__doc__)
-    given.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
+    given.add_argument("--stores", nargs="*", choices=(*STORES, *ASKED_FOR), default=list(STORES))
     given.add_argument("--url", help="use this store instead of a temporary one; it must not have a pool named race")
     given.add_argument("--processes", type=int, default=16)
     given.add_argument("--jobs", type=int, help="default 50,000; with --quick 3,000")

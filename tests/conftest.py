@@ -6,6 +6,8 @@
 ``private_postgres`` a server of the test's own, to stop, kill and pause
 ``clock``, ``store`` a clock that stands until it is moved, and a store in memory that goes by it
 ``pgbouncer``        transaction pooling before the shared server: ``pgbouncer.url(postgres_url)``
+``snowflake``        the shared Snowflake emulator; each test makes databases on it, and it forgets statements after each
+``private_snowflake`` an emulator of the test's own, to stop, kill and pause
 """
 
 import os
@@ -24,6 +26,7 @@ from drumbeat.store.memory import MemoryStore
 from servers.pgbouncer import PgBouncer, Unavailable
 from servers.places import memory_folder
 from servers.postgres import PostgresServer
+from servers.snowflake import SnowflakeServer
 
 pytest.register_assert_rewrite("drumbeat.spawn.contract", "drumbeat.store.contract")
 
@@ -105,3 +108,24 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
             yield bouncer
     except Unavailable as exc:
         pytest.skip(f"PgBouncer is not available: {exc}")
+
+
+@pytest.fixture(scope="session")
+def _shared_snowflake() -> Iterator[SnowflakeServer]:
+    pytest.importorskip("snowflake.connector", reason="needs the extra drumbeat[snowflake]")
+    with SnowflakeServer() as server:
+        yield server
+
+
+@pytest.fixture
+def snowflake(_shared_snowflake: SnowflakeServer) -> Iterator[SnowflakeServer]:
+    _shared_snowflake.forget()
+    yield _shared_snowflake
+    _shared_snowflake.forget()
+
+
+@pytest.fixture
+def private_snowflake() -> Iterator[SnowflakeServer]:
+    pytest.importorskip("snowflake.connector", reason="needs the extra drumbeat[snowflake]")
+    with SnowflakeServer() as server:
+        yield server

@@ -93,7 +93,7 @@ def test_no_password_is_shown(tmp_path: Path, quiet: str, postgres_url: str) -> 
 
 @pytest.mark.parametrize("given", ["redis://h", "memory:"])
 def test_what_cannot_be_copied_is_said(quiet: str, given: str) -> None:
-    with pytest.raises(InvalidInput, match="expected the URL of a SQLite or PostgreSQL store, got a"):
+    with pytest.raises(InvalidInput, match="expected the URL of a SQLite, PostgreSQL or Snowflake store, got a"):
         invoke("store", "copy", quiet, given)
 
 

@@ -30,8 +30,9 @@ def us(moment: datetime) -> int:
 
 
 def when(value: Any) -> datetime:
-    """A view's timestamp: text on SQLite, a datetime elsewhere."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+    """A view's timestamp: text on SQLite, a datetime elsewhere, in UTC where it has no zone."""
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def document(value: Any) -> Any:
@@ -99,6 +100,32 @@ class PostgresSql:
 
     async def close(self) -> None:
         await self._connection.close()
+
+
+class SnowflakeSql:
+    """Through the connector, which blocks; names come in capitals."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def rows(self, query: str) -> Sequence[Mapping[str, Any]]:
+        cursor = self._connection.cursor().execute(query)
+        names = [column[0].lower() for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    async def columns(self, view: str) -> Sequence[str]:
+        return [column[0].lower() for column in self._connection.cursor().execute(f"SELECT * FROM {view}").description]
+
+    async def insert(self, table: str, **fields: Any) -> None:
+        marks = ", ".join("?" for _ in fields)
+        statement = f"INSERT INTO {table} ({', '.join(fields)}) SELECT {marks}"
+        self._connection.cursor().execute(statement, tuple(fields.values()))
+
+    async def run(self, statement: str) -> None:
+        self._connection.cursor().execute(statement)
+
+    async def close(self) -> None:
+        self._connection.close()
 
 
 async def build(store: Store, sql: Sql) -> None:

@@ -548,7 +548,7 @@ async def test_a_schema_of_another_name_is_copied_to(full_sqlite: str, postgres_
             "redis://u:secret@h",
             "sqlite:///x.db",
             InvalidInput,
-            "a SQLite or PostgreSQL store, got a Redis store; only those two",
+            "a SQLite, PostgreSQL or Snowflake store, got a Redis store",
         ),
         ("sqlite:///x.db", "memory:", InvalidInput, "got a memory store"),
         ("sqlite:///x.db", "x.db", InvalidSettings, "expected sqlite:///FILE, postgresql://"),

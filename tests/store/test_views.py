@@ -12,7 +12,8 @@ from drumbeat.store import open_store
 from drumbeat.store.contract.given import W1, active, new_pool
 from drumbeat.store.sql.queries import view_names
 from servers.postgres import PostgresServer
-from store.scene import CONFIG, EPOCH, RUN, STATE, PostgresSql, Sql, SqliteSql, build, document, when
+from servers.snowflake import SnowflakeServer
+from store.scene import CONFIG, EPOCH, RUN, STATE, PostgresSql, SnowflakeSql, Sql, SqliteSql, build, document, when
 
 _LATENCIES = "p50_latency_ms p95_latency_ms p99_latency_ms"
 
@@ -47,13 +48,19 @@ COLUMNS: Mapping[str, str] = {
 }
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "snowflake"])
 async def sql(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sql]:
     """The scene, on each database, for whoever comes without our store."""
     if request.param == "sqlite":
         path = tmp_path_factory.mktemp("views") / "drumbeat.db"
         async with open_store(f"sqlite:///{path}", create=True) as store:
             reader: Sql = SqliteSql(path)
+            await build(store, reader)
+    elif request.param == "snowflake":
+        emulator: SnowflakeServer = request.getfixturevalue("_shared_snowflake")
+        url = emulator.new_database()
+        async with open_store(url, create=True) as store:
+            reader = SnowflakeSql(emulator.connect(url.split("/")[3], paramstyle="qmark"))
             await build(store, reader)
     else:
         server: PostgresServer = request.getfixturevalue("postgres")

@@ -12,7 +12,7 @@ from drumbeat.composition.copying import copy_named_stores
 from drumbeat.core.errors import Refused
 from drumbeat.store.interface import CopyOptions, CopyReport
 
-_STORE = "URL (sqlite:///FILE or postgresql://USER@HOST/DATABASE), or the name of an environment variable that holds one."
+_STORE = "URL of a SQLite, PostgreSQL or Snowflake store, or the name of an environment variable that holds one."
 
 _COLUMNS: Columns = {
     "table": lambda row: row.table,
@@ -30,7 +30,7 @@ def copy(
     verify_only: Annotated[bool, typer.Option("--verify-only", help="Compare both stores, and copy nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a whole store between SQLite and PostgreSQL, and verify the copy by row counts and checksums.
+    """Copy a whole store between SQLite, PostgreSQL and Snowflake, and verify the copy by row counts and checksums.
 
     The copy is the store at the moment at which the command starts. TO is created; it must not contain anything else. If the
     command is interrupted, run it again: it continues. Until the copy is verified, no other command accepts TO. In the copy no
@@ -38,7 +38,7 @@ def copy(
     """
     with status_line("copied 0 rows") as update:
         options = CopyOptions(live=live, verify_only=verify_only)
-        report = run(copy_named_stores(source, target, os.environ, options, _Observer(update)))
+        report = run(copy_named_stores(source, target, os.environ, options, CopyProgress(update)))
     if as_json:
         show_json(_document(report))
     else:
@@ -57,7 +57,7 @@ def copy(
         say(f"{verb} {rows:,} rows of {len(report.tables)} tables from {report.source} to {report.target}: equal")
 
 
-class _Observer:
+class CopyProgress:
     """Shows messages and progress on standard error."""
 
     def __init__(self, update: Callable[[str], None]) -> None:

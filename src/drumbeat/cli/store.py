@@ -62,6 +62,8 @@ def _print(report: StoreReport) -> None:
     filled = {table: rows for table, rows in report.rows.items() if rows}
     uncounted = "not counted: the schema is older" if 0 < report.schema_version < report.latest_version else "none yet"
     say("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or uncounted))
+    for limit in report.limits:
+        say(f"limit: {limit}")
     for problem in report.problems:
         say(f"problem: {problem}", style="red")
     if not report.problems:

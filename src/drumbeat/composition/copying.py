@@ -1,12 +1,13 @@
-"""Copies a store to another. Each is given as a URL or as the name of an environment variable that holds a URL."""
+"""Copies a store to another, or exports runs to it. Each is a URL, or the name of an environment variable that holds one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import RunId
 from drumbeat.settings import STORE_VARIABLE, absolute, load_settings
-from drumbeat.store.copy import copy_store
-from drumbeat.store.interface import CopyObserver, CopyOptions, CopyReport
+from drumbeat.store.copy import copy_store, export_runs
+from drumbeat.store.interface import CopyObserver, CopyOptions, CopyReport, ExportedRun
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
@@ -16,6 +17,13 @@ async def copy_named_stores(
 ) -> CopyReport:
     """Copy one store to another. Each is a URL, or the name of an environment variable that holds one. Raises InvalidInput."""
     return await copy_store(store_url(source, environment), store_url(target, environment), options, observer)
+
+
+async def export_to_named_store(
+    source: str, target: str, environment: Mapping[str, str], run_ids: Sequence[RunId], observer: CopyObserver
+) -> Sequence[ExportedRun]:
+    """Export ended runs from the store at the URL ``source``. ``target`` is a URL, or the name of a variable that holds one."""
+    return await export_runs(source, store_url(target, environment), run_ids, observer)
 
 
 def store_url(given: str, environment: Mapping[str, str]) -> str:

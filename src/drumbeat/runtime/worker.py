@@ -65,8 +65,9 @@ class WorkerLifecycle:
             samples=samples,
             shutdown=shutdown,
         )
+        every = max(thresholds.heartbeat_every, min(store.traits.shortest_beat, thresholds.stale_after / 2))
         self._heartbeat = HeartbeatLoop(
-            store, identity, thresholds.heartbeat_every, self._handler, clock=clock, connection=connection, samples=samples
+            store, identity, every, self._handler, clock=clock, connection=connection, samples=samples
         )
         if isinstance(workload, WakesHeartbeat):
             workload.when_in_doubt(self._heartbeat.beat_now)

@@ -1,7 +1,10 @@
-"""Copies a whole store to another database, or compares two stores. Each is given by its URL."""
+"""Copies a whole store to another database, compares two stores, or exports runs. Each store is given by its URL."""
+
+from collections.abc import Sequence
 
 from drumbeat.core.errors import InvalidInput, Refused
-from drumbeat.store.interface import CopyObserver, CopyOptions, CopyReport
+from drumbeat.core.run import RunId
+from drumbeat.store.interface import CopyObserver, CopyOptions, CopyReport, ExportedRun
 from drumbeat.store.open import open_store
 
 _NOT_COPIED = {"redis": "Redis", "rediss": "Redis", "memory": "memory"}
@@ -26,8 +29,27 @@ async def copy_store(source: str, target: str, options: CopyOptions, observer: C
         return await StoreCopy(read.database, written.database, observer).run(options)
 
 
+async def export_runs(source: str, target: str, run_ids: Sequence[RunId], observer: CopyObserver) -> Sequence[ExportedRun]:
+    """Export ended runs from the store at the URL ``source`` to ``target``, which keeps what else it has. No id: all of them.
+
+    Raises InvalidInput if one of the stores is of another kind, NotFound, or Refused for a run that has not ended.
+    """
+    from drumbeat.store.sql.exporting import RunExport
+    from drumbeat.store.sql.store import SqlStore
+
+    for url in (source, target):
+        _refuse_other(url)
+    read, written = open_store(source), open_store(target, create=True)
+    assert isinstance(read, SqlStore)
+    assert isinstance(written, SqlStore)
+    if read.database.location == written.database.location:
+        raise Refused(f"expected two stores, got {read.database.location} twice; name another store to export to")
+    async with read, written:
+        return await RunExport(read.database, written.database, observer).run(run_ids)
+
+
 def _refuse_other(url: str) -> None:
     if kind := _NOT_COPIED.get(url.partition(":")[0].lower()):
         raise InvalidInput(
-            f"expected the URL of a SQLite or PostgreSQL store, got a {kind} store; only those two can be copied"
+            f"expected the URL of a SQLite, PostgreSQL or Snowflake store, got a {kind} store, which cannot be copied"
         )

@@ -1,4 +1,4 @@
-"""Opens the store at a URL: SQLite, PostgreSQL, Redis or in memory."""
+"""Opens the store at a URL: SQLite, PostgreSQL, Redis, Snowflake or in memory."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store.interface import Store
 
-_EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST"
+_EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, redis://HOST or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
 PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
@@ -80,6 +80,33 @@ def _open_redis(parts: SplitResult, create: bool, check_version: bool) -> Store:
     return RedisStore(database, create=create, check_version=check_version)
 
 
+def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> Store:
+    from drumbeat.store.sql.snowflake import SnowflakeDatabase
+    from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
+    from drumbeat.store.sql.store import SqlStore
+
+    _check_hosts(parts, "snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME")
+    place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
+    if not parts.hostname or not parts.username or place is None:
+        raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
+    readers: dict[str, Callable[[str], object]]
+    signing = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": str}
+    address = {"host": str, "port": _count, "protocol": str}
+    readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
+    options = _options(parts, {**readers, **signing, **address})
+    sign_in = SnowflakeSignIn(
+        account=parts.netloc.rpartition("@")[2],
+        user=unquote(parts.username),
+        secret=unquote(parts.password) if parts.password else os.environ.get(PASSWORD_VARIABLE),
+        database=place[1],
+        schema=place[2] or "PUBLIC",
+        place={name: options[name] for name in address if name in options},
+        **{name: str(options[name]) for name in signing if name in options},
+    )
+    given = {name: options[name] for name in readers if name in options}
+    return SqlStore(SnowflakeDatabase(sign_in, **given), create=create, check_version=check_version)  # type: ignore[arg-type]
+
+
 def _open_memory(parts: SplitResult, create: bool, check_version: bool) -> Store:
     from drumbeat.store.memory import MemoryStore
 
@@ -92,6 +119,7 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
     "postgres": _open_postgres,
     "redis": _open_redis,
     "rediss": _open_redis,
+    "snowflake": _open_snowflake,
     "memory": _open_memory,
 }
 

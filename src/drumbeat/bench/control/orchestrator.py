@@ -34,6 +34,7 @@ BRISKLY = timedelta(milliseconds=400)  #: time between beats while workers start
 LEASE = timedelta(seconds=10)
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
 _TRIES = 5
+_LEASED_BEATS = 6  #: where a slow store makes beats rare, the lease lasts for so many of them
 
 Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], ServerProbe | None]]]
 
@@ -60,6 +61,7 @@ class Orchestrator:
         self._clock = clock
         self._owner = owner
         self._watch = watch
+        self._slowest = store.traits.shortest_beat  #: beats come no more often than the store can bear
 
     async def create_run(
         self, template_id: str | None, config: Mapping[str, Any], *, name: str = "", thresholds: Thresholds | None = None
@@ -121,9 +123,9 @@ class Orchestrator:
         return ControlLoop(
             store=self._store,
             pool_id=PoolId(run_id),
-            leadership=Leadership(self._store, run_id, self._owner, LEASE, self._clock),
+            leadership=Leadership(self._store, run_id, self._owner, max(LEASE, self._slowest * _LEASED_BEATS), self._clock),
             clock=self._clock,
-            every=EVERY,
+            every=max(EVERY, self._slowest),
             observe=Observer(self._store, spawner, run_id, probe).observe,
             decide=decide,
             act=RunActor(self._store, spawner, run_id).act,
@@ -153,7 +155,7 @@ class Orchestrator:
                 status = await self._status(run_id) or status
                 if status in RUN_ENDED:
                     break
-                every = EVERY if status is RunStatus.RUNNING else BRISKLY
+                every = max(EVERY if status is RunStatus.RUNNING else BRISKLY, self._slowest)
                 await pause(self._clock, max(every - (self._clock.elapsed() - began), timedelta()), leave)
         finally:
             await loop.resign()

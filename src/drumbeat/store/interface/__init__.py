@@ -34,6 +34,7 @@ from drumbeat.store.interface.copying import (
     CopyObserver as CopyObserver,
     CopyOptions as CopyOptions,
     CopyReport as CopyReport,
+    ExportedRun as ExportedRun,
 )
 from drumbeat.store.interface.jobs import (
     ClaimRequest as ClaimRequest,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from drumbeat.core.run import RunId
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
@@ -45,6 +47,14 @@ class CopyReport:
     def different(self) -> Sequence[str]:
         """The names of the tables that differ."""
         return [table.table for table in self.tables if not table.ok]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedRun:
+    """A run that was exported to another store."""
+
+    run_id: RunId
+    rows: int  #: how many were written; none if the other store has the run already, as it is
 
 
 class CopyObserver(Protocol):

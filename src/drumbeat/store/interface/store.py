@@ -29,6 +29,7 @@ class StoreReport:
     now: datetime
     rows: Mapping[str, int]
     problems: Sequence[str]
+    limits: Sequence[str] = ()  #: what this kind of store does slowly, does not enforce, or charges for
 
 
 class Upkeep(Protocol):
@@ -71,6 +72,8 @@ class StoreTraits:
     shared: bool  #: other processes can use it
     networked: bool  #: other machines can reach it
     keeps_runs: bool = True  #: has runs, templates, connections and results, which benchmarks need
+    shortest_beat: timedelta = timedelta()  #: workers' heartbeats and controllers' beats come no more often than this
+    limits: tuple[str, ...] = ()  #: what the store does slowly, does not enforce, or charges for; one sentence each
 
 
 class Store(Protocol):

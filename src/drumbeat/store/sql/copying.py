@@ -68,7 +68,7 @@ class StoreCopy:
     async def run(self, options: CopyOptions) -> CopyReport:
         """Copy all tables and verify them, or only verify. A copy is Refused if the source is in use or the target has rows."""
         await self._refuse_unusable_target(options)
-        descriptions = await _descriptions(self.source)
+        descriptions = await table_descriptions(self.source)
         self.source.add_table_queries(descriptions)
         async with self.source.snapshot() as snapshot:
             now = (await snapshot.read("now"))[0]["now"]
@@ -140,7 +140,7 @@ class StoreCopy:
         return int(found["rows_copied"])
 
     async def _target_descriptions(self) -> Sequence[SqlTable]:
-        descriptions = await _descriptions(self.target)
+        descriptions = await table_descriptions(self.target)
         self.target.add_table_queries(descriptions)
         return descriptions
 
@@ -260,7 +260,7 @@ async def _batches(snapshot: Snapshot, table: _Table) -> AsyncIterator[Sequence[
             yield batch
 
 
-async def _descriptions(database: Database) -> list[SqlTable]:
+async def table_descriptions(database: Database) -> list[SqlTable]:
     """Return every table of the schema as this database describes it. Raises StoreCorrupt if one is missing."""
     columns: dict[str, list[Row]] = {}
     for row in await database.read("list_columns"):

@@ -41,6 +41,9 @@ def dialect(schema: str) -> Dialect:
             "job_id": lambda given, number: f"COALESCE({given}, 'j' || to_char({number}, 'FM000000000000999999'))",
             "json_collect": lambda key, value: f"jsonb_object_agg({key}, {value})",
             "listed": lambda column, numbers: f"{column} = ANY(CAST(translate({numbers}, '[]', '{{}}') AS bigint[]))",
+            "among": lambda column, names: (
+                f"{column} IN (SELECT value FROM json_array_elements_text(CAST(CAST({names} AS text) AS json)) AS texts(value))"  # noqa: S608 - of our own texts
+            ),
             "by": lambda index: "",  # the planner finds the index itself
             "worker_number": lambda name: f"CAST(substring({name} FROM 'worker-([0-9]{{1,15}})$') AS bigint)",
         },

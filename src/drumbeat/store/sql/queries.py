@@ -6,7 +6,7 @@ as ``:name``. ``drumbeat.`` stands for the schema; ``@now``, ``@json`` and other
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,14 +64,18 @@ class Dialect:
     calls: Mapping[str, Callable[..., str]]  #: SQL for ``@time(x)`` and other words with arguments
     schema: str  #: SQL for ``drumbeat.``
     numbered: bool  #: whether values are bound as $1, $2 instead of :name
+    rewrites: Mapping[str, str] = field(default_factory=dict)  #: patterns to replace in the translated text, with replacements
+    quoted: Callable[[str], str] = '"{}"'.format  #: how the name of a column is quoted
 
     def translate(self, text: str) -> str:
         """Return the text in this dialect. Raises ValueError for an unknown ``@word``."""
         while found := _CALL.search(text):
             end, arguments = _arguments(text, found.end())
             text = text[: found.start()] + self._known(self.calls, found.group(1))(*arguments) + text[end:]
-        text = _WORD.sub(lambda word: self._known(self.words, word.group(1)), text)
-        return text.replace("drumbeat.", self.schema)
+        text = _WORD.sub(lambda word: self._known(self.words, word.group(1)), text).replace("drumbeat.", self.schema)
+        for pattern, replacement in self.rewrites.items():
+            text = re.sub(pattern, replacement, text)
+        return text
 
     def _known(self, words: Mapping[str, W], name: str) -> W:
         if name not in words:
@@ -81,8 +85,8 @@ class Dialect:
 
 def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     """Load all named queries: portable ones, those of the dialect (which replace portable ones), views and migrations."""
-    texts = dict(_sections("portable.sql")) | dict(_sections(f"{dialect.name}.sql")) | dict(_sections("views.sql"))
-    migrations = {f"migration_{number}": text for number, text in migration_texts().items()}
+    texts = dict(_sections("portable.sql")) | dict(_sections("views.sql")) | dict(_sections(f"{dialect.name}.sql"))
+    migrations = {f"migration_{number}": text for number, text in migrations_of(dialect.name).items()}
     queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
     drops = {f"drop_{name}": Query(f"drop_{name}", queries[name].statements[:1]) for name in view_names()}
     return queries | drops
@@ -92,9 +96,10 @@ def load_table_queries(dialect: Dialect, table: SqlTable) -> Mapping[str, Query]
     """Load the queries that copy one table. Their names end with the table's name, such as ``copy_rows_jobs``."""
     words = {
         "table": table.name,
-        "columns": ", ".join(map('"{}"'.format, table.columns)),
+        "columns": ", ".join(map(dialect.quoted, table.columns)),
         "values": ", ".join(map(":{}".format, table.columns)),
-        "key": ", ".join(map('"{}"'.format, table.key)),
+        "key": ", ".join(map(dialect.quoted, table.key)),
+        "run_id": dialect.quoted("run_id" if "run_id" in table.columns else table.key[0]),
     }
     named = replace(dialect, words={**dialect.words, **words})
     return {f"{name}_{table.name}": _query(name, text, named) for name, text in _sections("copy.sql")}
@@ -115,7 +120,19 @@ def json_columns() -> Mapping[str, frozenset[str]]:
 
 def migration_texts() -> Mapping[int, str]:
     """Return the SQL text of each migration by its number, in order."""
-    return {int(file.name[:4]): file.read_text(encoding="utf-8") for file in sorted((_HERE / "migrations").glob("*.sql"))}
+    return _numbered_files(_HERE / "migrations")
+
+
+def migrations_of(dialect: str) -> Mapping[int, str]:
+    """Return the migrations as a dialect has them. Its own first migration creates the tables as they are after the portable
+    migration of that number, so the earlier ones are empty there."""
+    own = _numbered_files(_HERE / "migrations" / dialect)
+    first = min(own, default=0)
+    return {number: own.get(number, text if number > first else "") for number, text in migration_texts().items()}
+
+
+def _numbered_files(folder: Path) -> Mapping[int, str]:
+    return {int(file.name[:4]): file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.sql"))}
 
 
 def view_names() -> list[str]:

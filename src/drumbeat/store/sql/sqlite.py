@@ -84,6 +84,7 @@ DIALECT = Dialect(
         "job_id": lambda given, number: f"COALESCE({given}, printf('j%012d', {number}))",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
         "listed": lambda column, numbers: f"{column} IN (SELECT value FROM json_each({numbers}))",  # noqa: S608 - of our own texts
+        "among": lambda column, names: f"{column} IN (SELECT value FROM json_each({names}))",  # noqa: S608 - of our own texts
         "by": lambda index: f"INDEXED BY {index}",
         "worker_number": lambda name: (
             f"CASE WHEN rtrim({name}, '0123456789') LIKE '%worker-' "

@@ -62,7 +62,7 @@ def _plain_values(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
 
 
 def _push_plain(pool_id: PoolId, jobs: Sequence[tuple[str, str, int]]) -> Script[list[JobId]]:
-    first, now = yield from _next_number(pool_id)
+    first, now = yield from _next_number(pool_id, len(jobs))
     records = [(seq, pool_id, kind, payload, priority, now) for seq, (kind, payload, priority) in enumerate(jobs, first)]
     if records:
         yield "push_plain", Bulk(table="jobs", columns=_PLAIN, records=records)
@@ -70,7 +70,7 @@ def _push_plain(pool_id: PoolId, jobs: Sequence[tuple[str, str, int]]) -> Script
 
 
 def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:
-    number, now = yield from _next_number(pool_id)
+    number, now = yield from _next_number(pool_id, len(jobs))
     ids: list[JobId] = []
     for job in jobs:
         rows = yield "push_job", {**job, "pool_id": pool_id, "seq": number, "now": now}
@@ -82,8 +82,8 @@ def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[Job
     return ids
 
 
-def _next_number(pool_id: PoolId) -> Script[tuple[int, int]]:
-    rows = yield "next_number", {"pool_id": pool_id}
+def _next_number(pool_id: PoolId, count: int) -> Script[tuple[int, int]]:
+    rows = yield "next_number", {"pool_id": pool_id, "count": count}
     if not rows:
         raise no_pool(pool_id)
     return rows[0]["seq"], rows[0]["now"]

@@ -72,6 +72,7 @@ class SqlUpkeep:
             now=instant((await self._database.read("now"))[0]["now"]),
             rows=await self._row_counts() if version >= LATEST else {},
             problems=problems,
+            limits=self._database.traits.limits,
         )
 
     async def _row_counts(self) -> Mapping[str, int]:

@@ -598,16 +598,16 @@ SELECT 1 AS expired FROM drumbeat.jobs @by(jobs_claimed) WHERE status = 'claimed
 -- Whether a job that a worker with these types and capabilities could claim is due, and when the next one is.
 SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
-                  AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
-                  AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities))))
+                  AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+                  AND (j.capability IS NULL OR @among(j.capability, :capabilities)))
        OR EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                   AND j.not_before <= @now
-                  AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
-                  AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))) AS ready,
+                  AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+                  AND (j.capability IS NULL OR @among(j.capability, :capabilities))) AS ready,
        (SELECT j.not_before FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
            AND j.not_before > @now
-           AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
-           AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))
+           AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types))
+           AND (j.capability IS NULL OR @among(j.capability, :capabilities))
          ORDER BY j.not_before LIMIT 1) AS next_due;
 
 -- name: list_overdue
@@ -694,13 +694,13 @@ SELECT capability, limited, due, COUNT(*) AS jobs
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
-                          AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types))) LIMIT CAST(:most AS INTEGER)) a
+                          AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types)) LIMIT CAST(:most AS INTEGER)) a
          UNION ALL
         SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 1 AS due,
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                          AND j.not_before <= @now AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types))) LIMIT CAST(:most AS INTEGER)) b) c
+                          AND j.not_before <= @now AND (CAST(:types AS TEXT) = '[]' OR @among(j.type, :types)) LIMIT CAST(:most AS INTEGER)) b) c
  GROUP BY capability, limited, due;
 
 -- name: count_types

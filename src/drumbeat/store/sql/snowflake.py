@@ -1,0 +1,165 @@
+"""Snowflake through its connector: a small pool of blocking sessions in threads, one transaction for each script.
+
+A writing transaction first changes one row, the writer's row of the table ``locks``. This locks the row until the transaction
+ends, so writers come one after the other, on hybrid tables (which lock rows) and on standard tables (which lock tables).
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.store.interface import StoreTraits
+from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
+from drumbeat.store.sql.queries import Query, SqlTable, load_queries, load_table_queries
+from drumbeat.store.sql.snowflake_dialect import dialect
+from drumbeat.store.sql.snowflake_queue import ProcessNotify, SnowflakeQueue
+from drumbeat.store.sql.snowflake_sessions import MISSING, SnowflakeSessions, driver
+from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
+from drumbeat.store.sql.snowflake_statements import plain, run_query
+
+T = TypeVar("T")
+
+_STREAMED_ROWS = 500
+_TABLES = ("hybrid", "standard")
+_SHORTEST_BEAT = timedelta(seconds=5)
+_LIMITS = (
+    "Writes run one after the other: a transaction takes some hundred milliseconds, so a store makes a few of them a second.",
+    "Heartbeats and beats of controllers come every 5 s or less often; one heartbeat carries what was measured since the last.",
+    "A waiting worker learns of a job that another process pushed within 5 s: Snowflake notifies nobody.",
+    "A copy of a store in use is not of one moment: each table is read as it is when its turn comes.",
+    "Tables are created outside any transaction; an interrupted migration is completed by running it again.",
+    "Every open store keeps its warehouse awake, which costs credits as long as a worker or controller runs.",
+)
+_STANDARD_LIMITS = (
+    "Standard tables enforce no primary key and no unique name: the transaction checks both while it holds the writer's lock.",
+    "Standard tables lock whole tables, so a heartbeat may wait for a write to the same table.",
+)
+_WITHOUT_LOCK = frozenset({"worker_beat", "renew_lease"})  #: each changes one row that only its caller changes in this way
+
+
+class SnowflakeDatabase:
+    """A schema of a Snowflake account with Drumbeat's tables."""
+
+    def __init__(
+        self,
+        sign_in: SnowflakeSignIn,
+        *,
+        tables: str = "hybrid",
+        connections: int = 4,
+        command_timeout: timedelta = timedelta(seconds=60),
+        connect_timeout: timedelta = timedelta(seconds=60),
+    ) -> None:
+        if tables not in _TABLES:
+            raise InvalidSettings(f"expected tables to be one of {', '.join(_TABLES)} in the store's URL, got {tables!r}")
+        sign_in.check()
+        driver()
+        self._dialect = dialect(hybrid=tables == "hybrid")
+        self._queries = load_queries(self._dialect)
+        self._open: Callable[[], SnowflakeSessions] = lambda: SnowflakeSessions(
+            sign_in, connections, command_timeout, connect_timeout
+        )
+        self._sessions = self._open()
+        self.notifier = ProcessNotify()
+        self.traits = StoreTraits(
+            name="snowflake",
+            shared=True,
+            networked=True,
+            shortest_beat=_SHORTEST_BEAT,
+            limits=(*_LIMITS, *(() if tables == "hybrid" else _STANDARD_LIMITS)),
+        )
+
+    @property
+    def location(self) -> str:
+        return self._sessions.location
+
+    async def open(self) -> None:
+        await self._sessions.run(lambda session: None)
+
+    async def close(self) -> None:
+        await self._sessions.close()
+        self._sessions = self._open()
+
+    def queue(self) -> SnowflakeQueue:
+        return SnowflakeQueue(self, self.notifier)
+
+    async def read(self, query: str, values: Values | None = None) -> Rows:
+        found = self._queries[query]
+        return await self._sessions.run(lambda session: run_query(session.cursor(), found, values or {}))
+
+    async def write(self, query: str, values: Values) -> Rows:
+        return await self._sessions.run(
+            lambda session: self._transact(session, _only(query, values), locking=query not in _WITHOUT_LOCK)
+        )
+
+    async def transact(self, script: Script[T]) -> T:
+        return await self._sessions.run(lambda session: self._transact(session, script, locking=True))
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator["_SnowflakeReads"]:
+        """Snowflake's transactions see what others commit meanwhile: each query by itself sees one moment."""
+        yield _SnowflakeReads(self._sessions, self._queries)
+
+    def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
+        for table in tables:
+            self._queries = {**self._queries, **load_table_queries(self._dialect, table)}
+
+    async def describe(self) -> str:
+        rows = await self._sessions.run(lambda session: session.cursor().execute("SELECT CURRENT_VERSION()").fetchall())
+        return f"Snowflake {rows[0][0]}"
+
+    async def examine(self) -> Sequence[str]:
+        return []
+
+    def _transact(self, session: Any, script: Script[T], *, locking: bool) -> T:
+        """Run a script in one transaction, in this thread. It is rolled back when the session is given back after an error."""
+        cursor = session.cursor()
+        cursor.execute("BEGIN")
+        if locking:
+            self._lock(cursor)
+        result = self._drive(cursor, script)
+        cursor.execute("COMMIT")
+        return result
+
+    def _lock(self, cursor: Any) -> None:
+        """Lock the writer's row until the transaction ends. Before the tables are created there is nothing to lock."""
+        try:
+            run_query(cursor, self._queries["lock_writer"], {})
+        except driver().ProgrammingError as exc:
+            if exc.errno != MISSING:
+                raise
+
+    def _drive(self, cursor: Any, script: Script[T]) -> T:
+        """Run each query of a script, and return the script's result."""
+        try:
+            name, values = next(script)
+            while True:
+                name, values = script.send(run_query(cursor, self._queries[name], values))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            script.close()
+
+
+class _SnowflakeReads:
+    """Queries of the whole store, each of one moment."""
+
+    def __init__(self, sessions: SnowflakeSessions, queries: Mapping[str, Query]) -> None:
+        self._sessions = sessions
+        self._queries = queries
+
+    async def read(self, query: str, values: Values | None = None) -> Rows:
+        found = self._queries[query]
+        return await self._sessions.run(lambda session: run_query(session.cursor(), found, values or {}))
+
+    async def stream(self, query: str) -> AsyncGenerator[Sequence[tuple[Any, ...]], None]:
+        [statement] = self._queries[query].statements
+        cursor = await self._sessions.run(lambda session: session.cursor().execute(statement.text))
+        while rows := await self._sessions.run(lambda _: cursor.fetchmany(_STREAMED_ROWS)):
+            yield [plain(row) for row in rows]
+
+
+def _only(query: str, values: Values | Bulk | MayConflict) -> Script[Rows]:
+    return (yield query, values)

@@ -1,0 +1,85 @@
+"""Snowflake's dialect: what the words and calls of the portable SQL mean there."""
+
+import re
+
+from drumbeat.store.sql.queries import Dialect, migrations_of
+
+_TABLE = re.compile(r"TABLE IF NOT EXISTS (\w+) \(.*?PRIMARY KEY \(([^)]*)\)", re.DOTALL)
+
+#: Patterns to replace in every translated text. ``at`` and ``rows`` are words of SQL, so as names they are quoted; a LIMIT is
+#: a number and no expression.
+_REWRITES = {
+    r'(?<![:\w"@])(?:at)(?![\w"(])': '"AT"',
+    r'(?<![:\w"@])(?:rows)(?![\w"(])': '"ROWS"',
+    r"\b(LIMIT|OFFSET) CAST\((:\w+) AS INTEGER\)": r"\1 \2",
+}
+
+
+def dialect(*, hybrid: bool) -> Dialect:
+    """Return Snowflake's dialect for hybrid tables, which lock rows and enforce keys, or for standard tables, which do not."""
+    return Dialect(
+        name="snowflake",
+        schema="",
+        numbered=False,
+        rewrites=_REWRITES,
+        quoted=lambda name: f'"{name.upper()}"',
+        words={
+            "now": "CAST(DATE_PART(EPOCH_MICROSECOND, SYSDATE()) AS BIGINT)",
+            "json": "VARCHAR",
+            "bytes": "BINARY",
+            "real": "FLOAT",
+            "kind": "HYBRID" if hybrid else "",
+            "empty": "DELETE FROM",
+            "for_share": "",
+            "for_update": "",
+            "if_any": "/*if any*/",
+            "if_none": "/*if none*/",
+            "keys": _key_rows(),
+        },
+        calls={
+            "time": lambda us: f"TO_TIMESTAMP_NTZ(CAST({us} AS BIGINT), 6)",
+            "json_object": lambda *parts: f"OBJECT_CONSTRUCT_KEEP_NULL({', '.join(parts)})",
+            "json_filled": _filled,
+            "json_part": lambda document, key: f"(GET(PARSE_JSON({document}), {key}))",
+            "json_text": lambda document, *keys: f"GET_PATH(PARSE_JSON({document}), {_path(*keys)})::VARCHAR",
+            "json_number": lambda document, key: f"(GET(PARSE_JSON({document}), {key}))::FLOAT",
+            "json_collect": lambda key, value: f"OBJECT_AGG({key}, {value}::VARIANT)",
+            "job_id": lambda given, number: f"COALESCE({given}, 'j' || LPAD(TO_VARCHAR({number}), 12, '0'))",
+            "listed": _among,
+            "among": _among,
+            "by": lambda index: "",  # Snowflake finds the index itself
+            "if_given": lambda value: f"/*if {value}*/",
+            "index": lambda name, *columns: f", INDEX {name} ({', '.join(columns)})" if hybrid else "",
+            "unique": lambda *columns: f", UNIQUE ({', '.join(columns)})" if hybrid else "",
+        },
+    )
+
+
+def _among(column: str, values: str) -> str:
+    """Return a condition on a list of values; each of them is bound by itself."""
+    return f"{column} IN ({values}...)"
+
+
+def _path(*keys: str) -> str:
+    return "'" + ".".join(key.strip("'") for key in keys) + "'"
+
+
+def _filled(document: str, *pairs: str) -> str:
+    """Return SQL for the text of a JSON object with these keys and values added, unless it has them itself."""
+    added = " || ".join(
+        f"IFF((GET(PARSE_JSON({document}), {key})) IS NULL, "
+        f"',\"' || {key} || '\":' || COALESCE(TO_JSON(TO_VARIANT({value})), 'null'), '')"
+        for key, value in zip(pairs[::2], pairs[1::2], strict=True)
+    )
+    bare = f"SUBSTR({document}, 1, LENGTH({document}) - 1)"
+    return f"({bare} || IFF({document} = '{{}}', SUBSTR({added}, 2), {added}) || '}}')"
+
+
+def _key_rows() -> str:
+    """Return the columns of all primary keys as SQL rows of table, column and place; Snowflake lists them in no view."""
+    return ", ".join(
+        f"('{table}', '{column.strip()}', {place})"
+        for text in migrations_of("snowflake").values()
+        for table, columns in _TABLE.findall(text)
+        for place, column in enumerate(columns.split(","), 1)
+    )

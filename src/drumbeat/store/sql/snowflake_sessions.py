@@ -1,0 +1,156 @@
+"""Sessions of Snowflake's connector, which blocks: each runs in a thread, and goes back to a small pool after use."""
+
+import asyncio
+import queue
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
+from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
+
+T = TypeVar("T")
+
+MISSING = 2003  #: error number: there is no such table
+_LOCKED = frozenset({625})
+_EXPIRED = frozenset(range(390110, 390116))  #: the session is too old; the next call opens another one
+_REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400}) - _EXPIRED
+_NO_PRIVILEGE = frozenset({3001, 3540, 90105})
+_NO_HYBRID_TABLES = frozenset({391420, 391421, 391402})
+_BAD_VALUES = frozenset({100038, 100069, 100078, 100071, 100132, 100090})
+
+
+class SnowflakeSessions:
+    """Up to ``most`` sessions, each used by one thread at a time. A session that failed is closed and not used again."""
+
+    def __init__(self, sign_in: SnowflakeSignIn, most: int, command_timeout: timedelta, connect_timeout: timedelta) -> None:
+        self._sign_in = sign_in
+        self._timeouts = (command_timeout, connect_timeout)
+        self._idle: queue.LifoQueue[Any] = queue.LifoQueue()
+        self._threads = ThreadPoolExecutor(max_workers=most, thread_name_prefix="snowflake")
+        self._closing = threading.Event()
+
+    @property
+    def location(self) -> str:
+        """The address of the schema, without user and secrets."""
+        return f"snowflake://{self._sign_in.account}/{self._sign_in.database}/{self._sign_in.schema}"
+
+    async def run(self, work: Callable[[Any], T]) -> T:
+        """Run blocking work with a session, in a thread. Errors of the connector are translated to Drumbeat's errors."""
+        if self._closing.is_set():
+            raise StoreUnavailable("this store is closed; open it before use")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+
+    async def close(self) -> None:
+        """Wait for the work in progress, and close all sessions."""
+        self._closing.set()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def translated(self, exc: Exception) -> DrumbeatError:
+        """Return Drumbeat's error for one of the connector. Its text has no secret: every occurrence is replaced."""
+        number = getattr(exc, "errno", None) or 0
+        message = self._without_secrets(str(getattr(exc, "raw_msg", None) or exc or type(exc).__name__)).strip()
+        if number in _REFUSED_SIGN_INS or any(
+            found in _REFUSED_SIGN_INS for found in map(int, re.findall(r"\b39\d{4}\b", message))
+        ):
+            return InvalidSettings(
+                f"Snowflake at {self.location} refused the sign-in of {self._sign_in.user} ({number}): {message}; "
+                "check user, secret and role of the store's URL"
+            )
+        if number in _NO_PRIVILEGE:
+            return InvalidSettings(f"Snowflake at {self.location} refused: {message}; grant it to the role of the store's URL")
+        if number in _NO_HYBRID_TABLES:
+            return InvalidSettings(
+                f"Snowflake at {self.location} has no hybrid tables: {message}; add tables=standard to the store's URL"
+            )
+        if number in _BAD_VALUES:
+            return InvalidInput(f"Snowflake cannot store this value: {message}")
+        if number in _LOCKED:
+            return StoreUnavailable(
+                f"Snowflake at {self.location}: waited too long for another transaction ({number}); try again"
+            )
+        return StoreUnavailable(f"Snowflake at {self.location}: {message} ({number})")
+
+    def _without_secrets(self, text: str) -> str:
+        return text.replace(self._sign_in.secret, "***") if self._sign_in.secret else text
+
+    def _work(self, work: Callable[[Any], T]) -> T:
+        try:
+            session = self._take()
+            try:
+                result = work(session)
+            except BaseException:
+                self._give_back(session, usable=_is_usable(session))
+                raise
+            self._give_back(session, usable=True)
+        except driver().Error as exc:
+            raise self.translated(exc) from exc
+        return result
+
+    def _take(self) -> Any:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            return self._connect()
+
+    def _give_back(self, session: Any, *, usable: bool) -> None:
+        if usable:
+            self._idle.put(session)
+        else:
+            with suppress(Exception):
+                session.close()
+
+    def _connect(self) -> Any:
+        command, connect = (round(timeout.total_seconds()) for timeout in self._timeouts)
+        return driver().connect(
+            **self._sign_in.parameters(),
+            paramstyle="qmark",
+            autocommit=True,
+            login_timeout=connect,
+            application="drumbeat",
+            enable_server_session_keep_alive_auto_detection=False,
+            session_parameters={
+                "LOCK_TIMEOUT": command,
+                "HYBRID_TABLE_LOCK_TIMEOUT": command,
+                "STATEMENT_TIMEOUT_IN_SECONDS": 10 * command,
+                "READ_LATEST_WRITES": True,
+                "QUERY_TAG": "drumbeat-store",
+                "TIMEZONE": "UTC",
+            },
+        )
+
+    def _close(self) -> None:
+        self._threads.shutdown(wait=True)
+        with suppress(queue.Empty):
+            while True:
+                session = self._idle.get_nowait()
+                with suppress(Exception):
+                    session.close()
+
+
+def roll_back(session: Any) -> None:
+    """End the session's transaction without keeping its changes."""
+    session.cursor().execute("ROLLBACK")
+
+
+def _is_usable(session: Any) -> bool:
+    """Whether a session can be used again after an error: its transaction could be rolled back."""
+    try:
+        roll_back(session)
+    except Exception:
+        return False
+    return True
+
+
+@cache
+def driver() -> Any:
+    try:
+        import snowflake.connector
+    except ImportError as exc:
+        raise MissingExtra("the Snowflake store", "snowflake") from exc
+    return snowflake.connector

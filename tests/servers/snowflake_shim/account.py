@@ -1,0 +1,81 @@
+"""Everything the emulator keeps: sessions, users, warehouses, table kinds, history, faults and what it was sent."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from fakesnow.instance import FakeSnow
+
+from servers.snowflake_shim.faults import Faults
+from servers.snowflake_shim.history import History
+from servers.snowflake_shim.session import RecentResults, Session
+from servers.snowflake_shim.sign_in import Users
+from servers.snowflake_shim.warehouses import Warehouse, Warehouses
+from servers.snowflake_shim.write_lock import WriteLock
+
+_KEPT_STATEMENTS = 200_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent:
+    """One request as a client sent it, for tests that search everything a client ever said."""
+
+    sql: str
+    bindings: Any
+    tag: str
+    session: int
+    user: str
+    query_id: str | None = None
+    error: str | None = None
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Running:
+    """A request under way; ``cancelled`` is set when its client asks for that."""
+
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: Any = None
+
+
+class Account:
+    """One Snowflake account in memory."""
+
+    def __init__(self) -> None:
+        self.fakesnow = FakeSnow()
+        self.fakesnow.results_cache = RecentResults()
+        self.fakesnow.connect("SNOWFLAKE", "ACCOUNT_USAGE").close()
+        self.sessions: dict[str, Session] = {}
+        self.users = Users()
+        self.warehouses = Warehouses()
+        self.warehouses.by_name["COMPUTE_WH"] = Warehouse(name="COMPUTE_WH", state="STARTED")
+        self.table_kinds: dict[tuple[str, ...], str] = {}
+        self.history = History(self.fakesnow.duck_conn)
+        self.faults = Faults()
+        self.sent: list[Sent] = []
+        self.requests: dict[str, Running] = {}
+        self.results: dict[str, Any] = RecentResults()  #: answers by query id, for clients that come back for them
+        self.lock = WriteLock()
+        self.abandoned_after = 300.0  #: seconds that an idle transaction may keep others waiting
+        self.hybrid_tables = True  #: whether this account may have them
+        self.hides_short_hybrid_queries = False  #: Snowflake leaves most of them out of QUERY_HISTORY
+
+    def note(self, sent: Sent) -> None:
+        self.sent.append(sent)
+        if len(self.sent) > _KEPT_STATEMENTS:
+            del self.sent[: _KEPT_STATEMENTS // 2]
+
+    def full_name(self, session: Session, name: list[str]) -> tuple[str, ...]:
+        database, schema = session.place
+        return (*[part or "" for part in (database, schema)][: 3 - len(name)], *name)
+
+    def kind_of(self, session: Session, name: list[str]) -> str | None:
+        return self.table_kinds.get(self.full_name(session, name))
+
+    def abandoned(self) -> Session | None:
+        """The session that holds the write lock although nothing has come from it for long."""
+        holder = self.lock.holder
+        if not isinstance(holder, Session) or holder.one_at_a_time.locked() or not self.lock.waiting:
+            return None
+        return holder if time.monotonic() - holder.used_at > self.abandoned_after else None
