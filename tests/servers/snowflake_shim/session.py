@@ -107,10 +107,9 @@ class Session:
         cursor = self.connection.cursor()
         try:
             if isinstance(params, list):
-                changed = 0
-                for row in params:
-                    cursor.execute(sql, binding_params=row, server=True)
-                    changed += cursor.rowcount or 0
+                changed = self._many(sql, params[:-1])
+                cursor.execute(sql, binding_params=params[-1], server=True)
+                changed += cursor.rowcount or 0
             else:
                 cursor.execute(sql, binding_params=params, server=True)
                 changed = cursor.rowcount or 0
@@ -118,6 +117,14 @@ class Session:
         except Exception as exc:
             raise refusal_of(exc) from exc
         return Answer(table=cursor._arrow_table, rowtype=rowtype, query_id=cursor.sfqid or str(uuid.uuid4()), rows=changed)
+
+    def _many(self, sql: str, rows: list[tuple[Any, ...]]) -> int:
+        """Insert many rows by one statement, translated once."""
+        if rows:
+            cursor = self.connection.cursor()
+            translated = cursor._transform(sqlglot.parse_one(sql, read="snowflake"), list(rows[0]))
+            self.connection._duck_conn.executemany(translated.sql(dialect="duckdb"), rows)
+        return len(rows)
 
     def described(self, sql: str) -> Any:
         """The columns of a statement that does not run. Raises Refusal."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self
 
@@ -17,11 +18,14 @@ NO_STATEMENTS: Statements = MappingProxyType({})
 class TargetTraits:
     """What a database product can do, as far as the products differ."""
 
-    name: str  #: postgresql, mysql, sqlite or duckdb
+    name: str  #: postgresql, mysql, sqlite, duckdb or snowflake
     networked: bool
     transactions: bool = True
     processes: bool = True  #: whether several processes may open the database at once; if not, a run has one worker
     signals: bool = False  #: whether the server reports statistics, by ``signals`` and ``counters``
+    sessions: bool = True  #: whether ``signals`` counts open sessions
+    totals: bool = True  #: whether ``counters`` returns running totals
+    read_every: timedelta = timedelta(seconds=1)  #: how often statistics are read during a load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,7 @@ class TableDescription:
     key_low: int | None = None
     key_high: int | None = None
     rows: int | None = None  #: estimated number of rows
+    read_only: str | None = None  #: why the table cannot be changed, after its name; None: it can
 
     @property
     def time_column(self) -> str | None:
