@@ -14,10 +14,11 @@ from drumbeat.bench.driver.generic import GenericEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.interface import NO_STATEMENTS, Statements, TableDescription, TargetTraits
+from drumbeat.bench.model.warehouse import WarehouseSettings
+from drumbeat.bench.targets.interface import NO_STATEMENTS, RecordedStatements, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.placeholders import positional, scripts
 from drumbeat.bench.targets.snowflake_address import address_of
-from drumbeat.bench.targets.snowflake_history import QueryTotals, read_credits, read_totals
+from drumbeat.bench.targets.snowflake_history import read_credits, read_totals
 from drumbeat.bench.targets.snowflake_session import (
     Canceller,
     TaggedSession,
@@ -30,7 +31,7 @@ from drumbeat.bench.targets.snowflake_session import (
     tag_of,
 )
 from drumbeat.bench.targets.snowflake_tables import Row, description_of, quoted, single_key, snowflake_ddl, value_type
-from drumbeat.bench.targets.snowflake_warehouse import WarehouseSettings, changes_of, signals_of, warehouse_named
+from drumbeat.bench.targets.snowflake_warehouse import changes_of, signals_of, warehouse_named
 from drumbeat.bench.targets.terms import no_table, timestamp
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -203,19 +204,20 @@ class SnowflakeTarget:
 
     # After a run
 
-    async def query_history(self, run: str, since: datetime, until: datetime, expected: int) -> QueryTotals:
-        """Return what Snowflake recorded about a run's statements, found by their query tag. Raises InvalidInput."""
-        tag = tag_of(f"{run}:", "").rstrip(":")
+    async def recorded_statements(self, run: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
+        """Return what the query history holds about a run's statements, found by their query tag. Raises InvalidInput."""
+        tag = tag_of(f"{run}:", "").rstrip(":") + ":"
         return await self._checked(
-            "its query history", lambda connection: read_totals(connection, f"{tag}:", since, until, expected)
+            "to show its query history", lambda connection: read_totals(connection, tag, since, until, expected)
         )
 
-    async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, Any]:
-        """Return the credits of the warehouse in this time: estimated by size, and metered if already known."""
-        row = await self._checked(
-            "SHOW WAREHOUSES", lambda c: warehouse_named(self._address.warehouse or "", _rows(c, "SHOW WAREHOUSES"))
-        )
-        return {} if row is None else await self._checked("its metering", lambda c: read_credits(c, row, since, until))
+    async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
+        """Return the credits of the warehouse in this time: estimated by its size, and metered if that is known already."""
+        name = self._address.warehouse or ""
+        row = await self._checked("SHOW WAREHOUSES", lambda c: warehouse_named(name, _rows(c, "SHOW WAREHOUSES")))
+        if row is None:
+            return {}
+        return await self._checked("to show its metering", lambda c: read_credits(c, row, since, until))
 
     # The load
 

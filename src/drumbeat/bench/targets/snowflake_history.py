@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from drumbeat.bench.targets.interface import RecordedStatements
 from drumbeat.bench.targets.snowflake_warehouse import credits_per_hour
 
 MOST_LIVE = 200_000  #: statements up to which the live history is read; beyond, ACCOUNT_USAGE, which is up to 45 minutes late
@@ -24,6 +24,8 @@ _SUMS = (
     "partitions_scanned",
     "credits_used_cloud_services",
 )
+_LONGEST = "longest_queue_time"
+_NAMES = ("statements", "failed", "queued", _LONGEST, *_SUMS)
 _SELECT = (
     "SELECT query_tag, COUNT(*), COUNT_IF(execution_status <> 'SUCCESS'), COUNT_IF(queued_overload_time > 0), "
     "MAX(queued_overload_time), " + ", ".join(f"COALESCE(SUM({name}), 0)" for name in _SUMS)
@@ -46,77 +48,49 @@ _METERED = (
 )
 
 
-@dataclass(slots=True)
-class StatementTotals:
-    """The history of the statements of one kind of operation, or of all: counts, and sums in milliseconds and bytes."""
+class _Totals:
+    """Adds up the rows of the history, by name; ``KIND.NAME`` for one kind of operation."""
 
-    statements: int = 0
-    failed: int = 0
-    queued: int = 0  #: statements that waited for a free slot of the warehouse
-    longest_queue_ms: float = 0.0
-    sums: dict[str, float] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.found: dict[str, float] = {}
 
-    def add(self, row: Sequence[Any]) -> None:
-        statements, failed, queued, longest, *sums = row
-        self.statements += int(statements)
-        self.failed += int(failed)
-        self.queued += int(queued)
-        self.longest_queue_ms = max(self.longest_queue_ms, float(longest or 0))
-        for name, value in zip(_SUMS, sums, strict=True):
-            self.sums[name] = self.sums.get(name, 0.0) + float(value or 0)
-
-    def as_json(self) -> dict[str, Any]:
-        counts = {"statements": self.statements, "failed": self.failed, "queued": self.queued}
-        return {**counts, "longest_queue_ms": self.longest_queue_ms, **self.sums}
+    def add(self, kind: str, row: Sequence[Any]) -> None:
+        for name, value in zip(_NAMES, row, strict=True):
+            for full in (name, f"{kind}.{name}") if kind else (name,):
+                before, new = self.found.get(full, 0.0), float(value or 0)
+                self.found[full] = max(before, new) if name == _LONGEST else before + new
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryTotals:
-    """What the query history holds about a run so far; ``cut`` if a part of it had more rows than can be read."""
-
-    whole: StatementTotals = field(default_factory=StatementTotals)
-    kinds: Mapping[str, StatementTotals] = field(default_factory=dict)
-    source: str = "INFORMATION_SCHEMA"
-    cut: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        kinds = {kind: totals.as_json() for kind, totals in sorted(self.kinds.items())}
-        return {"source": self.source, **self.whole.as_json(), "kinds": kinds}
-
-
-def read_totals(connection: Any, tag: str, since: datetime, until: datetime, expected: int) -> QueryTotals:
+def read_totals(connection: Any, tag: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
     """Read a run's statements from the live history, slice by slice; a very long run's from ACCOUNT_USAGE. Blocks."""
-    whole, kinds, cut = StatementTotals(), dict[str, StatementTotals](), False
-    is_live = expected <= MOST_LIVE
+    totals, is_cut, is_live = _Totals(), False, expected <= MOST_LIVE
     count = max(1, math.ceil(expected / _PER_SLICE)) if is_live else 1
     with connection.cursor() as cursor:
         for begin, end in _slices(since, until, count):
-            times = {"since": _moment(begin), "until": _moment(end), "tag": _text(tag)}
-            cursor.execute((_LIVE if is_live else _LATE).format(select=_SELECT, **times))
-            rows = list(cursor.fetchall())
-            for found, *row in rows:
-                whole.add(row)
-                kinds.setdefault(kind_of(str(found)), StatementTotals()).add(row)
-            if is_live and expected > _PER_SLICE:
+            times = {"since": _moment(begin), "until": _moment(end)}
+            cursor.execute((_LIVE if is_live else _LATE).format(select=_SELECT, tag=_text(tag), **times))
+            for found, *row in cursor.fetchall():
+                totals.add(kind_of(str(found)), row)
+            if is_live and count > 1:
                 cursor.execute(_COUNT.format(**times))
-                cut = cut or int(cursor.fetchall()[0][0]) >= _MOST_AT_ONCE
-    kinds.pop("", None)
-    return QueryTotals(whole=whole, kinds=kinds, cut=cut, source="INFORMATION_SCHEMA" if is_live else "ACCOUNT_USAGE")
+                is_cut = is_cut or int(cursor.fetchall()[0][0]) >= _MOST_AT_ONCE
+    note = "Snowflake returns at most 10,000 statements at a time, and others used the account too" if is_cut else None
+    return RecordedStatements(statements=int(totals.found.get("statements", 0)), totals=totals.found, note=note)
 
 
-def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime, until: datetime) -> dict[str, Any]:
+def read_credits(connection: Any, warehouse: Mapping[str, Any], since: datetime, until: datetime) -> dict[str, float]:
     """Return the credits of a warehouse: estimated by size, clusters and time, and metered, once that hour is known."""
     hourly = credits_per_hour(warehouse)
     hours = max(until - since, _SHORTEST_BILL) / timedelta(hours=1)
     clusters = max(int(warehouse.get("started_clusters") or 1), int(warehouse.get("min_cluster_count") or 1))
-    found: dict[str, Any] = {"warehouse": warehouse["name"], "size": warehouse["size"], "clusters": clusters}
+    found = {"clusters": float(clusters)}
     if hourly is not None:
         found |= {"estimated": hourly * clusters * hours, "per_hour": hourly * clusters}
     with connection.cursor() as cursor:
         times = {"since": _moment(since), "until": _moment(until), "warehouse": _text(str(warehouse["name"]))}
         cursor.execute(_METERED.format(**times))
         metered, rows = cursor.fetchall()[0]
-    return {**found, "metered": float(metered) if rows else None}
+    return {**found, "metered": float(metered)} if rows else found
 
 
 def kind_of(tag: str) -> str:

@@ -1,51 +1,14 @@
 """A Snowflake warehouse: how busy it is, how many statements queue, what it costs an hour, and how a template changes it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from drumbeat.bench.model import ServerSignals
+from drumbeat.bench.model.warehouse import SIZES, WarehouseSettings, size_named
 from drumbeat.bench.targets.snowflake_address import quoted_part
-from drumbeat.core.errors import InvalidInput
 
-SIZES: Mapping[str, float] = {
-    "X-Small": 1,
-    "Small": 2,
-    "Medium": 4,
-    "Large": 8,
-    "X-Large": 16,
-    "2X-Large": 32,
-    "3X-Large": 64,
-    "4X-Large": 128,
-    "5X-Large": 256,
-    "6X-Large": 512,
-}  #: credits that one cluster of a standard warehouse uses in an hour
-_SPELLINGS = {size.upper().replace("-", ""): size for size in SIZES} | {
-    "XXLARGE": "2X-Large",
-    "XXXLARGE": "3X-Large",
-    **{f"X{number}LARGE": f"{number}X-Large" for number in range(2, 7)},
-}
 _QUEUED = "Warehouse:queued"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarehouseSettings:
-    """What a template says about the warehouse; what is None is left as it is."""
-
-    size: str | None = None
-    min_clusters: int | None = None
-    max_clusters: int | None = None
-    scaling_policy: str | None = None
-    resume: bool = False
-
-
-def size_named(name: str) -> str:
-    """Return a size as Snowflake shows it: xsmall and X-SMALL are X-Small. Raises InvalidInput."""
-    found = _SPELLINGS.get(name.upper().replace("-", "").replace("_", ""))
-    if found is None:
-        raise InvalidInput(f"warehouse size: expected one of {', '.join(SIZES)}, got {name!r}")
-    return found
 
 
 def warehouse_named(name: str, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
