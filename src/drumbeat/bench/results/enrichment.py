@@ -120,6 +120,6 @@ def _expected_statements(run: Run, rows: Sequence[Result]) -> int:
 
 def _incomplete(found: int, expected: int, limit: timedelta) -> str:
     return (
-        f"after {limit.total_seconds():g} s the database's history held {found} of about {expected} statements; rows come late, "
-        "and short statements on hybrid tables may never come; try again with: drumbeat bench enrich"
+        f"after {limit.total_seconds():g} s the database's history held {found} of about {expected} statements; rows come "
+        "late, and short statements on hybrid tables may never come; try again with: drumbeat bench enrich"
     )
