@@ -34,7 +34,7 @@ def changes_of(row: Mapping[str, Any], wanted: WarehouseSettings) -> list[str]:
     """Return the statements that bring a warehouse to what is wanted; none where it is so already."""
     name, said = quoted_part(str(row["name"])), []
     if wanted.size is not None and size_named(wanted.size) != row["size"]:
-        said.append(f"WAREHOUSE_SIZE = '{size_named(wanted.size).upper().replace('-', '')}'")
+        said.append(f"WAREHOUSE_SIZE = '{size_named(wanted.size).upper()}'")
     for setting, value in (("MIN_CLUSTER_COUNT", wanted.min_clusters), ("MAX_CLUSTER_COUNT", wanted.max_clusters)):
         if value is not None and int(row[setting.lower()]) != value:
             said.append(f"{setting} = {value}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, Queueing, ScalingMode
-from drumbeat.bench.model.warehouse import MOST_CLUSTERS, WarehouseSettings
+from drumbeat.bench.model.warehouse import MOST_CLUSTERS
 from drumbeat.bench.templates.fields import (
     DAY,
     MOST,
@@ -59,10 +59,6 @@ class WarehouseBlock(TemplateBlock):
         default=None, description="STANDARD or ECONOMY: how soon a cluster is added"
     )
     resume: bool = Field(default=False, description="resume it when the run starts, if it is suspended")
-
-    @property
-    def settings(self) -> WarehouseSettings:
-        return WarehouseSettings(**self.model_dump(exclude={"name"}))
 
 
 class TargetBlock(TemplateBlock):
