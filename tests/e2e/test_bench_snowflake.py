@@ -28,7 +28,7 @@ def fill(server: SnowflakeServer) -> str:
 
 def given(url: str, **changes: Any) -> dict[str, Any]:
     one = {"mode": "FIXED", "min_workers": 1, "min_connections": 2}
-    return document(url, **{"scaling": one, "guardrails": {"enabled": False}, **changes})
+    return {**document(url), "scaling": one, "guardrails": {"enabled": False}, **changes}
 
 
 async def conducted(made: Bench, template: Mapping[str, Any], *options: str) -> tuple[int, str]:

@@ -5,10 +5,11 @@ import itertools
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import fakesnow.info_schema
 import fakesnow.rowtype
 import fakesnow.transforms as transforms
 import sqlglot
@@ -28,6 +29,19 @@ DuckDB.Generator.RESERVED_KEYWORDS = {
     "offset",
     "user",
 }
+
+
+def _only_real_tables(note: Callable[..., str]) -> Callable[..., str]:
+    """A MERGE fills a temporary table; noting that in another database would break a transaction."""
+
+    def noted(catalog: str, schema: str, table: str, fact: Any) -> str:
+        return "SELECT 1" if table.upper() == "MERGE_CANDIDATES" else note(catalog, schema, table, fact)
+
+    return noted
+
+
+for _name in ("insert_table_comment_sql", "insert_text_lengths_sql"):
+    setattr(fakesnow.info_schema, _name, _only_real_tables(getattr(fakesnow.info_schema, _name)))
 
 _KEPT_RESULTS = 500
 _NUMBERS = itertools.count(1001)
