@@ -8,7 +8,6 @@ import pytest
 from drumbeat.bench.targets.contract import TargetContract
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
-from servers.snowflake import SnowflakeServer
 
 
 class TestSnowflake(TargetContract):
@@ -18,6 +17,6 @@ class TestSnowflake(TargetContract):
     patience = timedelta(seconds=120)
 
     @pytest.fixture
-    async def target(self, snowflake: SnowflakeServer) -> AsyncIterator[Target]:
-        async with SnowflakeTarget(snowflake.new_database() + "&tables=hybrid") as target:
+    async def target(self, snowflake_url: str) -> AsyncIterator[Target]:
+        async with SnowflakeTarget(snowflake_url + "&tables=hybrid") as target:
             yield target
