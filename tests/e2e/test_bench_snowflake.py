@@ -81,8 +81,14 @@ async def test_a_search_ends_where_the_warehouse_queues(snowflake: SnowflakeServ
         url,
         workload={"operations": [{**LOOKUP, "weight": 50}, {**INSERT, "weight": 50}]},
         load_mode="FIND_MAX_CONCURRENCY",
-        find_max={"start_connections": 2, "connections_increment": 6, "step_duration_seconds": 12},
-        scaling={"mode": "BOUNDED", "max_workers": 1, "max_connections": 14},
+        find_max={
+            "start_connections": 2,
+            "connections_increment": 8,
+            "step_duration_seconds": 10,
+            "qps_stability_pct": 50,
+            "latency_stability_pct": 100,
+        },
+        scaling={"mode": "BOUNDED", "max_workers": 1, "max_connections": 10},
     )
     async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path, _SECRET) as made:
         _, said = await conducted(made, template)

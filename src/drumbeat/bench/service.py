@@ -228,7 +228,7 @@ class BenchService:
     async def _set_warehouse(self, run: Run) -> None:
         """Change the database's warehouse as the run's template says, once, before the run starts. Raises InvalidInput."""
         wanted = _target(run).get("warehouse")
-        if run.status is not RunStatus.PREPARED or not isinstance(wanted, Mapping):
+        if run.status not in (RunStatus.PREPARED, RunStatus.STARTING) or not isinstance(wanted, Mapping):
             return
         async with self._connections.open(_target(run)) as target:
             if isinstance(target, HasWarehouse):
