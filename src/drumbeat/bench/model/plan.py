@@ -148,10 +148,11 @@ class LostPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices per hour of a worker and of the database under test, in the user's currency."""
+    """Prices per hour of a worker and of the database under test, or per credit of it, in the user's currency."""
 
     worker_hour: float | None = None
     target_hour: float | None = None
+    credit: float | None = None  #: of one Snowflake credit
     currency: str = "USD"
 
 
