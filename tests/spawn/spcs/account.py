@@ -103,7 +103,7 @@ class SpcsAccount:
         """The fault that befalls this operation, if any."""
         with self.lock:
             for n, fault in enumerate(self.faults):
-                if fault.operation in (None, operation):
+                if fault.operation == operation or (fault.operation is None and operation not in {"sign in", "connection"}):
                     self.faults[n : n + 1] = [] if fault.times == 1 else [_less(fault)]
                     return fault
             return None

@@ -6,7 +6,10 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Befalls the next statements of its operation, such as ``EXECUTE JOB SERVICE``, or of any; ``sign in`` is one too."""
+    """Befalls the next statements of its operation, such as ``EXECUTE JOB SERVICE``, or of any.
+
+    ``sign in`` is an operation too, and so is ``connection``: any request of a statement over HTTP.
+    """
 
     operation: str | None = None
     times: int = 1

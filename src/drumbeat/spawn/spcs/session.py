@@ -26,6 +26,8 @@ if find_spec("snowflake") is None or find_spec("snowflake.connector") is None:
 
 log = logging.getLogger(__name__)
 
+_LOGOUT_SECONDS = 3  #: Snowflake ends a session by itself later
+_CANNOT_CONNECT = 250_001  #: the connector's number for a failed sign-in; with the SQL state 08… it found no network
 _RETRY_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: pauses before the first and second retry
 
 
@@ -77,6 +79,9 @@ def sign_in(settings: SpcsSettings) -> SpcsSession:
         login_timeout=seconds,
         request_timeout=seconds,
         application="drumbeat",
+        enable_server_session_keep_alive_auto_detection=False,
+        logout_max_attempts=1,
+        logout_total_timeout_seconds=_LOGOUT_SECONDS,
         session_parameters={"QUERY_TAG": "drumbeat spcs"},
     )
     return ConnectorSession(connection, snowflake.connector.DictCursor)
@@ -131,8 +136,7 @@ class SpcsClient:
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._guard:
             sessions, self._sessions = self._sessions, set()
-        for session in sessions:
-            await asyncio.to_thread(_closed, session)
+        await asyncio.gather(*(asyncio.to_thread(_closed, session) for session in sessions))
 
     async def run(self, what: str, statement: str, *, abandon: bool = True) -> Sequence[Row]:
         """Run a statement; ``what`` names it in errors. Not ``abandon``: a cancellation waits for its answer.
@@ -215,7 +219,8 @@ class SpcsClient:
         try:
             made = self._connect(self._settings)
         except errors.Error as exc:
-            is_network = isinstance(exc, errors.OperationalError | errors.InternalError)
+            is_lost = exc.errno == _CANNOT_CONNECT and (exc.sqlstate or "").startswith("08")
+            is_network = is_lost or isinstance(exc, errors.OperationalError | errors.InternalError)
             cause = SpawnCause.TRANSIENT if is_network else _sign_in_cause(exc)
             advice = "check the network and the account" if is_network else "check user, role and secret"
             raise NotSubmitted(f"{self.place}: cannot sign in: {one_line(exc.raw_msg)}; {advice}", cause=cause) from exc

@@ -27,6 +27,7 @@ from drumbeat.spawn.spcs.statements import CONTAINER
 _STATE_DIR: Final = {"DRUMBEAT_STATE_DIR": "/tmp/drumbeat"}  # noqa: S108  (the container's own)
 _MOST_VARIABLE: Final = 130_000  #: characters of a variable: Linux takes no more than 128 KiB
 _MOST_SPECIFICATION: Final = 900_000  #: characters: a statement of Snowflake takes 1 MB
+_SHORTEST_KEY: Final = 16
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -75,9 +76,12 @@ def _variables(order: Order, settings: SpcsSettings, base: Mapping[str, str]) ->
 
 def _key(settings: SpcsSettings, here: Mapping[str, str]) -> str:
     found = here.get(settings.key_variable, "")
-    if not found:
+    if len(found) < _SHORTEST_KEY:
+        got = "a shorter one" if found else "none"
         raise SpawnFailed(
-            f"expected a key in the environment variable {settings.key_variable}, got none; set it", cause=SpawnCause.AUTH
+            f"expected a key of at least {_SHORTEST_KEY} characters in the environment variable {settings.key_variable}, got "
+            f"{got}; create one with: openssl rand -base64 32",
+            cause=SpawnCause.AUTH,
         )
     return found
 
