@@ -1,5 +1,6 @@
 """A worker's price is its share in the nodes of the compute pool; nodes are paid until the pool is suspended."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId
 from drumbeat.spawn.contract import OTHER_POOL
-from drumbeat.spawn.interface import Order
 from spawn.spcs.account import SpcsAccount
 from spawn.spcs.conftest import P, order, settings_of, spawner_at
 
@@ -39,7 +39,7 @@ async def test_workers_share_the_price_of_the_nodes_that_they_need(account: Spcs
         prices = []
         for n in range(5):
             made = order(f"w{n}")
-            placed = made if n % 2 else Order(**{**_fields(made), "pool_id": OTHER_POOL})
+            placed = made if n % 2 else replace(made, pool_id=OTHER_POOL)
             prices.append((await spawner.spawn(placed)).price_per_hour)
         here = [one.price_per_hour for one in await spawner.list(P)]
         for pool_id in (P, OTHER_POOL):
@@ -48,11 +48,6 @@ async def test_workers_share_the_price_of_the_nodes_that_they_need(account: Spcs
 
     assert prices == pytest.approx([1.2, 0.6, 0.4, 0.3, 0.48]), "five workers need two nodes"
     assert here == pytest.approx([0.48, 0.48]), "workers of other pools share the nodes"
-
-
-def _fields(made: Order) -> dict[str, object]:
-    names = ("pool_id", "worker_id", "slot", "group_count", "command", "environment")
-    return {name: getattr(made, name) for name in names}
 
 
 async def test_what_a_worker_costs_is_not_counted_once_it_has_left(account: SpcsAccount) -> None:

@@ -61,15 +61,16 @@ async def recovered(spawner: SpcsSpawner, wanted: set[WorkerId], mark: str) -> N
 
 
 async def settled(spawner: SpcsSpawner, account: SpcsAccount, clock: LeapingClock, wanted: set[WorkerId], mark: str) -> None:
-    """No more faults: beats until every worker runs that should, and no other."""
+    """No more faults: beats until every worker runs that should, none of them leaves, and there is no other."""
     account.faults.clear()
     async with asyncio.timeout(120):
         while True:
             clock.leapt += timedelta(seconds=5)
             with contextlib.suppress(SpawnError):
                 await recovered(spawner, wanted, mark)
-                seen = {one.worker_id for one in await spawner.list(P) if one.state is InstanceState.RUNNING}
-                if seen == wanted and len(account.services) == len(wanted):
+                seen = {one.worker_id for one in await spawner.list(P) if one.meta.get("status") == "RUNNING"}
+                is_unpacked = all(processes_named(f"{mark}-{each}") for each in wanted)
+                if seen == wanted and len(account.services) == len(wanted) and is_unpacked:
                     return
 
 

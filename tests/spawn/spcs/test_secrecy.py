@@ -48,8 +48,8 @@ async def test_two_starts_are_encrypted_differently(account: SpcsAccount) -> Non
         for each in ("a", "b"):
             await spawner.spawn(order(each, API_TOKEN=SECRET))
         tasks = {line for text in account.statements for line in text.splitlines() if 'DRUMBEAT_TASK"' in line}
-        for each in await spawner.list(P):
-            await spawner.terminate(P, each.worker_id)
+        for one in await spawner.list(P):
+            await spawner.terminate(P, one.worker_id)
 
     assert len(tasks) == 2
 

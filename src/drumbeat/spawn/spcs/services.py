@@ -86,12 +86,12 @@ def read_container(rows: Sequence[Row]) -> SpcsContainer:
     """Return the worker's container from the rows of its service; without values if it is not there yet."""
     for row in rows:
         if row.get("container_name") == CONTAINER:
-            code = row.get("last_exit_code")
+            code = str(row.get("last_exit_code", ""))
             return SpcsContainer(
                 status=str(row.get("status") or "").upper(),
                 message=one_line(str(row.get("message") or "")),
                 started_at=moment(row.get("start_time")),
-                exit_code=int(code) if str(code if code is not None else "").lstrip("-").isdecimal() else None,
+                exit_code=int(code) if code.lstrip("-").isdecimal() else None,
             )
     return SpcsContainer()
 

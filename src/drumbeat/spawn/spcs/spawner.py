@@ -195,7 +195,8 @@ class SpcsSpawner:
         except NotSubmitted as exc:
             raise SpawnFailed(f"{_subject(service.name)}: {exc}", cause=exc.cause, retry_after=exc.retry_after) from exc
         except Unanswered as exc:
-            if await self._looked_up(service.name) is not None:
+            found = await self._looked_up(service.name)
+            if found is not None and (found.is_alive or found.service == service.service):
                 return False
             raise SpawnAmbiguous(f"{_subject(service.name)} may have been started: {exc}; list the workers first") from exc
         return True
