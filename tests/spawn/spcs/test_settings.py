@@ -1,11 +1,13 @@
 """Settings that cannot work are refused with what was expected; names are read as in SQL."""
 
+import sys
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from drumbeat.composition.engine_settings import read_settings
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidSettings, MissingExtra
 from drumbeat.spawn.spcs import SpcsSettings
 from drumbeat.spawn.spcs.statements import Identifier, identifiers, literal
 from spawn.spcs.conftest import settings_of
@@ -76,3 +78,11 @@ def test_a_secret_without_a_place_is_in_the_services_schema() -> None:
     names = {given: [part.name for part in settings.secret_name(given)] for given in ("url", "other.url", "a.b.url")}
 
     assert names == {"url": ["WORK", "Jobs", "URL"], "other.url": ["WORK", "OTHER", "URL"], "a.b.url": ["A", "B", "URL"]}
+
+
+def test_without_the_connector_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "snowflake.connector", None)
+    monkeypatch.delitem(sys.modules, "drumbeat.spawn.spcs.session")
+
+    with pytest.raises(MissingExtra, match=r"run: pip install 'drumbeat\[snowflake\]'"):
+        import_module("drumbeat.spawn.spcs.session")
