@@ -63,6 +63,7 @@ class SpcsAccount:
         self.statements: list[str] = []  #: every statement as it was sent
         self.sign_ins: list[Mapping[str, Any]] = []
         self.refusals: list[str] = []  #: what was not understood
+        self.in_progress = 0  #: statements that are being run
         self.lock = threading.RLock()
 
     def close(self) -> None:
@@ -83,6 +84,14 @@ class SpcsAccount:
         """Run a statement, with what befalls it. Raises errors of Snowflake's connector."""
         with self.lock:
             self.statements.append(text)
+            self.in_progress += 1
+        try:
+            return self._executed(text)
+        finally:
+            with self.lock:
+                self.in_progress -= 1
+
+    def _executed(self, text: str) -> Rows:
         try:
             statement = parse(text)
         except SyntaxRefused as exc:

@@ -1,6 +1,8 @@
 """Answers that are lost, late, old or refused: a worker is started once, and none that may run counts as ended."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -79,6 +81,18 @@ class TestStarts:
 
         with pytest.raises(SpawnAmbiguous):
             await spawner.spawn(replace(order(), is_first=True))
+
+    async def test_a_cancelled_start_does_not_start_a_worker_later(self, account: SpcsAccount, spawner: SpcsSpawner) -> None:
+        account.faults.append(Delays(operation=START, by=timedelta(seconds=0.4)))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await spawner.spawn(replace(order(), is_first=True))
+
+        await spawner.terminate(P, W)
+
+        while account.in_progress:
+            await asyncio.sleep(0.01)
+        assert account.services == {}
 
     @pytest.mark.parametrize("is_first", [False, True])
     async def test_a_worker_that_runs_already_is_adopted_though_no_more_are_allowed(
@@ -247,15 +261,25 @@ class TestLists:
 
         assert alive(await spawner.list(P)) == [W]
 
+    async def test_a_worker_whose_comment_somebody_changed_runs_on(self, account: SpcsAccount, spawner: SpcsSpawner) -> None:
+        started = await spawner.spawn(order())
+        [service] = account.services.values()
+        service.comment = "changed by hand"
+
+        assert alive(await spawner.list(P)) == [W]
+        assert (await spawner.spawn(order())).meta["service"] == started.meta["service"]
+        async with spawner_at(account) as other:
+            await other.terminate(P, W)
+        assert account.services == {}
+
     async def test_services_of_others_are_not_listed(self, account: SpcsAccount, spawner: SpcsSpawner) -> None:
         await spawner.spawn(order())
         [service] = account.services.values()
         account.services["DRUMBEAT_OF_SOMEBODY_ELSE"] = replace(service, name="DRUMBEAT_OF_SOMEBODY_ELSE")
-        prefix = service.name.rpartition("_")[0]
-        account.services[f"{prefix}_9"] = replace(service, name=f"{prefix}_9", comment="written by hand")
+        account.services["DRUMBEAT_9"] = replace(service, name="DRUMBEAT_9", comment="written by hand")
 
         assert [one.meta["service"] for one in await spawner.list(P)] == [service.name]
-        del account.services["DRUMBEAT_OF_SOMEBODY_ELSE"], account.services[f"{prefix}_9"]
+        del account.services["DRUMBEAT_OF_SOMEBODY_ELSE"], account.services["DRUMBEAT_9"]
 
     async def test_no_answer_in_time(self, account: SpcsAccount, clock: LeapingClock) -> None:
         account.faults.append(Delays(by=timedelta(seconds=1.5), times=3))

@@ -11,7 +11,7 @@ from drumbeat.spawn.interface import InstanceState
 from drumbeat.spawn.spcs import SpcsSpawner
 from drumbeat.spawn.spcs.session import credentials
 from spawn.spcs.account import SpcsAccount
-from spawn.spcs.conftest import KEY, PASSWORD, SECRETS, P, W, order, settings_of, spawner_at, until
+from spawn.spcs.conftest import KEY, PASSWORD, SECRETS, LeapingClock, P, W, order, settings_of, spawner_at, until
 from spawn.spcs.connector import connect_to
 from spawn.spcs.faults import Answers, Loses
 
@@ -23,18 +23,21 @@ async def test_no_secret_is_in_a_statement_a_log_or_an_error_and_all_arrive(
     account: SpcsAccount, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    errors = []
+    errors: list[str] = []
     async with spawner_at(account) as spawner:
         await spawner.spawn(order(program=SHOWS, API_TOKEN=SECRET, DRUMBEAT_RETENTION="30 days"))
         await until(spawner, InstanceState.EXITED)
         said = await spawner.logs(P, W)
-        account.faults += [Loses(operation="EXECUTE JOB SERVICE", times=3), Loses(operation="SHOW JOB SERVICES", times=9)]
-        for fault in (None, Answers(errno=1003, message="syntax error"), Answers(operation="sign in", errno=390100)):
-            account.faults += [fault] if fault is not None else []
+    for faults in (
+        [Loses(operation="EXECUTE JOB SERVICE", times=3, done=False), Loses(operation="SHOW JOB SERVICES", times=9)],
+        [Answers(operation="EXECUTE JOB SERVICE", errno=1003, message="syntax error")],
+        [Answers(operation="sign in", errno=390100, message="Incorrect username or password was specified.")],
+    ):
+        account.faults[:] = faults
+        async with spawner_at(account, LeapingClock()) as spawner:
             with pytest.raises(SpawnError) as failed:
                 await spawner.spawn(replace(order("x", API_TOKEN=SECRET), is_first=True))
-            errors += [str(failed.value), repr(failed.value.__cause__)]
-            account.faults.clear()
+        errors += [str(failed.value), repr(failed.value.__cause__)]
 
     assert said.splitlines() == ["store postgresql://ann@db/app token s3cret of the worker public 30 days", "0", "ready"]
     told = "\n".join([*account.statements, caplog.text, *errors, repr(spawner._settings), repr(spawner)])

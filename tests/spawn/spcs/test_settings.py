@@ -21,6 +21,8 @@ from spawn.spcs.conftest import settings_of
         ({"password_variable": ""}, "one way to sign in"),
         ({"token_variable": "T"}, "one way to sign in"),
         ({"image": ""}, "an image such as /db/schema"),
+        ({"protocol": "http"}, "https, for http would send the secret in clear"),
+        ({"protocol": "http", "host": "snow.example"}, "https, for http would send the secret in clear"),
         ({"port": 0}, "a port from 1 to 65535, got 0"),
         ({"command": ()}, "a command, got none"),
         ({"cpu": "lots"}, "cpu such as 500m or 2, got 'lots'"),

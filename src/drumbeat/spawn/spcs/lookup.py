@@ -40,7 +40,7 @@ class ServiceLookup:
 
     async def of(self, name: Name, seen: SpcsService | None = None) -> Sequence[SpcsService]:
         """Return the services of one worker. ``seen``: a service of it that was there before, which a list may lack."""
-        found = [each for each in await self._shown(worker_prefix(self._scope, name)) if each.name == name]
+        found = [each for each in await self._shown(worker_prefix(self._scope, name), name) if each.name == name]
         if seen is None or seen.service in {each.service for each in found}:
             return found
         return [*found, *await self.unlisted([seen])]
@@ -79,13 +79,13 @@ class ServiceLookup:
         """Forget the containers of all services but these."""
         self._containers = {ref: self._containers[ref] for ref in refs if ref in self._containers}
 
-    async def _shown(self, prefix: str) -> Sequence[SpcsService]:
+    async def _shown(self, prefix: str, name: Name | None = None) -> Sequence[SpcsService]:
         rows = await self._read("SHOW JOB SERVICES", self._statements.show(prefix))
         if len(rows) >= _MOST_ROWS:
             raise Unanswered(
                 f"expected fewer than {_MOST_ROWS} services, got a list that may not be whole; drop ended services"
             )
-        return _services(row for row in rows if str(row.get("name", "")).startswith(prefix))
+        return _there(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
 
     async def _described(self, seen: SpcsService) -> SpcsService | None:
         """Return a service that was there before, by its name; None if it is gone."""
@@ -95,7 +95,7 @@ class ServiceLookup:
             if exc.says_missing:
                 return None
             raise Unanswered(str(exc), cause=exc.cause, retry_after=exc.retry_after) from exc
-        return next(iter(_services(rows)), None)
+        return next(iter(_there(read_service(row, seen.name, seen.token) for row in rows)), None)
 
     async def _read(self, what: str, statement: str) -> Sequence[Row]:
         try:
@@ -117,7 +117,6 @@ def newest_of_each(services: Sequence[SpcsService]) -> dict[Name, SpcsService]:
     return {name: found for name, each in grouped.items() if (found := newest(each)) is not None}
 
 
-def _services(rows: Iterable[Row]) -> Sequence[SpcsService]:
-    """Return Drumbeat's services from rows, without those that are gone."""
-    found = [read_service(row) for row in rows]
+def _there(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
+    """Return the services that are Drumbeat's and not gone."""
     return [service for service in found if service is not None and service.status != "DELETED"]

@@ -66,10 +66,13 @@ class SpcsContainer:
     node: str = ""
 
 
-def read_service(row: Row) -> SpcsService | None:
-    """Return a service from a row; None if it is not one of Drumbeat's."""
-    known = read_comment(row.get("comment"))
-    if known is None:
+def read_service(row: Row, name: Name | None = None, token: str = "") -> SpcsService | None:
+    """Return a service from a row; None if it is not one of Drumbeat's.
+
+    ``name``, ``token``: the worker and its start, if they are known although somebody has changed the service's comment.
+    """
+    known = read_comment(row.get("comment")) or (None if name is None else (name, token))
+    if known is None or not row.get("name"):
         return None
     return SpcsService(
         service=str(row["name"]),

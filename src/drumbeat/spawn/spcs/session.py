@@ -173,14 +173,14 @@ class SpcsClient:
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(future)
         except TimeoutError as exc:
-            future.add_done_callback(_heard)
+            future.cancel()  # it is not sent if it still waits for a session
             raise Unanswered(f"{self.place}: no answer to {what} within {seconds:g} s") from exc
         except asyncio.CancelledError:
             if not abandon:
                 with suppress(SpawnError, TimeoutError, asyncio.CancelledError):
                     async with asyncio.timeout(seconds):
                         await asyncio.shield(future)
-            future.add_done_callback(_heard)
+            future.cancel()
             raise
 
     # In threads
@@ -253,9 +253,3 @@ def _closed(session: SpcsSession) -> None:
         session.close()
     except Exception as exc:
         log.debug("a session with Snowflake could not be closed: %s", exc)
-
-
-def _heard(future: "asyncio.Future[Any]") -> None:
-    """Take note of an answer that nobody waits for, so that it is not reported as an error."""
-    if not future.cancelled():
-        future.exception()

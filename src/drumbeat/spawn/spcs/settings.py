@@ -15,6 +15,7 @@ _MEMORY = re.compile(r"\d+(\.\d+)?(Ki|Mi|Gi|Ti|K|M|G|T)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECOND = timedelta(seconds=1)
 _MOST_INTEGRATIONS = 10  #: external access integrations of one service, by Snowflake's limits
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PUBLIC = ("DRUMBEAT_RETENTION", "DRUMBEAT_REPORT_CLOCK", "DRUMBEAT_STATE_DIR")
 
 
@@ -120,6 +121,7 @@ class SpcsSettings:
                 not self.image.strip() or " " in self.image,
                 f"an image such as /db/schema/repository/drumbeat:1, got {self.image!r}",
             ),
+            (self.protocol == "http" and self.host not in _LOOPBACK, "https, for http would send the secret in clear"),
             (not 0 < self.port < 65_536, f"a port from 1 to 65535, got {self.port}"),
             (not self.command, "a command, got none"),
             (bool(self.cpu) and not _CPU.fullmatch(self.cpu), f"cpu such as 500m or 2, got {self.cpu!r}"),

@@ -75,7 +75,7 @@ class SpcsSpawner:
         self._is_open: _Open | None = None
         self._seen: dict[Name, SpcsService] = {}  #: workers that were alive at the last look
         self._left: dict[Name, tuple[datetime, Instance]] = {}  #: workers whose services are gone, and since when
-        self._ended: dict[tuple[PoolId, str], datetime] = {}  #: services that ended while this spawner existed, by pool and ref
+        self._ended: dict[str, datetime] = {}  #: services that ended while this spawner existed, by ref, and when
         self._problems: dict[Name, str] = {}  #: what is wrong with workers, as it was logged
         self._count = 0  #: workers of all pools that were alive at the last look
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
@@ -117,7 +117,7 @@ class SpcsSpawner:
         }
         self._note(pool_id, here, found)
         lookup.forget_others([service.ref for service in services.values()])
-        await self._drop_old(pool_id, [service for service in shown if service.name[0] == pool_id])
+        await self._drop_old([service for service in shown if not service.is_alive])
         found |= {name: left for name, (_, left) in self._left.items() if name[0] == pool_id and name not in found}
         return [found[name] for name in sorted(found)]
 
@@ -231,14 +231,11 @@ class SpcsSpawner:
             await self._clock.sleep(pause)
             pause = next(polls, pause)
 
-    async def _drop_old(self, pool_id: PoolId, services: Sequence[SpcsService]) -> None:
+    async def _drop_old(self, ended: Sequence[SpcsService]) -> None:
         """Drop services that ended long ago: Snowflake would keep them for weeks, and an account has room for few."""
-        ended = {(service.name[0], service.ref): service for service in services if not service.is_alive}
-        self._ended = {key: since for key, since in self._ended.items() if key[0] != pool_id or key in ended}
+        self._ended = {each.ref: self._ended[each.ref] for each in ended if each.ref in self._ended}
         before = self._clock.now() - self._settings.keep_ended
-        old = [
-            each for key, each in ended.items() if self._ended.get(key, each.updated_on or each.created_on or before) < before
-        ]
+        old = [each for each in ended if self._ended.get(each.ref, each.updated_on or each.created_on or before) < before]
         for service in old[:_DROPS]:
             try:
                 await self._drop(service)
@@ -266,7 +263,7 @@ class SpcsSpawner:
             if service.is_alive:
                 self._seen[name] = service
             elif self._seen.pop(name, None) is not None:
-                self._ended[pool_id, service.ref] = now
+                self._ended[service.ref] = now
             problem = str(found[name].meta.get("problem", ""))
             if problem and self._problems.get(name) != problem:
                 log.warning("%s: %s", _subject(name), problem)
