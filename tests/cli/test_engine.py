@@ -32,6 +32,7 @@ def test_kinds_say_what_is_missing(tmp_path: Path) -> None:
     kinds = {each["kind"]: each for each in json.loads(done.output)}
     assert kinds["local"] | {"usable": True, "problem": None, "extra": None, "elsewhere": False} == kinds["local"]
     assert kinds["runpod"]["install"] == "pip install 'drumbeat[runpod]'"
+    assert kinds["spcs"]["install"] == "pip install 'drumbeat[snowflake]'"
     assert "RUNPOD_API_KEY" in kinds["runpod"]["problem"]
 
 

@@ -31,7 +31,7 @@ def test_the_example_can_be_read() -> None:
     for name, table in tables:
         kind = KINDS[table.pop("kind")]
         read_settings(kind.settings_class, table, f"engine {name}")
-    assert {name for name, _ in tables} >= {"here", "box", "cluster", "hpc", "k8s", "rays"}
+    assert {name for name, _ in tables} >= {"here", "box", "cluster", "hpc", "k8s", "rays", "snow"}
 
 
 def test_every_step_of_a_check_is_explained() -> None:

@@ -299,11 +299,13 @@ async def test_a_refused_end_is_an_error(group: EngineGroup, first: FakeSpawner)
 async def test_traits_promise_only_what_every_engine_keeps(clock: ManualClock) -> None:
     cheap = Priced(clock, "cheap", price_per_hour=1.0, settle=SECOND, usual_start=9 * SECOND, owns_all=True, asked_with="k")
     dear = Priced(clock, "dear", price_per_hour=3.0, unique_names=False, reports_exit_codes=False, billing_granule=60 * SECOND)
+    dear.more["keeps_drained"] = False
 
     traits = EngineGroup([cheap, dear]).traits
 
     assert traits.name == "cheap,dear"
     assert (traits.unique_names, traits.reports_exit_codes, traits.owns_all) == (False, False, False)
+    assert (cheap.traits.keeps_drained, traits.keeps_drained) == (True, False)
     assert (traits.price_per_hour, traits.settle, traits.usual_start) == (3.0, SECOND, 9 * SECOND)
     assert traits.billing_granule == 60 * SECOND
     assert traits.asked_with not in {"", "k"}

@@ -189,6 +189,14 @@ KINDS: Mapping[str, EngineKind] = {
             extra="ssh",
         ),
         EngineKind(
+            name="spcs",
+            summary="job services of Snowflake (Snowpark Container Services)",
+            module="spawn.spcs",
+            settings="SpcsSettings",
+            make=_scoped("SpcsSpawner"),
+            extra="snowflake",
+        ),
+        EngineKind(
             name="runpod",
             summary="pods of a RunPod account",
             module="spawn.runpod",

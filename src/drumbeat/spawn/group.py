@@ -80,6 +80,7 @@ class EngineGroup:
             settle=max(one.settle for one in each),
             expands_volumes=any(one.expands_volumes for one in each),
             owns_all=all(one.owns_all for one in each),
+            keeps_drained=all(one.keeps_drained for one in each),
             asked_with=hashlib.sha256(asked_with.encode()).hexdigest()[:12] if asked_with.strip() else "",
         )
 

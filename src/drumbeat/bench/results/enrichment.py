@@ -26,8 +26,8 @@ _MARGIN = timedelta(minutes=1)  #: clocks of store and server may differ
 async def enrich(store: Store, run_id: RunId, open_target: Open, clock: Clock, limit: timedelta = HISTORY_LIMIT) -> Result:
     """Try again to add to a run's result what the database counted. Raises NotFound while there is no result.
 
-    If the counters after the measurement are missing, they are read now. They then also include any later use of the database, so
-    the result gets a note that says so. A database that keeps a history of statements is asked for that instead.
+    If the counters after the measurement are missing, they are read now. They then include any later use of the database, and
+    a note in the result says so. A database that keeps a history of statements is asked for that instead.
     """
     run = await store.runs.get(run_id)
     rows = await store.results.list(run_id)

@@ -88,6 +88,10 @@ class ProcessSetup(SpawnerContract, ExitCodeContract):
             pool_id=order.pool_id, worker_id=order.worker_id, slot=0, group_count=1, command=("/nowhere/no-such-program",)
         )
 
+    def drained_code(self, spawner: Spawner) -> int | None:
+        """Return the exit code that a worker shows after it was drained and left."""
+        return 0 if spawner.traits.keeps_drained else None
+
     async def kill_outside(self, instance: Instance, mark: str) -> None:
         """Kill the worker's process without the spawner, as another user or the kernel would."""
         for process in programs.processes_named(mark):

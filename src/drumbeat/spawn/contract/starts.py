@@ -88,7 +88,7 @@ class StartContract(ProcessSetup):
 
             await self.until_ended(other)
         [ann] = await self.until_ended(spawner)
-        assert ann.exit_code == 0
+        assert ann.exit_code == self.drained_code(spawner)
 
     async def test_another_controller_terminates_what_the_first_started(
         self, spawner: Spawner, controllers: Controllers
@@ -133,7 +133,7 @@ class StartContract(ProcessSetup):
             await spawner.drain(pool_id, worker_id)
             [ended] = await self.until_ended(spawner, pool_id)
 
-            assert (ended.pool_id, ended.worker_id, ended.exit_code) == (pool_id, worker_id, 0)
+            assert (ended.pool_id, ended.worker_id, ended.exit_code) == (pool_id, worker_id, self.drained_code(spawner))
         finally:
             await spawner.terminate(pool_id, worker_id)
 

@@ -1,0 +1,122 @@
+"""Reads which services of workers there are, and the state of their containers."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import SpawnError, Unanswered
+from drumbeat.spawn.interface import InstanceState
+from drumbeat.spawn.names import Name
+from drumbeat.spawn.spcs.problems import SpcsRefused
+from drumbeat.spawn.spcs.services import SpcsContainer, SpcsService, read_container, read_service
+from drumbeat.spawn.spcs.session import SpcsClient
+from drumbeat.spawn.spcs.statements import Row, Statements, scope_prefix, start_number, worker_prefix
+
+log = logging.getLogger(__name__)
+
+_LOOKUPS: Final = 16  #: how many services that a list lacks are looked up by name at once
+_MOST_ROWS: Final = 10_000  #: a SHOW statement returns no more rows: a longer list is not whole
+_LOOK_AGAIN: Final = timedelta(seconds=30)  #: how often it is looked for why a worker does not start
+_NEVER: Final = ("", datetime.min.replace(tzinfo=UTC), SpcsContainer())
+
+
+class ServiceLookup:
+    """Finds the services of one store's workers. If Snowflake refuses to list them, nothing is known: that is Unanswered."""
+
+    def __init__(self, client: SpcsClient, statements: Statements, scope: str, clock: Clock) -> None:
+        self._client = client
+        self._statements = statements
+        self._scope = scope
+        self._clock = clock
+        self._containers: dict[str, tuple[str, datetime, SpcsContainer]] = {}  #: by ref: service's status, when, what was seen
+
+    async def all(self) -> Sequence[SpcsService]:
+        """Return the services of all workers of the store, of all their starts."""
+        found = await self._shown(scope_prefix(self._scope))
+        return [each for each in found if start_number(self._scope, each.name, each.service) is not None]
+
+    async def of(self, name: Name, seen: SpcsService | None = None) -> Sequence[SpcsService]:
+        """Return the services of one worker. ``seen``: a service of it that was there before, which a list may lack."""
+        found = [each for each in await self._shown(worker_prefix(self._scope, name), name) if each.name == name]
+        if seen is None or seen.service in {each.service for each in found}:
+            return found
+        return [*found, *await self.unlisted([seen])]
+
+    async def unlisted(self, missing: Sequence[SpcsService]) -> Sequence[SpcsService]:
+        """Return the services that exist although a list lacks them. If the first few are gone, so are the others."""
+        found: list[SpcsService] = []
+        for at in range(0, len(missing), _LOOKUPS):
+            looked = await asyncio.gather(*map(self._described, missing[at : at + _LOOKUPS]))
+            found += [service for service in looked if service is not None]
+            if not found:
+                break
+        return found
+
+    async def container(self, service: SpcsService) -> SpcsContainer:
+        """Return a service's container. It is looked at if the service has changed, and now and then if it does not start."""
+        status, at, known = self._containers.get(service.ref, _NEVER)
+        is_waiting = service.state is InstanceState.PENDING or (service.status == "RUNNING" and known.started_at is None)
+        now = self._clock.now()
+        if service.is_leaving or (status == service.status and not (is_waiting and now - at > _LOOK_AGAIN)):
+            return known
+        try:
+            rows = await self._read("SHOW SERVICE CONTAINERS", self._statements.containers(service.service))
+        except SpawnError as exc:
+            log.warning("could not read the container of worker %s of %s: %s", *reversed(service.name), exc)
+            return known
+        seen = read_container(rows)
+        self._containers[service.ref] = service.status, now, seen
+        return seen
+
+    def known_container(self, service: SpcsService) -> SpcsContainer:
+        """Return what was last seen of a service's container."""
+        return self._containers.get(service.ref, _NEVER)[2]
+
+    def forget_others(self, refs: Sequence[str]) -> None:
+        """Forget the containers of all services but these."""
+        self._containers = {ref: self._containers[ref] for ref in refs if ref in self._containers}
+
+    async def _shown(self, prefix: str, name: Name | None = None) -> Sequence[SpcsService]:
+        rows = await self._read("SHOW JOB SERVICES", self._statements.show(prefix))
+        if len(rows) >= _MOST_ROWS:
+            raise Unanswered(
+                f"expected fewer than {_MOST_ROWS} services, got a list that may not be whole; drop ended services"
+            )
+        return _there(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
+
+    async def _described(self, seen: SpcsService) -> SpcsService | None:
+        """Return a service that was there before, by its name; None if it is gone."""
+        try:
+            rows = await self._client.run("DESCRIBE SERVICE", self._statements.describe(seen.service))
+        except SpcsRefused as exc:
+            if exc.says_missing:
+                return None
+            raise Unanswered(str(exc), cause=exc.cause, retry_after=exc.retry_after) from exc
+        return next(iter(_there(read_service(row, seen.name, seen.token) for row in rows)), None)
+
+    async def _read(self, what: str, statement: str) -> Sequence[Row]:
+        try:
+            return await self._client.run(what, statement)
+        except SpcsRefused as exc:
+            raise Unanswered(str(exc), cause=exc.cause, retry_after=exc.retry_after) from exc
+
+
+def newest(services: Sequence[SpcsService]) -> SpcsService | None:
+    """Return the service in which a worker runs, or else that of its last start."""
+    return max(services, key=lambda each: (each.is_alive, int(each.service.rpartition("_")[2])), default=None)
+
+
+def newest_of_each(services: Sequence[SpcsService]) -> dict[Name, SpcsService]:
+    """Return the newest service of each worker."""
+    grouped: dict[Name, list[SpcsService]] = {}
+    for service in services:
+        grouped.setdefault(service.name, []).append(service)
+    return {name: found for name, each in grouped.items() if (found := newest(each)) is not None}
+
+
+def _there(found: Iterable[SpcsService | None]) -> Sequence[SpcsService]:
+    """Return the services that are Drumbeat's and not gone."""
+    return [service for service in found if service is not None and service.status != "DELETED"]

@@ -1,0 +1,112 @@
+"""Errors of Snowflake, each as one clear line that says what to do, with its cause."""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from drumbeat.core.errors import SpawnCause, SpawnError, Unanswered
+
+_LONGEST = 500
+_EXISTS: Final = 2002
+_MISSING: Final = frozenset({2003, 2043})
+_EXPIRED: Final = frozenset({390_104, 390_111, 390_112, 390_114})  #: the session or its token is over: sign in again
+_CAUSES: Mapping[int, SpawnCause] = {
+    3001: SpawnCause.AUTH,  # insufficient privileges
+    666: SpawnCause.NO_MONEY,  # the account is suspended
+    90_073: SpawnCause.NO_MONEY,  # a resource monitor's quota is used up
+    1003: SpawnCause.BAD_REQUEST,  # a syntax error
+    **dict.fromkeys(range(390_100, 390_500), SpawnCause.AUTH),  # of signing in
+}
+_WORDS: tuple[tuple[re.Pattern[str], SpawnCause], ...] = (
+    (re.compile(r"insufficient privileges|not authorized to|permission denied", re.I), SpawnCause.AUTH),
+    (re.compile(r"suspended due to|payment|resource monitor|trial .*ended", re.I), SpawnCause.NO_MONEY),
+    (re.compile(r"too many (requests|statements|queries)|rate limit|\b429\b", re.I), SpawnCause.RATE_LIMITED),
+    (
+        re.compile(
+            r"(capacity|quota|no .*nodes? .*available|maximum number|limit .*(reached|exceeded)|(reached|exceed\w*) .*limit"
+            r"|insufficient (cpu|memory|gpu|resources))",
+            re.I,
+        ),
+        SpawnCause.NO_CAPACITY,
+    ),
+    (
+        re.compile(r"try again|temporar|timed? ?out|unavailable|internal error|being (created|resumed|stopped)", re.I),
+        SpawnCause.TRANSIENT,
+    ),
+)
+_RETRY_AFTER: Mapping[SpawnCause, timedelta] = {
+    SpawnCause.NO_CAPACITY: timedelta(minutes=1),
+    SpawnCause.RATE_LIMITED: timedelta(seconds=30),
+}
+
+
+class NotSubmitted(Unanswered):
+    """The statement certainly did nothing: it was not sent, because nobody could sign in or no connection could be made."""
+
+
+class SpcsRefused(SpawnError):
+    """Snowflake answered a statement with an error; ``errno`` and ``sqlstate`` are its numbers, ``said`` its words."""
+
+    def __init__(self, message: str, *, errno: int, sqlstate: str, said: str, cause: SpawnCause) -> None:
+        super().__init__(message, cause=cause, retry_after=_RETRY_AFTER.get(cause))
+        self.errno, self.sqlstate, self.said = errno, sqlstate, said
+
+    @property
+    def says_exists(self) -> bool:
+        """Whether there is an object of that name."""
+        return self.errno == _EXISTS or "already exists" in self.said
+
+    @property
+    def says_missing(self) -> bool:
+        """Whether there is no object of that name, or none that the role may see."""
+        return self.errno in _MISSING
+
+    @property
+    def says_expired(self) -> bool:
+        """Whether the session is over, so that the statement was not run."""
+        return self.errno in _EXPIRED
+
+
+def refusal(place: str, what: str, errno: int, sqlstate: str, said: str) -> SpcsRefused:
+    """Return the error for an answer. ``place`` names the account, ``what`` is such as ``EXECUTE JOB SERVICE``."""
+    line = one_line(said) or "no reason given"
+    cause = cause_of(errno, sqlstate, line)
+    return SpcsRefused(
+        f"{place}: {what} failed ({errno:06d}): {line}{_advice(errno, cause, line)}",
+        errno=errno,
+        sqlstate=sqlstate,
+        said=line,
+        cause=cause,
+    )
+
+
+def cause_of(errno: int, sqlstate: str, said: str) -> SpawnCause:
+    """Return the cause of an error by its number, or else by its words. Errors of Snowflake itself may go away."""
+    if errno in _CAUSES:
+        return _CAUSES[errno]
+    for words, cause in _WORDS:
+        if words.search(said):
+            return cause
+    if sqlstate == "42501":
+        return SpawnCause.AUTH
+    return SpawnCause.TRANSIENT if sqlstate[:2] in {"XX", "08", "57", "58"} else SpawnCause.BAD_REQUEST
+
+
+def one_line(text: str) -> str:
+    """Return a text of Snowflake as one line that is not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _advice(errno: int, cause: SpawnCause, said: str) -> str:
+    """Return what to do about an error; empty if nothing can be said."""
+    if errno in _MISSING:
+        return "; check the name, and that the role may use it: see the grants in docs/engines.md"
+    if cause is SpawnCause.AUTH:
+        return "; check the sign-in, and the role's grants: see docs/engines.md"
+    if cause is SpawnCause.NO_CAPACITY and "service" in said.lower() and "maximum" in said.lower():
+        return "; drop services that have ended, or ask Snowflake for a higher limit"
+    if cause is SpawnCause.NO_CAPACITY:
+        return "; raise MAX_NODES of the compute pool, or run fewer workers"
+    return ""
