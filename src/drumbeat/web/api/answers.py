@@ -22,7 +22,7 @@ _MEANINGS: Mapping[int, str] = {
     422: "The request is not valid; `errors` lists the wrong fields",
     429: "Too many wrong tokens",
     501: "An optional extra of Drumbeat is not installed on the server",
-    502: "The provider of workers, or the language model, failed or refused the request",
+    502: "The provider of workers failed or refused the request",
     503: "The store (Drumbeat's database) does not answer",
 }
 EVERYWHERE = (400, 401, 403, 413, 415, 421, 422, 429, 503)

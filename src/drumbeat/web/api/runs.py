@@ -32,6 +32,10 @@ _RUN = f"{RUNS}/{{run_id}}"
 UNCHANGED = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
+_MODEL_FAILED: dict[int | str, dict[str, Any]] = {
+    502: problems(502)[502] | {"description": "The language model refused, did not answer, or gave no usable answer"}
+}
+
 Shown = TypeVar("Shown", bound=RunShape)
 Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status", "qps", "-qps", "operations", "-operations"]
 
@@ -123,7 +127,7 @@ def _explained(found: RunExplanation | None) -> ExplanationShape | None:
     return ExplanationShape.model_validate(found) if found else None
 
 
-@router.post(f"{_RUN}/explain", operation_id="explain_run", responses=problems(404, 409, 501, 502))
+@router.post(f"{_RUN}/explain", operation_id="explain_run", responses=problems(404, 409, 501) | _MODEL_FAILED)
 async def explain_run(run_id: Id, plane: Plane) -> ExplanationShape:
     """Have the language model that the server's settings name explain an ended run, from its figures only. The text is stored
     with the run, in place of an earlier one. 409 if no language model is set up or the run has not ended, 502 if the model
