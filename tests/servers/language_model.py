@@ -61,8 +61,8 @@ class Endpoint:
     def refuses(self, status: int, message: str = "") -> None:
         self.sends(json.dumps({"error": {"message": message}}).encode() if message else b"", status=status)
 
-    def sends(self, content: bytes, status: int = 200, content_type: str = "application/json", **headers: str) -> None:
-        self.status, self.content, self.content_type, self.headers = status, content, content_type, headers
+    def sends(self, content: bytes, status: int = 200, content_type: str = "application/json") -> None:
+        self.status, self.content, self.content_type, self.headers = status, content, content_type, {}
         self.stalls = self.drips = self.hangs_up = False
 
 

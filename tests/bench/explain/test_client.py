@@ -120,7 +120,8 @@ async def test_a_lie_is_refused(endpoint: Endpoint, content: bytes, kind: str, s
 
 
 async def test_a_broken_encoding_is_refused(endpoint: Endpoint) -> None:
-    endpoint.sends(b"not gzip", **{"Content-Encoding": "gzip"})
+    endpoint.sends(b"not gzip")
+    endpoint.headers = {"Content-Encoding": "gzip"}
 
     assert "could not be reached" in await refusal(endpoint)
 

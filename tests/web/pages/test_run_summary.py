@@ -77,7 +77,7 @@ async def test_the_summary_stands_near_the_top(page: Page) -> None:
     await opened(page, f"/runs/{SECOND}", NAME)
 
     summary = page.get_by_role("region", name="Summary")
-    await expect(summary).to_contain_text("This run loaded SQLite with 4 connections for 40 s: 20 operations/s, p95 ")
+    await expect(summary).to_contain_text("This run loaded a database with 4 connections for 40 s: 20 operations/s, p95 ")
     await expect(summary).to_contain_text("It missed what was asked of it: ")
     await expect(summary).to_contain_text("40 of 800 operations failed, most often with DATABASE_ERROR (39).")
     await expect(summary).to_contain_text(f"Against the run before of the same kind ({FIRST}): operations/s 20 as before, p95 ")
@@ -119,7 +119,7 @@ async def test_a_model_that_refuses_is_told_and_the_summary_stays(page: Page, en
     await page.get_by_role("button", name=EXPLAIN).click()
 
     await expect(page.get_by_text("refuses for now (HTTP 429)")).to_be_visible()
-    await expect(page.get_by_role("region", name="Summary")).to_contain_text("This run loaded SQLite")
+    await expect(page.get_by_role("region", name="Summary")).to_contain_text("This run loaded a database")
     await expect(page.get_by_role("note", name="Words of a language model")).to_have_count(0)
     await expect(page.get_by_role("button", name=EXPLAIN)).to_be_enabled()
 
@@ -136,7 +136,7 @@ async def test_words_that_are_markup_are_shown_as_they_are(page: Page) -> None:
 async def test_the_report_has_the_summary_and_runs_nothing(page: Page, run_id: RunId) -> None:
     await page.goto(f"/api/v1/runs/{run_id}/report?form=html")
 
-    await expect(page.locator("#summary")).to_contain_text("This run loaded SQLite with 4 connections for 40 s: ")
+    await expect(page.locator("#summary")).to_contain_text("This run loaded a database with 4 connections for 40 s: ")
     assert await page.locator("script, img").count() == 0
     if run_id is FORGED:
         await expect(page.locator("#explanation blockquote")).to_have_text(HOSTILE)
