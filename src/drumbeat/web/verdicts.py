@@ -2,17 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TypeVar
 
 from drumbeat.bench.model import RunJudgement, RunVerdict
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
-Known = TypeVar("Known")
-
 _MOST = 10_000  #: maximum number of cached verdicts
-_MOST_SUMMARIES = 1_000
 WORDS = {
     RunVerdict.PASSED: "passed",
     RunVerdict.MISSED: "objectives missed",
@@ -35,12 +31,11 @@ _COLOURS = {
 
 
 class Verdicts:
-    """Reads and caches the verdicts on runs, and their summaries."""
+    """Reads and caches the verdicts on runs, and reads their summaries."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._known: OrderedDict[RunId, RunJudgement] = OrderedDict()
-        self._summaries: OrderedDict[RunId, tuple[str, ...]] = OrderedDict()
 
     async def of(self, run: Run) -> RunJudgement:
         """Return the verdict on a run; an empty verdict if the bench extra is not installed."""
@@ -51,29 +46,23 @@ class Verdicts:
         except MissingExtra:
             return RunJudgement()
         if run.status in RUN_ENDED:
-            _remember(self._known, run.run_id, found, _MOST)
+            self._remember(run.run_id, found)
         return found
 
     async def summary_of(self, run: Run) -> tuple[str, ...]:
-        """Return a run in a few sentences; none until it has ended, or if the bench extra is not installed."""
-        if run.status not in RUN_ENDED:
+        """Return a run in a few sentences, read anew; none until it has ended, or if the bench extra is not installed."""
+        try:
+            return await self._plane.bench().summary(run)
+        except MissingExtra:
             return ()
-        if (known := self._summaries.get(run.run_id)) is None:
-            try:
-                known = await self._plane.bench().summary(run)
-            except MissingExtra:
-                return ()
-            _remember(self._summaries, run.run_id, known, _MOST_SUMMARIES)
-        return known
 
     async def of_all(self, runs: Iterable[Run]) -> dict[RunId, RunJudgement]:
         return {run.run_id: await self.of(run) for run in runs}
 
-
-def _remember(known: OrderedDict[RunId, Known], run_id: RunId, found: Known, most: int) -> None:
-    known[run_id] = found
-    while len(known) > most:
-        known.popitem(last=False)
+    def _remember(self, run_id: RunId, found: RunJudgement) -> None:
+        self._known[run_id] = found
+        while len(self._known) > _MOST:
+            self._known.popitem(last=False)
 
 
 def verdict_words(judgement: RunJudgement) -> str | None:

@@ -119,6 +119,12 @@ LIMITS: Mapping[str, tuple[RunRecord, LimitKind, str, str]] = {
         "3,000 of 60,000 operations failed, most often with QUERY_TIMEOUT (2,900).",
         "look at the errors first (drumbeat bench executions run-2 --failed)",
     ),
+    "a queue in the database": (
+        short(metrics={"server": {"measurement": {"statements": 60_000.0, "queued": 1200.0, "longest_queue_time": 3210.0}}}),
+        LimitKind.SERVER_QUEUE,
+        "1,200 of 60,000 statements queued in the database, the longest for 3,210 ms.",
+        "use a larger warehouse or more clusters, or fewer connections",
+    ),
     "bounds": (
         short(
             plan=QPS, completion_reason="BOUNDS_LIMIT_REACHED", metrics={"bounds": {"max_workers": 2, "max_connections": 20}}
@@ -160,7 +166,7 @@ LIMITS: Mapping[str, tuple[RunRecord, LimitKind, str, str]] = {
     "an objective": (
         short(plan=RunPlan(objectives={ALL_KINDS: Objective(p95_ms=1)})),
         LimitKind.OBJECTIVE,
-        "It missed what was asked of it: p95 of all kinds: ",
+        "It missed an objective: p95 of all kinds: ",
         "search for the most connections that meet the objectives",
     ),
     "connections that are all busy": (

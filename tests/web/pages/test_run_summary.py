@@ -78,7 +78,7 @@ async def test_the_summary_stands_near_the_top(page: Page) -> None:
 
     summary = page.get_by_role("region", name="Summary")
     await expect(summary).to_contain_text("This run loaded a database with 4 connections for 40 s: 20 operations/s, p95 ")
-    await expect(summary).to_contain_text("It missed what was asked of it: ")
+    await expect(summary).to_contain_text("It missed an objective: ")
     await expect(summary).to_contain_text("40 of 800 operations failed, most often with DATABASE_ERROR (39).")
     await expect(summary).to_contain_text(f"Against the run before of the same kind ({FIRST}): operations/s 20 as before, p95 ")
     await expect(summary).to_contain_text(f"look at the errors first (drumbeat bench executions {SECOND} --failed).")

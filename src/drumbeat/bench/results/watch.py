@@ -66,7 +66,8 @@ class RunWatch:
         self._logs_to: int | None = None
         self._caught_up = False
         self._has_ended = False
-        self._summary: tuple[str, ...] | None = None  #: made once, when the run has ended
+        self._previous: RunRecord | None = None  #: the run before of the same template; read once, when the run has ended
+        self._previous_read = False
 
     async def look(self) -> LiveRun:
         """Read what was stored since the last call, and return the current state of the run. Raises NotFound."""
@@ -107,9 +108,9 @@ class RunWatch:
         return under_way(record.run, await led_by(self._store, record.run))
 
     async def _summarise(self, record: RunRecord) -> tuple[str, ...]:
-        if self._summary is None and self._has_ended:
-            self._summary = summarise(record, await read_previous(self._store, record.run))
-        return self._summary or ()
+        if self._has_ended and not self._previous_read:
+            self._previous, self._previous_read = await read_previous(self._store, record.run), True
+        return summarise(record, self._previous)
 
     async def catch_up(self) -> None:
         """Read all data older than what the first call of ``look`` read; call ``look`` first. May be cancelled and repeated."""

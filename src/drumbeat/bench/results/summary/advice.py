@@ -62,6 +62,10 @@ def _outage(record: RunRecord, limit: RunLimit) -> str:
     return "find out what happened to the database in those seconds, then run it again"
 
 
+def _queue(record: RunRecord, limit: RunLimit) -> str:
+    return "use a larger warehouse or more clusters, or fewer connections"
+
+
 def _errors(record: RunRecord, limit: RunLimit) -> str | None:
     if limit.figures["error_percent"] < MANY_ERRORS:
         return None
@@ -103,6 +107,7 @@ _RULES: Mapping[LimitKind, _Rule] = {
     LimitKind.CLIENT: _hosts,
     LimitKind.WORKERS_LOST: _lost,
     LimitKind.OUTAGE: _outage,
+    LimitKind.SERVER_QUEUE: _queue,
     LimitKind.ERRORS: _errors,
     LimitKind.BOUNDS: _bounds,
     LimitKind.SEARCH_BOUNDS: _search_bounds,

@@ -14,6 +14,7 @@ from drumbeat.bench.results.run_verdict import BOUNDS_REACHED, missed_target
 from drumbeat.bench.results.verdicts import verdicts_of
 
 _BUSY_WITHIN = 0.1  #: connections count as busy all the time if Little's law explains their number within this share
+_QUEUED_SHARE = 0.01  #: share of statements from which those that queued in the database count as a limit
 _SEARCH_ENDS = {
     "QUEUE_DETECTED": "QUEUEING",
     "DEGRADED": "SLOWER",
@@ -31,6 +32,7 @@ class LimitKind(StrEnum):
     WORKERS_LOST = "WORKERS_LOST"
     CLIENT = "CLIENT"  #: the workers, not the database
     OUTAGE = "OUTAGE"
+    SERVER_QUEUE = "SERVER_QUEUE"  #: statements queued in the database, as its own history says
     ERRORS = "ERRORS"
     BOUNDS = "BOUNDS"  #: the configured numbers of workers and connections, in mode QPS
     BELOW_TARGET = "BELOW_TARGET"  #: less than the target throughput, within the bounds
@@ -56,7 +58,7 @@ class RunLimit:
 
 def limits_of(record: RunRecord) -> tuple[RunLimit, ...]:
     """Return what limited an ended run, the most important first. It needs the run's row, results and steps only."""
-    checks = (_not_started, _guardrails, _lost, _client, _outage, _errors, _qps, _search, _objectives)
+    checks = (_not_started, _guardrails, _lost, _client, _outage, _server_queue, _errors, _qps, _search, _objectives)
     found = tuple(limit for check in checks for limit in check(record))
     return found or tuple(_connections(record))
 
@@ -108,6 +110,14 @@ def _outage(record: RunRecord) -> Iterator[RunLimit]:
     if found is not None and found.without_service:
         figures = {"seconds_without_service": found.without_service, "seconds": found.seconds}
         yield RunLimit(kind=LimitKind.OUTAGE, figures=figures)
+
+
+def _server_queue(record: RunRecord) -> Iterator[RunLimit]:
+    counted = _mapping(_mapping(_metrics(record).get("server")).get("measurement"))
+    found = _numbers(**{name: counted.get(name) for name in ("statements", "queued", "longest_queue_time")})
+    statements, queued = found.get("statements", 0), found.get("queued", 0)
+    if statements and queued >= _QUEUED_SHARE * statements:
+        yield RunLimit(kind=LimitKind.SERVER_QUEUE, figures=found)
 
 
 def _errors(record: RunRecord) -> Iterator[RunLimit]:

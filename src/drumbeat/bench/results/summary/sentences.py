@@ -112,7 +112,7 @@ def _verdict(record: RunRecord) -> str:
         case RunVerdict.NO_OBJECTIVE:
             return "It completed; as no objective was set, it neither passed nor failed."
         case RunVerdict.MISSED:
-            return f"It missed what was asked of it: {reason}."
+            return f"It missed an objective: {reason}."
         case RunVerdict.NOT_MEASURED:
             return f"It could not be judged: {reason}."
         case RunVerdict.FAILED:
@@ -144,6 +144,9 @@ def _limit(limit: RunLimit) -> str:
             return "The clients, not the database, were the limit in more than a tenth of the measured seconds."
         case LimitKind.OUTAGE:
             return f"In {found['seconds_without_service']:g} of {found['seconds']:g} s no operation succeeded."
+        case LimitKind.SERVER_QUEUE:
+            longest = f", the longest for {ms(found['longest_queue_time'])}" if "longest_queue_time" in found else ""
+            return f"{found['queued']:,.0f} of {found['statements']:,.0f} statements queued in the database{longest}."
         case LimitKind.ERRORS:
             return _failed(limit)
         case LimitKind.BOUNDS:
