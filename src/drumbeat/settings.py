@@ -21,6 +21,8 @@ RETENTION_VARIABLE = "DRUMBEAT_RETENTION"
 ENGINES_VARIABLE = "DRUMBEAT_ENGINES"
 ENGINES_FILE = "engines.toml"  #: names engines, beside drumbeat.toml; DRUMBEAT_ENGINES may name another file
 _ENGINES = "engines"  #: the table of engines in a settings file
+_LANGUAGE_MODEL = "language_model"  #: the table of the language model that explains runs
+LANGUAGE_MODEL_VARIABLES = {"url": "DRUMBEAT_LANGUAGE_MODEL_URL", "model": "DRUMBEAT_LANGUAGE_MODEL"}
 
 _VARIABLES: Mapping[str, str] = {
     "store": STORE_VARIABLE,
@@ -39,6 +41,9 @@ class Settings:
     engines: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict, hash=False
     )  #: by name: the engine's table, unchecked
+    language_model: Mapping[str, Any] = field(
+        default_factory=dict, hash=False
+    )  #: the table of the language model that explains runs, unchecked; empty: there is none
 
     def __repr__(self) -> str:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
@@ -56,6 +61,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
     """Read the settings: arguments override the environment, which overrides the file. Raises InvalidSettings."""
     chosen = _from_file(file)
     engines = _engines(chosen.pop(_ENGINES, {}), file, environment)
+    language_model = _language_model(chosen.pop(_LANGUAGE_MODEL, {}), file, environment)
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
     state_dir = Path(chosen.get("state_dir", ".drumbeat"))
@@ -64,6 +70,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
         state_dir=state_dir.absolute(),
         retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
         engines=engines,
+        language_model=language_model,
     )
 
 
@@ -103,6 +110,14 @@ def _engines(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str
             raise InvalidSettings(f"expected the engine {name!r} in one file, got it in {file} and in {other}; remove one")
         engines[name] = table
     return engines
+
+
+def _language_model(given: Any, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the table of the language model, with what the environment sets. It is checked when the model is used."""
+    if not isinstance(given, dict):
+        raise InvalidSettings(f"expected a table [{_LANGUAGE_MODEL}] in {file}, got {_LANGUAGE_MODEL} = {short_repr(given)}")
+    named = LANGUAGE_MODEL_VARIABLES.items()
+    return {**given, **{name: environment[variable] for name, variable in named if environment.get(variable)}}
 
 
 def _engines_in(file: Path) -> Any:
@@ -157,13 +172,14 @@ def _toml(file: Path) -> dict[str, Any]:
 def _from_file(file: Path) -> dict[str, Any]:
     found = _toml(file)
     for name, value in found.items():
-        if name == _ENGINES:
+        if name in (_ENGINES, _LANGUAGE_MODEL):
             continue
         if name == "engine":
             written, meant = _misspelt(name, value)
             raise InvalidSettings(f"unknown table {written} in {file}; write {meant}")
         if name not in _VARIABLES:
-            raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {', '.join((*_VARIABLES, _ENGINES))}")
+            known = ", ".join((*_VARIABLES, _ENGINES, _LANGUAGE_MODEL))
+            raise InvalidSettings(f"unknown setting {name!r} in {file}; expected only {known}")
         if not isinstance(value, str):
             raise InvalidSettings(f"expected the setting {name} in {file} to be text, got {short_repr(value)}")
     return found

@@ -1,12 +1,14 @@
 """The page on the orchestrator knows every status, phase, reason, mode, outcome, exit code and limit."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 from docs.pages import page, quoted, rows, section
 from drumbeat.bench.control.modes.stability import LevelOutcome
 from drumbeat.bench.control.orchestrator import BRISKLY, EVERY, LEASE
+from drumbeat.bench.explain.settings import KEY_VARIABLE, LanguageModelSettings
 from drumbeat.bench.model import Action, GuardrailMode, LoadMode, ScalingMode
 from drumbeat.bench.model.verdict import ExitStatus, RunVerdict
 from drumbeat.bench.results.compare import changes
@@ -16,6 +18,7 @@ from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.cli.bench_outcome import form_of
 from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.core.run import RUN_ENDED, Phase, RunStatus
+from drumbeat.settings import LANGUAGE_MODEL_VARIABLES
 
 TOLD = page("orchestrator")
 REASON = re.compile(r'completion_reason="([A-Z_]+)"')
@@ -101,3 +104,15 @@ def test_the_times_it_says_are_the_times_there_are() -> None:
     assert (limits.drain_within.total_seconds(), limits.controller_gone_after.total_seconds()) == (120, 120)
     assert limits.give_up_after.total_seconds() == 45
     assert f"At most {VIRTUAL_SLOTS} workers" in section(TOLD, "## Limits")
+
+
+def test_every_setting_of_a_language_model_is_there() -> None:
+    told = section(page("orchestrator"), "### A run in words")
+
+    assert [row[0] for row in rows(told)] == [f"`{each.name}`" for each in fields(LanguageModelSettings)]
+    defaults = {row[0].strip("`"): row[1].strip("`") for row in rows(told)}
+    known = LanguageModelSettings(url="https://h", model="m")
+    assert defaults["key_variable"] == KEY_VARIABLE == known.key_variable
+    assert (int(defaults["max_characters"]), int(defaults["max_tokens"])) == (known.max_characters, known.max_tokens)
+    assert f"{defaults['timeout']}" == f"{known.timeout.total_seconds():g}s"
+    assert set(LANGUAGE_MODEL_VARIABLES.values()) <= quoted(told)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,11 +14,15 @@ from drumbeat.bench.control.create import PreparedRun, prepare_run, preview_oper
 from drumbeat.bench.control.orchestrator import LEASE, UNDER_WAY, Orchestrator
 from drumbeat.bench.control.preflight import Preflight
 from drumbeat.bench.control.prices import read_default_prices, set_default_prices
+from drumbeat.bench.explain.explaining import LanguageModel, explain_run
 from drumbeat.bench.model import (
     DecisionRecord,
     Operation,
+    RunExplanation,
     RunJudgement,
+    RunRecord,
     ServerProbe,
+    stored_explanation,
 )
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.model.warehouse import WarehouseSettings
@@ -35,6 +40,7 @@ from drumbeat.bench.results.record import read_candidates, read_decisions, read_
 from drumbeat.bench.results.removal import remove_run
 from drumbeat.bench.results.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.results.summaries import read_summary
 from drumbeat.bench.results.top_errors import most_frequent
 from drumbeat.bench.results.trend import read_trend
 from drumbeat.bench.results.verdicts import judged_at, verdicts_of
@@ -49,7 +55,7 @@ from drumbeat.bench.templates.revisions import as_document, revision, row_of, sa
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.engine import DEFAULT_ENGINE, EngineRoom
-from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, InvalidInput, Refused, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.prompt_spawner import PromptSpawner
@@ -89,9 +95,12 @@ class BenchService:
         connections: ConnectionService | None = None,
         check_engine: Callable[[str], object] | None = None,
         engine_room: Callable[[str], EngineRoom] | None = None,
+        language_model: Callable[[], LanguageModel | None] | None = None,
     ) -> None:
         """``open_spawner`` opens a spawner for the name of an engine, or of several. ``check_engine`` raises InvalidSettings
-        for an engine that is not known, or whose workers cannot reach the store; ``engine_room`` returns its slots."""
+        for an engine that is not known, or whose workers cannot reach the store; ``engine_room`` returns its slots.
+        ``language_model`` opens the model that explains runs, if there is one; raises InvalidSettings, MissingExtra."""
+        self._language_model = language_model or (lambda: None)
         self._check_engine = check_engine or (lambda engines: None)
         self._engine_room = engine_room or (lambda engines: EngineRoom(engines=engines))
         self._store = store
@@ -103,6 +112,7 @@ class BenchService:
         self.prices, self.set_prices = partial(read_default_prices, store.notes), partial(set_default_prices, store.notes)
         self.record, self.seconds = partial(read_record, store), partial(read_seconds, store)
         self.errors, self.judgement = partial(read_errors, store), partial(read_judgement, store)
+        self.summary = partial(read_summary, store)
         self.trend, self.remove = partial(read_trend, store), partial(remove_run, store)
         self.watch, self.worker_curves = partial(RunWatch, store), partial(read_worker_curves, store)
         self.load_executions = partial(load_executions, store)
@@ -206,6 +216,8 @@ class BenchService:
         run = await self._store.runs.get(run_id)
         if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
             await self.load_executions(run_id)
+        if status in RUN_ENDED and not (hurry and hurry.is_set()):
+            await self._explain_if_automatic(run)
         return status
 
     async def _leave_silent(self, spawner: PromptSpawner, hurry: asyncio.Event, leave: asyncio.Event) -> None:
@@ -216,6 +228,24 @@ class BenchService:
             if spawner.silence is not None:
                 leave.set()
         await asyncio.Event().wait()
+
+    async def explain(self, run_id: RunId) -> RunExplanation:
+        """Have the language model explain an ended run, and store what it wrote with the run.
+
+        Raises Refused if no language model is set up or the run has not ended, LanguageModelFailed if the model fails."""
+        model = self._language_model()
+        if model is None:
+            raise Refused("no language model is set up to explain runs; name one as [language_model] in drumbeat.toml")
+        return await explain_run(self._store, model, run_id)
+
+    async def _explain_if_automatic(self, run: Run) -> None:
+        """Explain a run that has just ended, if the settings ask for it. Errors are only logged."""
+        try:
+            model = self._language_model()
+            if model is not None and model.settings.automatic and stored_explanation(run) is None:
+                await explain_run(self._store, model, run.run_id)
+        except DrumbeatError as exc:
+            log.warning("could not explain run %s: %s", run.run_id, exc)
 
     async def executions(self, run_id: RunId, **query: Any) -> Sequence[Execution]:
         """Return a page of a run's recorded operations, from the store or files on this host. ``query``: see ExecutionQuery."""
@@ -255,7 +285,12 @@ class BenchService:
         """Return a run's report in one of ``report.FORMATS``. Raises InvalidInput for an unknown format."""
         if form not in report.FORMATS:
             raise InvalidInput(f"report format: expected one of {', '.join(report.FORMATS)}, got {form!r}")
-        return await asyncio.to_thread(report.FORMATS[form], await self.record(run_id))
+        return await asyncio.to_thread(report.FORMATS[form], await self.summarised(run_id))
+
+    async def summarised(self, run_id: RunId) -> RunRecord:
+        """Return everything that is stored about a run, with its summary. Raises NotFound."""
+        record = await self.record(run_id)
+        return replace(record, summary=await self.summary(record.run))
 
     async def judgements(self, runs: Sequence[Run]) -> dict[RunId, RunJudgement]:
         """Return the verdict on each of several runs, read from their rows or, if missing there, from their results."""
@@ -309,6 +344,8 @@ class BenchService:
                 status = await self._orchestrator(spawner).conduct(run.run_id, leave)
             if status in RUN_ENDED:
                 await self._read_history(run.run_id, leave)
+            if status in RUN_ENDED and not leave.is_set():
+                await self._explain_if_automatic(await self._store.runs.get(run.run_id))
         except DrumbeatError as exc:
             log.warning("stopped controlling run %s: %s; any orchestrator can take it over", run.run_id, exc)
         finally:

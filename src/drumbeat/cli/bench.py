@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, ms
-from drumbeat.cli import bench_examples, bench_export, bench_prices, bench_results, bench_runs, bench_templates
+from drumbeat.cli import bench_examples, bench_explain, bench_export, bench_prices, bench_results, bench_runs, bench_templates
 from drumbeat.cli.live import sparkline
 from drumbeat.cli.options import JsonOption, refuse_nan, run
 from drumbeat.cli.render import Columns, console, errors, show_json, table
@@ -25,6 +25,7 @@ app.add_typer(bench_templates.app, name="template")
 app.add_typer(bench_examples.app)
 app.add_typer(bench_runs.app)
 app.add_typer(bench_results.app)
+app.add_typer(bench_explain.app)
 app.add_typer(bench_export.app)
 app.add_typer(bench_prices.app)
 

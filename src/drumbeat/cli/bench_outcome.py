@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunRecord, RunVerdict, ms, number, texts_that_differ
+from drumbeat.bench.model import RunExplanation, RunRecord, RunVerdict, ms, number, stored_explanation, texts_that_differ
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.engine import DEFAULT_ENGINE
@@ -83,6 +83,8 @@ def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) 
     failure = record.result.failure_reason if record.result else None
     if failure:
         say(failure, style="red")
+    for sentence in record.summary:
+        say(sentence)
     if total.operations:
         say(
             f"{total.qps:,.0f} ops/s over {total.seconds:.1f} s: {total.operations:,} operations, {total.errors:,} errors",
@@ -94,8 +96,19 @@ def print_outcome(bench: "BenchService", record: RunRecord, reports: list[str]) 
     _print_verdicts(bench, record)
     for warning in bench.warnings(record):
         say(f"note: {warning}", style="yellow")
+    if (explanation := stored_explanation(ended)) is not None:
+        print_explanation(explanation)
     for path in reports:
         say(f"report: {path}")
+
+
+def print_explanation(explanation: RunExplanation) -> None:
+    """Print what a language model wrote about a run, with who wrote it, and which of its numbers are not figures of the run."""
+    say(explanation.label, style="bold")
+    for line in explanation.text.splitlines():
+        say(f"  {line}")
+    if explanation.warning:
+        say(f"note: {explanation.warning}", style="yellow")
 
 
 def print_folders(folders: Sequence[str]) -> None:

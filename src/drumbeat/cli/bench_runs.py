@@ -205,7 +205,7 @@ async def _stop_on_signals(
 
 async def finish(bench: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
     """Print how a run ended and write its reports. Returns its exit code."""
-    record = await bench.record(run_id)
+    record = await bench.summarised(run_id)
     for path, form in reports.items():
         write(path, await bench.report(run_id, form))
     if as_json:

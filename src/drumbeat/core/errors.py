@@ -20,6 +20,7 @@ DrumbeatError
 │   ├── SpawnFailed          the provider refused; nothing was started
 │   ├── SpawnAmbiguous       no answer: a worker might have been started; list the workers before retrying
 │   └── Unanswered           the provider, or one of its hosts, did not answer: nothing is known about its workers
+├── LanguageModelFailed      the language model refused, did not answer, or gave no usable answer
 └── MissingExtra             an optional dependency is not installed
 """
 
@@ -126,6 +127,10 @@ class SpawnAmbiguous(SpawnError):
 
 class Unanswered(SpawnError):
     """The provider, or one of its hosts, did not answer, so nothing is known about its workers: they might still run."""
+
+
+class LanguageModelFailed(DrumbeatError):
+    """The language model that should explain a run refused, did not answer, or gave no usable answer."""
 
 
 class MissingExtra(DrumbeatError):

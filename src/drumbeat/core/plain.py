@@ -1,4 +1,4 @@
-"""Data from users: parse JSON with a depth limit, and shorten values for messages."""
+"""Data from users: parse JSON with a depth limit, shorten values for messages, and remove control characters."""
 
 import json
 from collections.abc import Mapping
@@ -77,6 +77,13 @@ def time_span(duration: timedelta) -> str:
         if abs(seconds) >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return a text without control and formatting characters, and without repeated spaces. ``lines``: keep its line breaks."""
+    parts = text.splitlines() if lines else [text]
+    kept = (" ".join("".join(sign if sign.isprintable() else " " for sign in part).split()) for part in parts)
+    return "\n".join(part for part in kept if part)
 
 
 def _short_repr(value: Any, most: int, levels: int) -> str:

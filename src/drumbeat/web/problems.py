@@ -18,6 +18,7 @@ from drumbeat.core.errors import (
     DrumbeatError,
     InvalidInput,
     JobEnded,
+    LanguageModelFailed,
     MissingExtra,
     NotFound,
     Refused,
@@ -35,6 +36,7 @@ _STATUS: Mapping[type[DrumbeatError], int] = {
     JobEnded: 409,
     StoreError: 503,
     SpawnError: 502,
+    LanguageModelFailed: 502,
     MissingExtra: 501,
 }
 _NAMED = re.compile(r"(?:the template is wrong at )?([A-Za-z_][\w.\[\]-]*): (.+)", re.DOTALL)

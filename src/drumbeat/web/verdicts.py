@@ -31,7 +31,7 @@ _COLOURS = {
 
 
 class Verdicts:
-    """Reads and caches the verdicts on runs."""
+    """Reads and caches the verdicts on runs, and reads their summaries."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -48,6 +48,13 @@ class Verdicts:
         if run.status in RUN_ENDED:
             self._remember(run.run_id, found)
         return found
+
+    async def summary_of(self, run: Run) -> tuple[str, ...]:
+        """Return a run in a few sentences, read anew; none until it has ended, or if the bench extra is not installed."""
+        try:
+            return await self._plane.bench().summary(run)
+        except MissingExtra:
+            return ()
 
     async def of_all(self, runs: Iterable[Run]) -> dict[RunId, RunJudgement]:
         return {run.run_id: await self.of(run) for run in runs}

@@ -12,6 +12,11 @@ from drumbeat.bench.model.drive import (
     DriveProgress as DriveProgress,
     DriveRequest as DriveRequest,
 )
+from drumbeat.bench.model.explanation import (
+    RunExplanation as RunExplanation,
+    explanation_document as explanation_document,
+    stored_explanation as stored_explanation,
+)
 from drumbeat.bench.model.figures import Figures as Figures, KindFigures as KindFigures
 from drumbeat.bench.model.guarding import (
     GuardAction as GuardAction,

@@ -235,6 +235,7 @@ class RunRecord:
     phases: tuple[PhaseRecord, ...] = ()
     failures: tuple[FailureExample, ...] = ()
     notes: tuple[str, ...] = ()  #: remarks for the reader
+    summary: tuple[str, ...] = ()  #: the run in a few sentences; filled in for reports
 
     @property
     def whole(self) -> Measured:

@@ -83,6 +83,7 @@ class LiveRun:
     objectives: tuple[ObjectiveStatus, ...] = ()
     judgement: RunJudgement = field(default_factory=RunJudgement)
     results: tuple[Result, ...] = ()  #: only once the run has ended
+    summary: tuple[str, ...] = ()  #: the run in a few sentences, once it has ended
     decisions: tuple[DecisionRecord, ...] = ()  #: in order of time
     logs: tuple[Log, ...] = ()
 

@@ -25,6 +25,8 @@ from drumbeat.bench.results.live_series import LiveSeries, without_kind_histogra
 from drumbeat.bench.results.merge import WindowMerger
 from drumbeat.bench.results.record import AFTERWARDS, last_sample_at, record_of_results, samples_between
 from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.results.summaries import read_previous
+from drumbeat.bench.results.summary import summarise
 from drumbeat.bench.results.timeline import Timeline, kinds_of
 from drumbeat.bench.results.verdicts import verdicts, verdicts_of
 from drumbeat.bench.results.yielding import iterate_yielding
@@ -64,6 +66,8 @@ class RunWatch:
         self._logs_to: int | None = None
         self._caught_up = False
         self._has_ended = False
+        self._previous: RunRecord | None = None  #: the run before of the same template; read once, when the run has ended
+        self._previous_read = False
 
     async def look(self) -> LiveRun:
         """Read what was stored since the last call, and return the current state of the run. Raises NotFound."""
@@ -93,6 +97,7 @@ class RunWatch:
             objectives=_objectives(record, figures),
             judgement=await self._judgement(record),
             results=results,
+            summary=await self._summarise(record),
             decisions=self._series.decisions if self._series else (),
             logs=await self._new_logs(),
         )
@@ -101,6 +106,11 @@ class RunWatch:
         if self._has_ended:
             return stored_judgement(record.run) or judge_run(record)
         return under_way(record.run, await led_by(self._store, record.run))
+
+    async def _summarise(self, record: RunRecord) -> tuple[str, ...]:
+        if self._has_ended and not self._previous_read:
+            self._previous, self._previous_read = await read_previous(self._store, record.run), True
+        return summarise(record, self._previous)
 
     async def catch_up(self) -> None:
         """Read all data from before the first call of ``look``; call ``look`` first. Can be cancelled and called again."""

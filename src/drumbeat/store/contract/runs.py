@@ -166,6 +166,16 @@ class UpdateContract(Given):
 
         assert await store.runs.get(run.run_id) == run
 
+    @pytest.mark.parametrize("end", sorted(RUN_ENDED))
+    async def test_an_ended_run_keeps_metrics_that_are_added_later(self, store: Store, end: RunStatus) -> None:
+        run = await along(store, await new_run(store), *SHORTEST[end])
+        words = {"text": "It was slow.\nÄ 🥁 '\"<b>", "model": "m", "unknown_numbers": ["1,235"], "shortened": False}
+
+        after = await store.runs.update(run, RunChange(custom_metrics={**run.custom_metrics, "explanation": words}))
+
+        assert after == await store.runs.get(run.run_id)
+        assert after == replace(run, custom_metrics={**run.custom_metrics, "explanation": words}, updated_at=after.updated_at)
+
     async def test_a_run_may_be_set_to_the_status_it_has(self, store: Store) -> None:
         run = await along(store, await new_run(store), RunStatus.STARTING)
 

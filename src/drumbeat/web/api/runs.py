@@ -1,4 +1,4 @@
-"""API for runs: create, start, stop, list, run again and delete."""
+"""API for runs: create, start, stop, list, explain, run again and delete."""
 
 from collections import Counter
 from functools import partial
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fastapi import Query, Request, Response
 
-from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.bench.model import LoadMode, RunExplanation, ScalingMode, stored_explanation
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId, RunStatus
@@ -18,7 +18,7 @@ from drumbeat.web.api.paging import by_offset
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
-from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
+from drumbeat.web.api.shapes_runs import ExplanationShape, NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
 from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import DatabaseType, matching_runs
 
@@ -31,6 +31,10 @@ RUNS = f"{PREFIX}/runs"
 _RUN = f"{RUNS}/{{run_id}}"
 UNCHANGED = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
+
+_MODEL_FAILED: dict[int | str, dict[str, Any]] = {
+    502: problems(502)[502] | {"description": "The language model refused, did not answer, or gave no usable answer"}
+}
 
 Shown = TypeVar("Shown", bound=RunShape)
 Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status", "qps", "-qps", "operations", "-operations"]
@@ -113,8 +117,22 @@ async def _shown(state: AppState, run: Run, shape: type[Shown]) -> Shown:
 
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
 async def show_run(run_id: Id, state: State) -> WholeRun:
-    """Return a run with its verdict and its configuration."""
-    return await _shown(state, await state.plane.store.runs.get(RunId(run_id)), WholeRun)
+    """Return a run with its verdict and its configuration; once it has ended, also in words."""
+    run = await state.plane.store.runs.get(RunId(run_id))
+    words = {"summary": list(await state.verdicts.summary_of(run)), "explanation": _explained(stored_explanation(run))}
+    return (await _shown(state, run, WholeRun)).model_copy(update=words)
+
+
+def _explained(found: RunExplanation | None) -> ExplanationShape | None:
+    return ExplanationShape.model_validate(found) if found else None
+
+
+@router.post(f"{_RUN}/explain", operation_id="explain_run", responses=problems(404, 409, 501) | _MODEL_FAILED)
+async def explain_run(run_id: Id, plane: Plane) -> ExplanationShape:
+    """Have the language model that the server's settings name explain an ended run, from its figures only. The text is stored
+    with the run, in place of an earlier one. 409 if no language model is set up or the run has not ended, 502 if the model
+    gives no usable answer."""
+    return ExplanationShape.model_validate(await plane.bench().explain(RunId(run_id)))
 
 
 @router.get(f"{_RUN}/status", operation_id="show_run_status", responses=problems(404, 409))

@@ -60,8 +60,26 @@ class RunShape(Shape):
     ended_at: datetime | None
 
 
+class ExplanationShape(Shape):
+    """What a language model wrote about a run. It may be wrong."""
+
+    text: str = Field(description="Plain text; not a fact of Drumbeat's.")
+    model: str = Field(description="The language model that wrote it.")
+    at: datetime
+    unknown_numbers: list[str] = Field(description="Numbers in the text that are not among the figures the model was given.")
+    shortened: bool = Field(description="Whether the end of the text was cut off.")
+    label: str = Field(description="Who wrote the text and when, to show beside it.")
+
+
 class WholeRun(RunShape):
     """A run with its configuration and the state of its controller."""
+
+    summary: list[str] = Field(
+        default_factory=list, description="The run in a few sentences, made from its figures; empty until it has ended."
+    )
+    explanation: ExplanationShape | None = Field(
+        default=None, description="What a language model wrote about the run, if it was asked; see POST /runs/{run_id}/explain."
+    )
 
     config: dict[str, Any]
     controller_state: dict[str, Any]

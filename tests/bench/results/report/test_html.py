@@ -12,6 +12,7 @@ from drumbeat.bench.results.report import comparison_html, html
 from drumbeat.core.run import Result, RunId, RunStatus
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;\x00\x1b"
+EXPLANATION = {"text": HOSTILE, "model": HOSTILE, "at": "2026-01-01T00:00:00+00:00", "unknown_numbers": [HOSTILE]}
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 
@@ -58,7 +59,9 @@ def hostile() -> RunRecord:
     config = {"target": {"url": f"postgresql://u:hunter2@h/{HOSTILE}"}, HOSTILE: HOSTILE}
     return replace(
         known,
-        run=run(HOSTILE, config=config, template_id=HOSTILE, completion_reason=HOSTILE),
+        run=run(
+            HOSTILE, config=config, template_id=HOSTILE, completion_reason=HOSTILE, custom_metrics={"explanation": EXPLANATION}
+        ),
         totals={**known.totals, HOSTILE: known.whole},
         workers=tuple(replace(each, worker_id=RunId(HOSTILE), host=HOSTILE, error=HOSTILE) for each in known.workers),  # type: ignore[arg-type]
         decisions=tuple(replace(each, what=f"SCALE_DOWN {HOSTILE}", reason=HOSTILE, error=HOSTILE) for each in known.decisions),
@@ -69,6 +72,7 @@ def hostile() -> RunRecord:
         steps=tuple(replace(each, outcome=HOSTILE, reason=HOSTILE) for each in search().steps),
         results=(Result(run_id=RunId("r"), find_max_result={"message": HOSTILE, "usl": {"fitted": False, "reason": HOSTILE}}),),
         notes=(HOSTILE,),
+        summary=(HOSTILE, HOSTILE),
     )
 
 
@@ -80,6 +84,17 @@ def test_a_report_has_every_section() -> None:
         "decisions", "cost", "configuration",
     ]  # fmt: skip
     assert page.seen.count("svg") == 9
+
+
+def test_the_summary_stands_before_the_verdict_and_a_models_words_apart_from_it() -> None:
+    words = {"text": "It was slow.", "model": "m-1", "at": "2026-01-01T12:30:00+00:00"}
+    known = replace(rich(), summary=("It ran.", "It passed."), run=run("r", custom_metrics={"explanation": words}))
+
+    page = Page(html(known))
+
+    assert page.sections[:3] == ["summary", "verdict", "explanation"]
+    assert "It ran. It passed." in page.text
+    assert "Written by the language model m-1 on 2026-01-01 12:30 UTC, not by Drumbeat; it may be wrong." in page.text
 
 
 def test_a_search_shows_its_steps_and_knee() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
+from drumbeat.bench.model.explanation import RunExplanation, stored_explanation
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.results.availability import availability_of, corrected
@@ -36,6 +37,16 @@ def title(record: RunRecord) -> str:
 def verdict(record: RunRecord) -> str:
     """Return the verdict on the whole run, with the reason, as one line."""
     return judge_run(record).headline
+
+
+def summary(record: RunRecord) -> tuple[str, ...]:
+    """Return the run in a few sentences, written by us from its figures."""
+    return record.summary
+
+
+def explanation(record: RunRecord) -> RunExplanation | None:
+    """Return what a language model wrote about the run; it is always shown with its label."""
+    return stored_explanation(record.run)
 
 
 def header(record: RunRecord) -> Mapping[str, str]:

@@ -16,7 +16,9 @@ def html(record: RunRecord) -> str:
 
 def _sections(record: RunRecord) -> list[str]:
     return [
+        section("summary", "Summary", *(f"<p>{markup(sentence)}</p>" for sentence in content.summary(record))),
         _verdict(record),
+        _explanation(record),
         section("throughput", "Throughput", drawn(charts.throughput(record), charts.per_worker(record))),
         section("latency", "Latency", drawn(charts.latency(record), charts.histogram(record))),
         section("connections", "Connections and workers", drawn(charts.connections(record), charts.worker_count(record))),
@@ -38,6 +40,15 @@ def _header(record: RunRecord) -> str:
         f"<div><dt>{markup(name)}</dt><dd>{markup(text)}</dd></div>" for name, text in content.header(record).items()
     )
     return f'<header><h1>{markup(content.title(record))}</h1><dl class="meta">{meta}</dl></header>'
+
+
+def _explanation(record: RunRecord) -> str:
+    found = content.explanation(record)
+    if found is None:
+        return ""
+    label, warning = f'<p class="warning">{markup(found.label)}</p>', f"<p>{markup(found.warning)}</p>" if found.warning else ""
+    text = "".join(f"<p>{markup(line)}</p>" for line in found.text.splitlines())
+    return section("explanation", "A language model's words", label, f"<blockquote>{text}</blockquote>", warning)
 
 
 _COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.PENDING: "", RunVerdict.MISSED: "warn"}

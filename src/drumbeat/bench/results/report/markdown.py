@@ -10,12 +10,24 @@ def markdown(record: RunRecord) -> str:
     parts = [
         f"# {plain(content.title(record))}",
         f"**{plain(content.verdict(record))}**",
+        plain(" ".join(content.summary(record))),
         "\n".join(f"- {name}: {plain(text)}" for name, text in content.header(record).items()),
         "\n".join(f"> {plain(warning)}" for warning in content.warnings(record)),
         _figures(record).as_markdown(),
         *_sections(record),
+        _explanation(record),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _explanation(record: RunRecord) -> str:
+    found = content.explanation(record)
+    if found is None:
+        return ""
+    text = "\n\n".join(f"> {plain(line)}" for line in found.text.splitlines())
+    return "\n\n".join(
+        part for part in ("## A language model's words", f"*{plain(found.label)}*", text, plain(found.warning)) if part
+    )
 
 
 def _figures(record: RunRecord) -> ReportTable:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from drumbeat.bench.model.explanation import explanation_document
 from drumbeat.bench.model.record import Measured, PhaseRecord, RunRecord, Second, WorkerRecord
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.compare.configuration import redacted
@@ -30,6 +31,8 @@ def as_dict(record: RunRecord) -> Mapping[str, Any]:
         "verdict_reason": judgement.reason,
         "exit_code": int(judgement.gate),
         "judged_at": judged_at(record),
+        "summary": list(content.summary(record)),
+        "explanation": explanation_document(written) if (written := content.explanation(record)) else None,
         "verdicts": [asdict(each) | {"standing": each.standing} for each in verdicts_of(record)],
         "availability": as_metrics(availability_of(record)),
         "corrected_latency": asdict(fair) if (fair := corrected(record)) else None,

@@ -22,6 +22,7 @@ from drumbeat.web.pages.run_live.progress import Progress
 from drumbeat.web.pages.run_live.style import LOOK
 from drumbeat.web.pages.run_live.workers import WorkerGrid
 from drumbeat.web.pages.run_result import RunResult
+from drumbeat.web.pages.run_result.summary import RunSummary
 
 
 def add(app: AppState) -> None:
@@ -65,6 +66,7 @@ class RunPage:
         self._ended = False
         self._banner = Banner()
         self._heading = Heading(app, watched)
+        self._summary = RunSummary(app, watched.run.run_id)
         self._progress = Progress(app.clock)
         self._panel = mode_panel(watched.plan)
         self._figures = FigureTiles()
@@ -101,6 +103,7 @@ class RunPage:
             self._panel.show(watched)
         if watched.run.status in RUN_ENDED:
             self._ended = True
+            self._summary.show(watched)
             self._result.show(watched)
 
     def tick(self) -> None:

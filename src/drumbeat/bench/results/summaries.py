@@ -1,0 +1,36 @@
+"""Reads from the store what the summary of a run is written from."""
+
+from datetime import timedelta
+
+from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.results.compare.baseline import is_same_kind
+from drumbeat.bench.results.record import read_short_record
+from drumbeat.bench.results.summary import summarise
+from drumbeat.core.run import RUN_ENDED, Run, RunStatus
+from drumbeat.store.interface import Store
+
+_WITHIN = timedelta(days=90)
+_MOST_READ = 20  #: earlier runs looked through for one that can be compared
+
+
+async def read_summary(store: Store, run: Run) -> tuple[str, ...]:
+    """Return an ended run in a few sentences; none for a run that has not ended."""
+    if run.status not in RUN_ENDED:
+        return ()
+    return summarise(await read_short_record(store, run), await read_previous(store, run))
+
+
+async def read_previous(store: Store, run: Run) -> RunRecord | None:
+    """Return the last completed run before ``run`` with the same template (else configuration or name) and with measurements,
+    from its results and steps; None if there is none."""
+    since = run.created_at - _WITHIN if run.created_at else None
+    found = await store.runs.list(
+        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=_MOST_READ
+    )
+    for other in found:
+        if other.run_id == run.run_id or not is_same_kind(other, run):
+            continue
+        record = await read_short_record(store, other)
+        if record.whole.operations:
+            return record
+    return None
