@@ -143,10 +143,7 @@ async def _start(
 
 
 async def orchestrate_and_watch(plane: ControlPlane, bench: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
-    """Control the workers of a run and show it live, until it has ended or is left to another orchestrator.
-
-    Returns the run's status.
-    """
+    """Control a run and show it live until it ends or another orchestrator takes it over. Returns the run's status."""
     leave, hurry = asyncio.Event(), asyncio.Event()
     async with _stop_on_signals(bench, run_id, leave, hurry), watched(plane.store, run_id, quiet=quiet):
         status = await bench.conduct(run_id, leave, hurry=hurry)
