@@ -89,11 +89,12 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    readers: dict[str, Callable[[str], object]]
-    signing = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": str}
-    address = {"host": str, "port": _count, "protocol": str}
-    readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
-    options = _options(parts, {**readers, **signing, **address})
+    readers: dict[str, Callable[[str], object]] = {
+        **dict.fromkeys(("tables", "warehouse", "role", "authenticator", "private_key_file", "host", "protocol"), str),
+        **dict.fromkeys(("connections", "port"), _count),
+        **dict.fromkeys(("command_timeout", "connect_timeout"), _seconds),
+    }
+    options = _options(parts, readers)
     sign_in = SnowflakeSignIn(
         account=parts.netloc.rpartition("@")[2],
         user=unquote(parts.username),
