@@ -96,10 +96,8 @@ async def test_a_search_ends_where_the_warehouse_queues(snowflake: SnowflakeServ
         steps = await made.store.steps.list(run.run_id)
 
     assert run.status is RunStatus.COMPLETED, said
-    assert "QUEUE_DETECTED" in {step.outcome for step in steps}, [
-        (step.connections, step.outcome, step.reason) for step in steps
-    ]
-    assert (whole.find_max_result or {}).get("best_connections") == 2
+    assert "QUEUE_DETECTED" in {step.outcome for step in steps}, [(step.to_target, step.outcome, step.reason) for step in steps]
+    assert 2 <= (whole.find_max_result or {})["best_connections"] < 10
 
 
 async def test_another_orchestrator_ends_a_run_whose_first_was_killed(snowflake: SnowflakeServer, tmp_path: Path) -> None:

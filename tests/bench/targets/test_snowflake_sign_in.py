@@ -22,7 +22,7 @@ from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.contract import LOOKUPS, draw
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
-from drumbeat.bench.targets.snowflake_address import address_of
+from drumbeat.bench.targets.snowflake_address import address_of, private_key
 from drumbeat.bench.targets.vault import Key, Vault
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store.memory import MemoryStore
@@ -74,6 +74,10 @@ class TestStoredConnection:
 
         assert await stored("keyed", pem(key)) == USER
         assert snowflake.state()["sign_ins"][-1]["authenticator"] == "SNOWFLAKE_JWT"
+
+    @pytest.mark.parametrize("line_break", [" ", "\\n"])
+    def test_a_key_may_be_given_in_one_line(self, key: rsa.RSAPrivateKey, line_break: str) -> None:
+        assert private_key(pem(key).replace("\n", line_break), "here") == private_key(pem(key), "here")
 
     async def test_by_key_pair_with_a_file_and_its_pass_phrase(
         self, snowflake: SnowflakeServer, stored: Callable[..., Any], key: rsa.RSAPrivateKey, tmp_path: Path

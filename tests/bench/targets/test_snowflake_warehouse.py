@@ -212,9 +212,10 @@ class TestCredits:
         assert estimated == {"clusters": 1.0, "estimated": 2.0, "per_hour": 4.0}
         assert metered["metered"] == 2.6
 
-    def test_a_minute_is_the_least_that_is_billed(self) -> None:
+    def test_only_standard_warehouses_of_the_first_generation_have_a_known_rate(self) -> None:
         assert credits_per_hour(ROW) == 1
         assert credits_per_hour({**ROW, "type": "SNOWPARK-OPTIMIZED"}) is None
+        assert credits_per_hour({**ROW, "generation": "2"}) is None
 
     def test_the_cost_of_a_run_is_its_credits_times_their_price(self) -> None:
         prices = Prices(worker_hour=1.0, credit=3.0)

@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 _CONNECT_LIMIT = timedelta(seconds=30)
 _ROWS_AT_ONCE = 5000
+_VALUES_AT_ONCE = 60_000  #: with more bound values, the connector would upload them to a stage, which needs a privilege
 _MISSING = frozenset({"002003", "002043", "001003", "090105", "090106"})  #: no such table, or no name that a table could have
 _OWN_LIMIT = timedelta(seconds=120)
 
@@ -274,7 +275,8 @@ def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:
     _fetch(connection, "BEGIN", ())
     try:
         rest, added = iter(rows), 0
-        while chunk := [tuple(row) for row in islice(rest, _ROWS_AT_ONCE)]:
+        at_once = max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE // max(1, sql.count("?"))))
+        while chunk := [tuple(row) for row in islice(rest, at_once)]:
             with connection.cursor() as cursor:
                 cursor.executemany(sql, chunk)
             added += len(chunk)

@@ -176,7 +176,7 @@ def private_key(text: str, location: str) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
     try:
-        key = load_pem_private_key(text.strip().encode(), password=None)
+        key = load_pem_private_key(_in_lines(text).encode(), password=None)
     except (ValueError, TypeError) as exc:
         raise InvalidSettings(
             f"cannot sign in at {location} by key pair: expected an unencrypted private key in PEM as the password, "
@@ -185,6 +185,17 @@ def private_key(text: str, location: str) -> bytes:
     return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
 
+def _in_lines(text: str) -> str:
+    """Return a key in PEM with its line breaks again: a prompt takes one line, in which they are spaces or \\n."""
+    found = _PEM.search(text)
+    if found is None:
+        return text
+    body = re.sub(r"\\n|\s", "", found["body"])
+    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+    return "\n".join([f"-----BEGIN {found['kind']}-----", *lines, f"-----END {found['kind']}-----", ""])
+
+
+_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?P<body>.*?)-----END", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 
 

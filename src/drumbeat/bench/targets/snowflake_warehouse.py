@@ -49,5 +49,5 @@ def changes_of(row: Mapping[str, Any], wanted: WarehouseSettings) -> list[str]:
 
 def credits_per_hour(row: Mapping[str, Any]) -> float | None:
     """Return the credits of one cluster in an hour by the size table; None for a size or kind that the table lacks."""
-    is_standard = str(row.get("type", "STANDARD")).upper() == "STANDARD"
+    is_standard = str(row.get("type", "STANDARD")).upper() == "STANDARD" and str(row.get("generation") or "1") == "1"
     return SIZES.get(str(row["size"])) if is_standard else None
