@@ -62,7 +62,7 @@ class SnowflakeSignIn:
 
     def _credentials(self) -> dict[str, Any]:
         if self.way == _KEY_PAIR:
-            passphrase = {"private_key_file_pwd": self.secret} if self.secret else {}
+            passphrase = {"private_key_password": self.secret} if self.secret else {}
             return {"authenticator": _KEY_PAIR, "private_key_file": self.private_key_file, **passphrase}
         if self.way in _TOKENS:
             return {"authenticator": self.way, "token": self.secret}
