@@ -15,6 +15,7 @@ PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
 _LAST_PORT = 65_535
+_Readers = dict[str, Callable[[str], object]]  #: options of a URL, and how their values are read
 
 
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
@@ -89,12 +90,10 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    readers: dict[str, Callable[[str], object]] = {
-        **dict.fromkeys(("tables", "warehouse", "role", "authenticator", "private_key_file", "host", "protocol"), str),
-        **dict.fromkeys(("connections", "port"), _count),
-        **dict.fromkeys(("command_timeout", "connect_timeout"), _seconds),
-    }
-    options = _options(parts, readers)
+    signing: _Readers = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": str}
+    address: _Readers = {"host": str, "port": _count, "protocol": str}
+    readers: _Readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
+    options = _options(parts, {**readers, **signing, **address})
     sign_in = SnowflakeSignIn(
         account=parts.netloc.rpartition("@")[2],
         user=unquote(parts.username),
@@ -163,7 +162,7 @@ def _prefix(text: str) -> str:
 
 
 def _check_hosts(parts: SplitResult, expected: str) -> None:
-    """Raise InvalidSettings for an invalid host or port. The error does not quote the text: it might be part of a password."""
+    """Raise InvalidSettings for an invalid host or port. The error does not show the text, which may be part of a password."""
     hosts = [_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")]
     split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
     if split_wrongly or not all(host and int(host["port"] or 0) <= _LAST_PORT for host in hosts):
