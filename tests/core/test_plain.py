@@ -10,7 +10,7 @@ from drumbeat.adapters.flatmachines.machine_files import load_machine
 from drumbeat.adapters.flatmachines.runner import read_arguments
 from drumbeat.bench.templates.parse import read
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import DEEPEST, read_json, short_repr
+from drumbeat.core.plain import DEEPEST, printable, read_json, short_repr
 from drumbeat.pool.payload import as_json
 from drumbeat.settings import load_settings
 from drumbeat.web.pages.pools_push import parse_payload
@@ -124,3 +124,22 @@ def test_what_is_left_out_of_a_message_is_never_read() -> None:
 
     assert len(short_repr([inner] * 1000)) <= 60
     assert 0 < Counted.read <= 36
+
+
+@pytest.mark.parametrize(
+    ("text", "one_line", "lines"),
+    [
+        ("plain", "plain", "plain"),
+        (" a  b\tc ", "a b c", "a b c"),
+        ("a\nb\r\n\n c", "a b c", "a\nb\nc"),
+        ("\x1b[31mred\x00\x07", "[31mred", "[31mred"),
+        ("left\u202eright\u200b!", "left right !", "left right !"),
+        ("a\u2028b\x85c", "a b c", "a\nb\nc"),
+        ("Straße 🥁", "Straße 🥁", "Straße 🥁"),
+        ("\ud800x", "x", "x"),
+        ("", "", ""),
+    ],
+)
+def test_what_a_terminal_would_obey_is_left_out(text: str, one_line: str, lines: str) -> None:
+    assert printable(text) == one_line
+    assert printable(text, lines=True) == lines
