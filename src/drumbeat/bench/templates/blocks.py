@@ -263,6 +263,9 @@ class GuardrailsBlock(TemplateBlock):
     enabled: bool = True
     max_cpu_percent: Percent = 80.0
     max_memory_percent: Percent = 85.0
+    max_queued_percent: Annotated[Percent | None, Field(gt=0)] = Field(
+        default=None, description="share of the connections that may wait in the server, as in a Snowflake warehouse; null: any"
+    )
     mode: Annotated[GuardrailMode | None, BeforeValidator(one_of(GuardrailMode))] = Field(
         default=None, description="soft: reduce load; hard: fail at once; warn: only warn. Default: soft; in FIXED mode: warn"
     )
