@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 MESSAGES ?= 10000000
 EXTRAS := dev,postgres,bench,mysql,docker,duckdb,redis,flatmachines,gpu,kubernetes,plot,fast,ray,runpod,snowflake,ssh,web
 
-.PHONY: help demo test test-engines check lint types imports format soak sanitize bench screenshots clean
+.PHONY: help demo test test-engines test-snowflake check lint types imports format soak sanitize bench screenshots clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in ran
 
 test-engines: $(BIN)/.ready ## the spawners on real engines, which it installs and starts itself: OpenSSH, Docker, Slurm, Ray
 	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines
+
+test-snowflake: $(BIN)/.ready ## the Snowflake suites on a real account, DRUMBEAT_TEST_SNOWFLAKE_URL; first says what that costs
+	@$(BIN)/python tests/snowflake_account.py && $(BIN)/python -m pytest -q -m "not slow" tests/bench/targets/test_snowflake.py
 
 sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its tests, and ten million messages of chance
 	@$(BIN)/python tests/bench/driver/sanitize.py --messages $(MESSAGES)

@@ -7,6 +7,7 @@
 ``clock``, ``store`` a clock that stands until it is moved, and a store in memory that goes by it
 ``pgbouncer``        transaction pooling before the shared server: ``pgbouncer.url(postgres_url)``
 ``snowflake``        the shared Snowflake emulator; each test makes databases on it, and it forgets statements after each
+``snowflake_url``    one database of it, or of the account in DRUMBEAT_TEST_SNOWFLAKE_URL
 ``private_snowflake`` an emulator of the test's own, to stop, kill and pause
 """
 
@@ -20,6 +21,7 @@ import pytest
 
 import process_state
 import scheduling
+import snowflake_account
 import thorough  # noqa: F401  (how many examples there are)
 from drumbeat.core.clock import ManualClock
 from drumbeat.store.memory import MemoryStore
@@ -122,6 +124,17 @@ def snowflake(_shared_snowflake: SnowflakeServer) -> Iterator[SnowflakeServer]:
     _shared_snowflake.forget()
     yield _shared_snowflake
     _shared_snowflake.forget()
+
+
+@pytest.fixture
+def snowflake_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of the emulator or, with DRUMBEAT_TEST_SNOWFLAKE_URL, a schema of a real account, for this test alone."""
+    account = os.environ.get(snowflake_account.URL_VARIABLE)
+    if account is None:
+        yield request.getfixturevalue("snowflake").new_database()
+        return
+    with snowflake_account.new_schema(account) as url:
+        yield url
 
 
 @pytest.fixture

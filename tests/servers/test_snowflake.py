@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -10,49 +9,7 @@ from typing import Any
 import pytest
 
 from servers.snowflake import PASSWORD, USER, SnowflakeServer
-
-
-class Client:
-    """A connection of the real connector, with one method for a test's statements."""
-
-    def __init__(self, server: SnowflakeServer, database: str, **options: Any) -> None:
-        self.connection = server.connect(database, **options)
-
-    def __call__(self, sql: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
-        with self.connection.cursor() as cursor:
-            cursor.execute(sql, values) if values is not None else cursor.execute(sql)
-            return list(cursor.fetchall())
-
-    def changed(self, sql: str) -> int:
-        with self.connection.cursor() as cursor:
-            cursor.execute(sql)
-            return int(cursor.rowcount)
-
-    def refused(self, sql: str) -> tuple[int, str | None]:
-        from snowflake.connector.errors import Error
-
-        with pytest.raises(Error) as caught:
-            self(sql)
-        return caught.value.errno, caught.value.sqlstate
-
-
-@pytest.fixture
-def database(snowflake: SnowflakeServer) -> str:
-    return snowflake.new_database().split("/")[3]
-
-
-@pytest.fixture
-def client(snowflake: SnowflakeServer, database: str) -> Iterator[Client]:
-    made = Client(snowflake, database)
-    yield made
-    made.connection.close()
-
-
-@pytest.fixture
-def other(snowflake: SnowflakeServer, database: str, client: Client) -> Iterator[Client]:
-    made = Client(snowflake, database)
-    yield made
-    made.connection.close()
+from servers.snowflake_client import Client
 
 
 @pytest.fixture

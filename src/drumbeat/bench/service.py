@@ -20,11 +20,13 @@ from drumbeat.bench.model import (
     ServerProbe,
 )
 from drumbeat.bench.model.capacity import HostCapacity
+from drumbeat.bench.model.warehouse import WarehouseSettings
 from drumbeat.bench.results import report
 from drumbeat.bench.results.availability import availability_of, corrected
 from drumbeat.bench.results.compare import Comparison, baseline_criterion, compare, compared, last_good, regress
+from drumbeat.bench.results.conclusion import SKIPPED
 from drumbeat.bench.results.curves import curves_of
-from drumbeat.bench.results.enrichment import enrich
+from drumbeat.bench.results.enrichment import HISTORY_LIMIT, enrich
 from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
 from drumbeat.bench.results.executions import folders_elsewhere, load_executions
 from drumbeat.bench.results.judgement import read_judgement
@@ -37,7 +39,9 @@ from drumbeat.bench.results.top_errors import most_frequent
 from drumbeat.bench.results.trend import read_trend
 from drumbeat.bench.results.verdicts import judged_at, verdicts_of
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
+from drumbeat.bench.run_state import whole_row
 from drumbeat.bench.targets.connections import ConnectionService
+from drumbeat.bench.targets.interface import HasWarehouse
 from drumbeat.bench.targets.server_watch import watch_statistics
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import TemplateDocument, parse, with_settings
@@ -188,6 +192,7 @@ class BenchService:
 
         Once ``hurry`` is set, engines elsewhere that do not answer are not waited for: after a few seconds the run is left."""
         run = await self._store.runs.get(run_id)
+        await self._set_warehouse(run)
         async with self._spawner_of(run) as spawner:
             if hurry is None or engine_of(run) == DEFAULT_ENGINE:
                 status = await self._orchestrator(spawner).conduct(run_id, leave, on_beat)
@@ -195,6 +200,8 @@ class BenchService:
                 prompt = PromptSpawner(spawner, hurry, self._clock)
                 conducting = self._orchestrator(prompt).conduct(run_id, leave, on_beat)
                 status = await race(self._leave_silent(prompt, hurry, leave), conducting)
+        if status in RUN_ENDED:
+            await self._read_history(run_id, hurry or leave)
         run = await self._store.runs.get(run_id)
         if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
             await self.load_executions(run_id)
@@ -213,10 +220,31 @@ class BenchService:
         """Return a page of a run's recorded operations, from the store or files on this host. ``query``: see ExecutionQuery."""
         return await read_executions(self._store, run_id, ExecutionQuery(**query))
 
-    async def enrich(self, run_id: RunId) -> Result:
+    async def enrich(self, run_id: RunId, limit: timedelta = HISTORY_LIMIT) -> Result:
         """Try again to add to a run's result how much the database's own counters rose during the run."""
         run = await self._store.runs.get(run_id)
-        return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)))
+        return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)), self._clock, limit)
+
+    async def _set_warehouse(self, run: Run) -> None:
+        """Change the database's warehouse as the run's template says, once, before the run starts. Raises InvalidInput."""
+        wanted = _target(run).get("warehouse")
+        if run.status not in (RunStatus.PREPARED, RunStatus.STARTING) or not isinstance(wanted, Mapping):
+            return
+        async with self._connections.open(_target(run)) as target:
+            if isinstance(target, HasWarehouse):
+                await target.set_warehouse(WarehouseSettings(**{name: each for name, each in wanted.items() if name != "name"}))
+
+    async def _read_history(self, run_id: RunId, leave: asyncio.Event | None) -> None:
+        """Add to an ended run's result what the database recorded about its statements, if it records them.
+
+        Late rows are waited for, unless ``leave`` is set."""
+        limit = timedelta() if leave is not None and leave.is_set() else HISTORY_LIMIT
+        try:
+            whole = whole_row(await self._store.results.list(run_id))
+            if whole is not None and whole.enrichment_status == SKIPPED:
+                await self.enrich(run_id, limit)
+        except DrumbeatError as exc:
+            log.warning("could not add the database's history to the result of run %s: %s; try: bench enrich", run_id, exc)
 
     async def decisions(self, run_id: RunId) -> tuple[DecisionRecord, ...]:
         """Return the decisions and events of a run, in order."""
@@ -274,9 +302,12 @@ class BenchService:
 
     async def _orchestrate_one(self, run: Run, leave: asyncio.Event, mine: set[RunId]) -> None:
         try:
+            await self._set_warehouse(run)
             async with self._spawner_of(run) as opened:
                 spawner = opened if engine_of(run) == DEFAULT_ENGINE else PromptSpawner(opened, leave, self._clock)
-                await self._orchestrator(spawner).conduct(run.run_id, leave)
+                status = await self._orchestrator(spawner).conduct(run.run_id, leave)
+            if status in RUN_ENDED:
+                await self._read_history(run.run_id, leave)
         except DrumbeatError as exc:
             log.warning("stopped leading run %s: %s; any orchestrator may take it over", run.run_id, exc)
         finally:

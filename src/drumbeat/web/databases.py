@@ -18,6 +18,7 @@ class DatabaseType(StrEnum):
     MYSQL = "mysql"
     SQLITE = "sqlite"
     DUCKDB = "duckdb"
+    SNOWFLAKE = "snowflake"
 
 
 RunOrder = Callable[[Sequence[Run]], Sequence[Run]]  #: sorts runs

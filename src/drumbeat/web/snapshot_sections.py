@@ -8,7 +8,7 @@ from drumbeat.bench.model import DecisionRecord, Guardrails, LiveRun, LoadMode, 
 from drumbeat.core.run import RUN_ENDED, Result, Step, StepType
 from drumbeat.core.worker import WorkerId
 
-FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL"})
+FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL", "SERVER_QUEUE"})
 GUARDRAIL_COLOURS: Mapping[str, str] = {"warning": "yellow", "critical": "orange", "degraded": "yellow", "failed": "red"}
 MOST_CHANGES = 10
 _MOST_STEPS = 60  #: maximum number of search steps in the document; the newest are included

@@ -333,3 +333,38 @@ def test_a_fleet_overloaded_whatever_it_holds_exhausts_its_resources() -> None:
     assert done[-1].failure is not None
     assert done[-1].failure.completion_reason == "RESOURCE_EXHAUSTION"
     assert done[-1].banner == "Resource exhaustion"
+
+
+class TestServerQueue:
+    RAILS = Guardrails(max_queued_percent=10, patience_intervals=2)
+
+    def queued(self, *waiting: int | None, rails: Guardrails = RAILS) -> list[GuardrailDecision]:
+        """One check after the other of four workers with 500 connections each."""
+        done, state = list[GuardrailDecision](), GuardState()
+        for n, count in enumerate(waiting):
+            view = GuardView(now=NOW + n * INTERVAL, guardrails=rails, scaling=BOUNDED, workers=CALM, waiting=count)
+            done.append(guard(view, state))
+            state = done[-1].state
+        return done
+
+    def test_a_queue_that_lasts_fails_the_run(self) -> None:
+        first, second = self.queued(201, 300)
+
+        assert first.failure is None
+        assert [event.payload["threshold_type"] for event in first.facts] == ["queue"]
+        assert second.failure is not None
+        assert second.failure.completion_reason == "SERVER_QUEUE"
+        assert "300 of 2000 connections waited in the server, more than 10 %" in second.failure.reason
+
+    @pytest.mark.parametrize("waiting", [(200, 200, 200), (300, 0, 300), (None, None, None)])
+    def test_a_short_or_small_queue_does_not(self, waiting: tuple[int | None, ...]) -> None:
+        assert [each.failure for each in self.queued(*waiting)] == [None] * 3
+
+    def test_without_a_limit_a_queue_is_no_reason(self) -> None:
+        assert [each.failure for each in self.queued(2000, 2000, 2000, rails=SOFT)] == [None] * 3
+
+    def test_hard_fails_at_once_and_warn_never(self) -> None:
+        hard, warn = (replace(self.RAILS, mode=mode) for mode in (GuardrailMode.HARD, GuardrailMode.WARN))
+
+        assert self.queued(201, rails=hard)[0].failure is not None
+        assert [each.failure for each in self.queued(201, 201, 201, rails=warn)] == [None] * 3

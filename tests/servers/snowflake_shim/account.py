@@ -7,6 +7,7 @@ from typing import Any
 
 from fakesnow.instance import FakeSnow
 
+from servers.snowflake_shim.failures import Refusal
 from servers.snowflake_shim.faults import Faults
 from servers.snowflake_shim.history import History
 from servers.snowflake_shim.session import RecentResults, Session
@@ -34,6 +35,7 @@ class Sent:
 class Running:
     """A request under way; ``cancelled`` is set when its client asks for that."""
 
+    session: int = 0
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     answer: Any = None
@@ -51,6 +53,7 @@ class Account:
         self.warehouses = Warehouses()
         self.warehouses.by_name["COMPUTE_WH"] = Warehouse(name="COMPUTE_WH", state="STARTED")
         self.table_kinds: dict[tuple[str, ...], str] = {}
+        self.table_keys: dict[tuple[str, ...], list[str]] = {}  #: primary keys, also where they are not enforced
         self.history = History(self.fakesnow.duck_conn)
         self.faults = Faults()
         self.sent: list[Sent] = []
@@ -69,6 +72,19 @@ class Account:
     def full_name(self, session: Session, name: list[str]) -> tuple[str, ...]:
         database, schema = session.place
         return (*[part or "" for part in (database, schema)][: 3 - len(name)], *name)
+
+    def require(self, name: tuple[str, ...]) -> None:
+        """Raise Refusal unless there is such a table."""
+        if name not in self.table_kinds:
+            shown = ".".join(name)
+            raise Refusal(2003, "42S02", f"SQL compilation error:\nTable '{shown}' does not exist or not authorized.")
+
+    def cancel_all(self, session_id: int) -> int:
+        """Cancel every statement that a session runs."""
+        found = [each for each in self.requests.values() if each.session == session_id and not each.done.is_set()]
+        for each in found:
+            each.cancelled.set()
+        return len(found)
 
     def kind_of(self, session: Session, name: list[str]) -> str | None:
         return self.table_kinds.get(self.full_name(session, name))

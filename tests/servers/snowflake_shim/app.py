@@ -139,7 +139,7 @@ class Emulator:
         if fault is not None:
             return JSONResponse({"success": False, "message": "service unavailable"}, status_code=fault.status)
         unanswered = self.account.faults.take(body["sqlText"], "") if self._next_is("unanswered", body["sqlText"]) else None
-        running = self.account.requests[name] = Running()
+        running = self.account.requests[name] = Running(session=session.id)
         while len(self.account.requests) > _KEPT_REQUESTS:
             self.account.requests.pop(next(iter(self.account.requests)))
         if body.get("asyncExec"):

@@ -9,8 +9,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from fakesnow.rowtype import describe_as_rowtype
+
 from servers.snowflake_shim import rewrite
 from servers.snowflake_shim.account import Account, Running
+from servers.snowflake_shim.catalogue import show_keys, show_tables
 from servers.snowflake_shim.failures import Refusal, refusal_of, syntax_error
 from servers.snowflake_shim.history import QueryRow
 from servers.snowflake_shim.scripting import run_script
@@ -123,6 +126,8 @@ class Executor:
         found = tokens(sql)
         rewrite.refuse_returning(found)
         first = found[0].upper
+        if any(token.upper.startswith("SYSTEM$") for token in found):
+            return describe_as_rowtype([("SYSTEM", "VARCHAR", None, None, None, None)]), 0x1000, 0
         sql = rewrite.session_functions(rewrite.history_functions(sql), self._values(session))
         rowtype = await threaded(lambda: session.described(sql))
         kind = _DML.get(first, 0x1000 if first in _READS else 0)
@@ -174,6 +179,10 @@ class Executor:
                 status = "Statement executed successfully."
             case "SHOW", "WAREHOUSES":
                 return warehouses.show(sql)
+            case "SHOW", "TABLES":
+                return show_tables(self.account, session, found)
+            case "SHOW", "PRIMARY":
+                return show_keys(self.account, session, found)
             case "ALTER", "WAREHOUSE":
                 status = warehouses.alter(sql)
             case "DROP", "WAREHOUSE":
@@ -294,11 +303,11 @@ class Executor:
 
     async def _define(self, session: Session, sql: str, found: list[Token], second: str) -> Answer:
         await self.end_transaction(session, commit=True)
-        kind, name = None, list[str]()
+        kind, name, keys = None, list[str](), list[str]()
         words = [token.upper for token in found[:8]]
         if found[0].upper == "CREATE" and "TABLE" in words[:6]:
             definition = rewrite.create_table(sql)
-            sql, kind, name = definition.sql, definition.kind, definition.name
+            sql, kind, name, keys = definition.sql, definition.kind, definition.name, definition.keys
             if kind == "hybrid" and not self.account.hybrid_tables:
                 raise Refusal(391420, "0A000", "Unsupported feature 'HYBRID TABLE': not enabled for this account.")
         elif found[0].upper == "CREATE" and "SEQUENCE" in words[:4]:
@@ -310,10 +319,13 @@ class Executor:
             self.account.lock.release(session)
         if kind is not None:
             full = self.account.full_name(session, name)
-            self.account.table_kinds[full] = self.account.table_kinds.get(full, kind) if "EXISTS" in words else kind
+            if "EXISTS" not in words or full not in self.account.table_kinds:
+                self.account.table_kinds[full], self.account.table_keys[full] = kind, keys
         elif found[0].upper == "DROP" and second == "TABLE":
             at = 4 if words[2:4] == ["IF", "EXISTS"] else 2
-            self.account.table_kinds.pop(self.account.full_name(session, rewrite.name_at(found, at)[0]), None)
+            full = self.account.full_name(session, rewrite.name_at(found, at)[0])
+            self.account.table_kinds.pop(full, None)
+            self.account.table_keys.pop(full, None)
         return replace(answer, type_id=0x6000)
 
     # Reads
@@ -328,6 +340,9 @@ class Executor:
             await self._start_writing(session, locking.wait_seconds)
             sql = locking.sql
         upper = {token.upper for token in found}
+        if cancel := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$CANCEL_ALL_QUERIES"), None):
+            count = self.account.cancel_all(int(found[cancel + 2].text.strip("'")))
+            return await threaded(lambda: session.told(["SYSTEM$CANCEL_ALL_QUERIES"], [[f"{count} queries cancelled."]]))
         if wait := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$WAIT"), None):
             seconds = float(found[wait + 2].text)
             await pause(running, seconds)

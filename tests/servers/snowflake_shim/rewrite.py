@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -21,6 +22,7 @@ class TableDefinition:
     sql: str
     kind: str
     name: list[str]
+    keys: list[str]
 
 
 def refuse_returning(found: list[Token]) -> None:
@@ -65,10 +67,12 @@ def create_table(sql: str) -> TableDefinition:
     if kind == "hybrid":
         if not re.search(r"\bPRIMARY\s+KEY\b", text, re.IGNORECASE):
             raise Refusal(391402, "42601", "SQL compilation error:\nHybrid table creation requires a primary key.")
-        return TableDefinition(text, kind, name)
+        return TableDefinition(text, kind, name, _keys(text))
+    keys = list[str]()
     if re.search(r"\b(PRIMARY|UNIQUE|FOREIGN|REFERENCES)\b", text, re.IGNORECASE):
+        keys = _keys(text)
         text = _without_keys(text)
-    return TableDefinition(text, kind, name)
+    return TableDefinition(text, kind, name, keys)
 
 
 def _without_indexes(sql: str, found: list[Token], start: int, end: int) -> list[tuple[int, int, str]]:
@@ -92,6 +96,19 @@ def _without_options(found: list[Token], start: int) -> list[tuple[int, int, str
     """Everything between the columns and AS: CLUSTER BY, TARGET_LAG, WAREHOUSE."""
     end = next((n for n in range(start, len(found)) if found[n].upper == "AS"), len(found))
     return [(found[start].start, found[end - 1].end, "")] if end > start else []
+
+
+def _keys(sql: str) -> list[str]:
+    """The columns of the primary key."""
+    tree = sqlglot.parse_one(sql, read="snowflake")
+    if (key := tree.find(exp.PrimaryKey)) is not None:
+        return [_plain_name(each.find(exp.Identifier)) for each in key.expressions]
+    columns = tree.find_all(exp.ColumnDef)
+    return [_plain_name(each.this) for each in columns if each.find(exp.PrimaryKeyColumnConstraint)]
+
+
+def _plain_name(identifier: Any) -> str:
+    return str(identifier.name) if identifier.args.get("quoted") else str(identifier.name).upper()
 
 
 def _without_keys(sql: str) -> str:

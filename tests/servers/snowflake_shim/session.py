@@ -5,10 +5,11 @@ import itertools
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import fakesnow.info_schema
 import fakesnow.rowtype
 import fakesnow.transforms as transforms
 import sqlglot
@@ -28,6 +29,19 @@ DuckDB.Generator.RESERVED_KEYWORDS = {
     "offset",
     "user",
 }
+
+
+def _only_real_tables(note: Callable[..., str]) -> Callable[..., str]:
+    """A MERGE fills a temporary table; noting that in another database would break a transaction."""
+
+    def noted(catalog: str, schema: str, table: str, fact: Any) -> str:
+        return "SELECT 1" if table.upper() == "MERGE_CANDIDATES" else note(catalog, schema, table, fact)
+
+    return noted
+
+
+for _name in ("insert_table_comment_sql", "insert_text_lengths_sql"):
+    setattr(fakesnow.info_schema, _name, _only_real_tables(getattr(fakesnow.info_schema, _name)))
 
 _KEPT_RESULTS = 500
 _NUMBERS = itertools.count(1001)
@@ -107,10 +121,9 @@ class Session:
         cursor = self.connection.cursor()
         try:
             if isinstance(params, list):
-                changed = 0
-                for row in params:
-                    cursor.execute(sql, binding_params=row, server=True)
-                    changed += cursor.rowcount or 0
+                changed = self._many(sql, params[:-1])
+                cursor.execute(sql, binding_params=params[-1], server=True)
+                changed += cursor.rowcount or 0
             else:
                 cursor.execute(sql, binding_params=params, server=True)
                 changed = cursor.rowcount or 0
@@ -118,6 +131,14 @@ class Session:
         except Exception as exc:
             raise refusal_of(exc) from exc
         return Answer(table=cursor._arrow_table, rowtype=rowtype, query_id=cursor.sfqid or str(uuid.uuid4()), rows=changed)
+
+    def _many(self, sql: str, rows: list[tuple[Any, ...]]) -> int:
+        """Insert many rows by one statement, translated once."""
+        if rows:
+            cursor = self.connection.cursor()
+            translated = cursor._transform(sqlglot.parse_one(sql, read="snowflake"), list(rows[0]))
+            self.connection._duck_conn.executemany(translated.sql(dialect="duckdb"), rows)
+        return len(rows)
 
     def described(self, sql: str) -> Any:
         """The columns of a statement that does not run. Raises Refusal."""

@@ -11,17 +11,13 @@ from servers.snowflake_shim.failures import Refusal
 from servers.snowflake_shim.sql_text import Token, text_of, tokens
 
 SIZES = ("X-Small", "Small", "Medium", "Large", "X-Large", "2X-Large", "3X-Large", "4X-Large", "5X-Large", "6X-Large")
-_SPELLINGS = {size.upper().replace("-", "").replace("X", "X"): size for size in SIZES} | {
-    "XSMALL": "X-Small",
-    "XLARGE": "X-Large",
+_SPELLINGS = {
+    **{size.upper(): size for size in SIZES},
+    **{size.upper().replace("-", ""): size for size in SIZES[:5]},
+    **{f"X{number}LARGE": f"{number}X-Large" for number in range(2, 7)},
     "XXLARGE": "2X-Large",
     "XXXLARGE": "3X-Large",
-    "X2LARGE": "2X-Large",
-    "X3LARGE": "3X-Large",
-    "X4LARGE": "4X-Large",
-    "X5LARGE": "5X-Large",
-    "X6LARGE": "6X-Large",
-}
+}  #: 2XLARGE is none of them
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -162,7 +158,7 @@ def _apply(warehouse: Warehouse, found: list[Token]) -> None:
         said = text_of(value) if value.kind == "string" else value.text
         match token.upper:
             case "WAREHOUSE_SIZE":
-                key = said.upper().replace("-", "")
+                key = said.upper()
                 if key not in _SPELLINGS:
                     raise Refusal(
                         2010, "22023", f"SQL compilation error:\ninvalid value [{said}] for parameter 'WAREHOUSE_SIZE'"

@@ -276,6 +276,7 @@ def _guard(view: RunView, recovered: Recovered) -> GuardrailDecision:
         most_workers=scaling.most_workers,
         workers=tuple(_load_of(worker, view) for worker in recovered.staying if worker.status is WorkerStatus.ACTIVE),
         coming=sum(worker.status is not WorkerStatus.ACTIVE for worker in recovered.staying),
+        waiting=view.probe.waiting if view.probe is not None else None,
     )
     return guard(guard_view, view.state.guard or GuardState())
 

@@ -8,6 +8,9 @@ Workers with fresh figures are checked once per interval. A worker over the CPU 
 - *enough overloaded to fail* (``fail_threshold``): ``critical``. Back-offs continue, as they may save the run.
 - *enough overloaded to fail for ``patience_intervals`` checks*: the run fails with RESOURCE_EXHAUSTION.
 
+More sessions waiting in the server than ``max_queued_percent`` of the connections for ``patience_intervals`` checks fail the
+run with SERVER_QUEUE: more load would only measure the queue.
+
 After a back-off a worker is not changed for some checks. When it has been below the thresholds long enough, its ceiling is
 raised step by step; each further back-off doubles that time. Hard mode fails the run at the first overload; warn mode only
 reports it. A single worker counts as all workers: it is backed off first, then the run fails.
@@ -90,6 +93,7 @@ def _count(view: GuardView, state: GuardState, overload: Overload) -> GuardState
         workers_over_memory=tuple(worker.worker_id for worker in overload.over_memory),
         over_threshold_intervals=state.over_threshold_intervals + 1 if over else 0,
         failing_intervals=state.failing_intervals + 1 if _enough_to_fail(view, overload) else 0,
+        queued_intervals=state.queued_intervals + 1 if _queues(view) else 0,
         workers={name: _checked(known[name], name in over) if name in fresh else known[name] for name in known},
     )
 
@@ -108,8 +112,30 @@ def _enough_to_fail(view: GuardView, overload: Overload) -> bool:
             return bool(overload.over)
 
 
+def _queues(view: GuardView) -> bool:
+    """Whether more sessions wait in the server than ``max_queued_percent`` of the connections."""
+    share = view.guardrails.max_queued_percent
+    return share is not None and view.waiting is not None and view.waiting > share / 100 * _connections(view)
+
+
+def _connections(view: GuardView) -> int:
+    return sum(worker.target for worker in view.workers)
+
+
+def _queue_failure(view: GuardView, state: GuardState) -> GuardFailure | None:
+    rails = view.guardrails
+    patience = 1 if rails.mode is GuardrailMode.HARD else rails.patience_intervals
+    if rails.mode is GuardrailMode.WARN or state.queued_intervals < patience:
+        return None
+    found = f"{view.waiting} of {_connections(view)} connections waited in the server"
+    reason = f"{found}, more than {rails.max_queued_percent:g} %, for {state.queued_intervals} checks"
+    return GuardFailure(completion_reason="SERVER_QUEUE", reason=reason)
+
+
 def _failure(view: GuardView, state: GuardState, overload: Overload) -> GuardFailure | None:
     rails = view.guardrails
+    if queued := _queue_failure(view, state):
+        return queued
     if rails.mode is GuardrailMode.HARD and overload.over:
         worst = overload.over[0]
         return GuardFailure(completion_reason="GUARDRAIL", reason=f"{worst.worker_id}: {_detail(view, worst, digits=2)}")
@@ -123,7 +149,8 @@ def _failure(view: GuardView, state: GuardState, overload: Overload) -> GuardFai
 
 
 def _failed(view: GuardView, state: GuardState, overload: Overload, failure: GuardFailure) -> GuardrailDecision:
-    state = replace(state, state=GuardrailState.CRITICAL, banner="Resource exhaustion")
+    banner = "The server queues" if failure.completion_reason == "SERVER_QUEUE" else "Resource exhaustion"
+    state = replace(state, state=GuardrailState.CRITICAL, banner=banner)
     return replace(_guarded(state), failure=failure, facts=_warnings(view, state, overload), reason=failure.reason)
 
 
@@ -225,18 +252,22 @@ def _types(overload: Overload) -> str:
 
 
 def _warnings(view: GuardView, state: GuardState, overload: Overload) -> tuple[NewEvent, ...]:
-    remaining = max(0, view.guardrails.patience_intervals - state.over_threshold_intervals)
-    return tuple(
-        NewEvent(
-            type=EventType.GUARDRAIL_WARNING,
-            payload={
-                "workers_over_threshold": [worker.worker_id for worker in over],
-                "threshold_type": threshold,
-                "intervals_remaining": remaining,
-            },
-        )
-        for threshold, over in (("cpu", overload.over_cpu), ("memory", overload.over_memory))
-        if over
+    patience = view.guardrails.patience_intervals
+    workers = (("cpu", overload.over_cpu), ("memory", overload.over_memory))
+    warned = [_warning(threshold, over, patience - state.over_threshold_intervals) for threshold, over in workers if over]
+    if state.queued_intervals:
+        warned.append(_warning("queue", (), patience - state.queued_intervals))
+    return tuple(warned)
+
+
+def _warning(threshold: str, over: Sequence[GuardedWorker], remaining: int) -> NewEvent:
+    return NewEvent(
+        type=EventType.GUARDRAIL_WARNING,
+        payload={
+            "workers_over_threshold": [worker.worker_id for worker in over],
+            "threshold_type": threshold,
+            "intervals_remaining": max(0, remaining),
+        },
     )
 
 

@@ -212,8 +212,11 @@ def _warnings(document: TemplateDocument, plan: RunPlan, ready: Preflight, inspe
         yield "no slo: the search looks only at stability and may accept slow operations; set slo.overall.p95_ms"
     if most_workers(plan) is None and inspection.one_process:
         yield f"{inspection.product} can be used by one process at a time; set scaling.max_workers to 1"
-    if not document.target.use_cached_result and inspection.location is not None and inspection.product != "mysql":
+    is_known = inspection.location is not None
+    if document.target.use_cached_result is False and is_known and inspection.product not in ("mysql", "snowflake"):
         yield f"target.use_cached_result: false has no effect: {inspection.product} has no query cache"
+    if document.target.warehouse is not None and is_known and inspection.product != "snowflake":
+        yield f"target.warehouse has no effect: {inspection.product} has no warehouses"
     yield from _too_many_connections(ready, inspection)
     yield from inspection.size_warnings
     yield from _one_writer(ready, inspection)

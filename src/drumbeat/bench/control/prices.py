@@ -33,13 +33,14 @@ async def set_default_prices(notes: Notes, prices: Prices) -> Prices:
 def with_default_prices(plan: RunPlan, usual: Prices) -> RunPlan:
     """Return the plan with its own prices or, if it has none, the default ones. Never with both, as currencies may differ."""
     own = plan.prices
-    return plan if own.worker_hour is not None or own.target_hour is not None else replace(plan, prices=usual)
+    is_priced = any(price is not None for price in (own.worker_hour, own.target_hour, own.credit))
+    return plan if is_priced else replace(plan, prices=usual)
 
 
 def _checked(prices: Prices) -> Prices:
-    for name, value in (("worker_hour", prices.worker_hour), ("target_hour", prices.target_hour)):
+    for name, value in (("worker_hour", prices.worker_hour), ("target_hour", prices.target_hour), ("credit", prices.credit)):
         if value is not None and not (isfinite(value) and 0 <= value <= _MAX_PRICE):
-            raise InvalidInput(f"{name}: expected a price per hour from 0 to {_MAX_PRICE:,.0f}, got {value}")
+            raise InvalidInput(f"{name}: expected a price from 0 to {_MAX_PRICE:,.0f}, got {value}")
     if not (0 < len(prices.currency) <= _MAX_CURRENCY_LENGTH and prices.currency.isprintable() and " " not in prices.currency):
         raise InvalidInput(f"currency: expected 1 to {_MAX_CURRENCY_LENGTH} characters such as USD, got {prices.currency!r}")
     return prices

@@ -5,7 +5,7 @@ import heapq
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
@@ -33,9 +33,18 @@ class GenericEngine:
     """Runs a load on any database; see ``Engine``. The target provides ``sessions``, ``classify`` and ``timestamp``."""
 
     def __init__(
-        self, *, load: Load, draw: Draw, settings: EngineSettings, sessions: Sessions, classify: Classify, timestamp: Timestamp
+        self,
+        *,
+        load: Load,
+        draw: Draw,
+        settings: EngineSettings,
+        sessions: Sessions,
+        classify: Classify,
+        timestamp: Timestamp,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
+        self._on_close = on_close
         self._sessions = sessions
         self._gate = PacingGate(hottest_first=settings.hottest_first)
         self._recorders = RecorderSet()
@@ -95,6 +104,7 @@ class GenericEngine:
         self._group = None
         if self._pacer is not None:
             await asyncio.to_thread(self._pacer.end)
+        self._on_close()
 
     # Commands
 

@@ -17,7 +17,8 @@ class EngineSettings:
     parallel_connects: int = 32
     connect_limit: timedelta = timedelta(seconds=30)
     most_connections: int = 1000
-    cached_results: bool = True  #: whether the server may use its query cache, if it has one
+    cached_results: bool | None = None  #: whether the server may use its query cache, if it has one; None: its usual way
+    tag: str = ""  #: RUN:WORKER, for servers that keep a tag with each statement
     hottest_first: bool = False  #: open loop: send on the connection that was used last, not on the one idle longest
 
 

@@ -41,6 +41,7 @@ class GuardView:
     workers: tuple[GuardedWorker, ...]
     most_workers: int | None = None
     coming: int = 0  #: how many workers are being started
+    waiting: int | None = None  #: how many sessions wait in the server; None: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,7 @@ class GuardState:
     workers_over_memory: tuple[WorkerId, ...] = ()
     over_threshold_intervals: int = 0  #: consecutive checks in which any worker was above a threshold
     failing_intervals: int = 0  #: consecutive checks with so many workers above a threshold that the run fails if this lasts
+    queued_intervals: int = 0  #: consecutive checks in which too many sessions waited in the server
     actions_taken: tuple[GuardAction, ...] = ()
     looked_at: datetime | None = None
     workers: Mapping[str, WorkerGuard] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class GuardState:
 class GuardFailure:
     """Says that guardrails end the run as failed, and why."""
 
-    completion_reason: str  #: RESOURCE_EXHAUSTION, or GUARDRAIL in hard mode
+    completion_reason: str  #: RESOURCE_EXHAUSTION, SERVER_QUEUE, or GUARDRAIL in hard mode
     reason: str
 
 

@@ -107,11 +107,12 @@ class FailThreshold(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """CPU and memory limits of the workers' hosts, and what happens when one is exceeded."""
+    """Limits of the workers' hosts and of the server's queue, and what happens when one is exceeded."""
 
     enabled: bool = True
     max_cpu_percent: float = 80.0
     max_memory_percent: float = 85.0
+    max_queued_percent: float | None = None  #: share of the connections that may wait in the server; None: no limit
     mode: GuardrailMode = GuardrailMode.SOFT
     back_off_percent: float = 20.0
     act_patience: int = 2  #: intervals above a limit before a worker's connections are reduced
@@ -148,10 +149,11 @@ class LostPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices per hour of a worker and of the database under test, in the user's currency."""
+    """Prices per hour of a worker and of the database under test, or per credit of it, in the user's currency."""
 
     worker_hour: float | None = None
     target_hour: float | None = None
+    credit: float | None = None  #: of one Snowflake credit
     currency: str = "USD"
 
 

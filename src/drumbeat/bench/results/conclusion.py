@@ -24,7 +24,7 @@ from drumbeat.core.worker import WorkerId
 #: actions and events that end a measurement; the second set is used only if none of the first set occurred
 _STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))
 _PHASE_CHANGE_SECONDS = 1.0  #: how long workers may take to follow a change of phase
-COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
+COMPLETED, FAILED, PENDING, SKIPPED = "COMPLETED", "FAILED", "PENDING", "SKIPPED"
 
 
 @dataclass(slots=True)

@@ -1,8 +1,10 @@
 """Computes the cost of a run: hours of workers and of the database times their prices, also per operation. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from drumbeat.bench.model.plan import Prices
 from drumbeat.bench.model.record import RunRecord, WorkerRecord
@@ -36,9 +38,10 @@ class Cost:
 
 
 def cost_of(record: RunRecord) -> Cost:
-    """Compute the cost of a run from its prices and the hours used."""
+    """Compute the cost of a run from its prices and the hours or credits used."""
     return cost(
         record.plan.prices,
+        used_credits=credits_in(record.result.custom_metrics if record.result else {}),
         worker_hours=sum(_lifetime(worker, record.ended) for worker in record.workers),
         target_hours=_hours(record.origin, record.ended),
         operations=record.whole.operations,
@@ -46,9 +49,36 @@ def cost_of(record: RunRecord) -> Cost:
     )
 
 
-def cost(prices: Prices, *, worker_hours: float, target_hours: float, operations: int, qps: float) -> Cost:
+def credits_in(metrics: Mapping[str, Any]) -> float | None:
+    """Return the credits in the metrics of a result: as metered, else as estimated; None if they are not known."""
+    server = metrics.get("server")
+    used = server.get("credits") if isinstance(server, Mapping) else None
+    if not isinstance(used, Mapping):
+        return None
+    found = used.get("metered", used.get("estimated"))
+    return None if found is None else float(found)
+
+
+def with_credits(metrics: Mapping[str, Any], prices: Prices, used: Mapping[str, float], operations: int) -> Mapping[str, Any]:
+    """Return a result's metrics with the cost of these credits in place of those that were in it before."""
+    amount = credits_in({"server": {"credits": used}})
+    if prices.credit is None or amount is None:
+        return metrics
+    before = metrics.get("cost") or {}
+    part = amount * prices.credit
+    total = float(before.get("total") or 0.0) - float(before.get("credits") or 0.0) + part
+    each = total / operations * 1000 if operations else None
+    return {**metrics, "cost": {"total": total, "currency": prices.currency, "per_1000_operations": each, "credits": part}}
+
+
+def cost(
+    prices: Prices, *, worker_hours: float, target_hours: float, operations: int, qps: float, used_credits: float | None = None
+) -> Cost:
+    """Compute a cost; credits times their price take the place of the database's hours times theirs."""
     workers = None if prices.worker_hour is None else worker_hours * prices.worker_hour
     target = None if prices.target_hour is None else target_hours * prices.target_hour
+    if prices.credit is not None and used_credits is not None:
+        target = used_credits * prices.credit
     known = [part for part in (workers, target) if part is not None]
     if not known or not (worker_hours or target_hours):
         return Cost(method=Method.UNAVAILABLE, currency=prices.currency, worker_hours=worker_hours, target_hours=target_hours)

@@ -18,7 +18,17 @@ _SQLITE = """
 SELECT '', name, NULL FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 2 LIMIT 1000
 """
 _DUCKDB = "SELECT schema_name, table_name, estimated_size FROM duckdb_tables() WHERE NOT internal ORDER BY 1, 2 LIMIT 1000"
-_TABLES: Mapping[str, str] = {"postgresql": _POSTGRES, "mysql": _MYSQL, "sqlite": _SQLITE, "duckdb": _DUCKDB}
+_SNOWFLAKE = """
+SELECT table_schema, table_name, row_count FROM information_schema.tables
+ WHERE table_type = 'BASE TABLE' AND table_schema <> 'INFORMATION_SCHEMA' ORDER BY 1, 2 LIMIT 1000
+"""
+_TABLES: Mapping[str, str] = {
+    "postgresql": _POSTGRES,
+    "mysql": _MYSQL,
+    "sqlite": _SQLITE,
+    "duckdb": _DUCKDB,
+    "snowflake": _SNOWFLAKE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from drumbeat.bench.targets.catalogue import TableName, tables_of
 from drumbeat.bench.targets.interface import TableDescription, Target
 from drumbeat.bench.targets.open import open_target
-from drumbeat.bench.targets.urls import holds_password, with_password
+from drumbeat.bench.targets.urls import holds_password, with_password, with_warehouse
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.core.connection import EncryptedSecret, StoredConnection
 from drumbeat.core.errors import DrumbeatError, InvalidInput
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 TEST_TIMEOUT = 10.0  #: seconds to wait for a database to answer
 LONGEST_URL = 2000
-LONGEST_PASSWORD = 1000
+LONGEST_PASSWORD = 8000  #: a private key or token may take its place
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -117,12 +117,13 @@ class ConnectionService:
     async def _url(self, target: Mapping[str, Any]) -> str:
         """Return the target's URL including its password. Pass the result only to a database driver, never to a user."""
         url, named = target.get("url") or "", target.get("connection")
+        warehouse = (target.get("warehouse") or {}).get("name")
         if not named:
-            return str(url)
+            return with_warehouse(str(url), warehouse)
         stored = await self._store.connections.get(str(named))
         if url and url != stored.url:
             raise InvalidInput(f"the URL of connection {named!r} changed after this run or template was made; create it again")
-        return self._opened(stored)
+        return with_warehouse(self._opened(stored), warehouse)
 
     def _opened(self, stored: StoredConnection) -> str:
         if stored.secret is None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.model.warehouse import WarehouseSettings
 from drumbeat.bench.values.draw import Draw
 
 Statements = Mapping[str, Sequence[str]]  #: maps each kind of operation to the SQL of its statements
@@ -17,11 +19,14 @@ NO_STATEMENTS: Statements = MappingProxyType({})
 class TargetTraits:
     """What a database product can do, as far as the products differ."""
 
-    name: str  #: postgresql, mysql, sqlite or duckdb
+    name: str  #: postgresql, mysql, sqlite, duckdb or snowflake
     networked: bool
     transactions: bool = True
     processes: bool = True  #: whether several processes may open the database at once; if not, a run has one worker
     signals: bool = False  #: whether the server reports statistics, by ``signals`` and ``counters``
+    sessions: bool = True  #: whether ``signals`` counts open sessions
+    totals: bool = True  #: whether ``counters`` returns running totals
+    read_every: timedelta = timedelta(seconds=1)  #: how often statistics are read during a load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +49,43 @@ class TableDescription:
     key_low: int | None = None
     key_high: int | None = None
     rows: int | None = None  #: estimated number of rows
+    read_only: str | None = None  #: why the table cannot be changed, after its name; None: it can
 
     @property
     def time_column(self) -> str | None:
         """The name of the first column with timestamps, if there is one."""
         return next((column.name for column in self.columns if column.type is ValueType.TIMESTAMP), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStatements:
+    """What a server recorded about a run's statements, so far: how many, totals by name (``KIND.NAME`` for one kind)."""
+
+    statements: int
+    totals: Mapping[str, float]
+    note: str | None = None  #: what is missing, and why
+
+
+@runtime_checkable
+class KeepsHistory(Protocol):
+    """A target whose server records every statement with its tag, to be read after the run; rows may come late."""
+
+    async def recorded_statements(self, run: str, since: datetime, until: datetime, expected: int) -> RecordedStatements:
+        """Return what is known about a run's statements that ended in this time. Raises InvalidInput."""
+        ...
+
+    async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
+        """Return the credits that the run used, by how they are known: estimated, metered. Raises InvalidInput."""
+        ...
+
+
+@runtime_checkable
+class HasWarehouse(Protocol):
+    """A target whose computers can be resized, scaled and resumed."""
+
+    async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
+        """Change the warehouse as a template says, and nothing else. Returns the statements that ran. Raises InvalidInput."""
+        ...
 
 
 class Target(Protocol):

@@ -191,7 +191,7 @@ class MysqlTarget:
 
         async def session() -> MysqlSession:
             return await open_session(
-                self._address, made, settings.limit, settings.connect_limit, cached_results=settings.cached_results
+                self._address, made, settings.limit, settings.connect_limit, cached_results=settings.cached_results is not False
             )
 
         sessions = AsyncSessions(connect=session, keeps_limit=True)

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from drumbeat.bench.targets.interface import Target
 from drumbeat.core.errors import InvalidSettings
 
-_EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///FILE or duckdb:///FILE"
+_EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///FILE, duckdb:///FILE or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
 _LAST_PORT = 65_535
@@ -56,6 +56,12 @@ def _open_duckdb(parts: SplitResult) -> Target:
     return DuckdbTarget(_path(parts))
 
 
+def _open_snowflake(parts: SplitResult) -> Target:
+    from drumbeat.bench.targets.snowflake import SnowflakeTarget
+
+    return SnowflakeTarget(parts.geturl())
+
+
 _OPENERS: Mapping[str, Callable[[SplitResult], Target]] = {
     "postgresql": _open_postgres,
     "postgres": _open_postgres,
@@ -63,6 +69,7 @@ _OPENERS: Mapping[str, Callable[[SplitResult], Target]] = {
     "mariadb": _open_mysql,
     "sqlite": _open_sqlite,
     "duckdb": _open_duckdb,
+    "snowflake": _open_snowflake,
 }
 
 

@@ -1,4 +1,4 @@
-"""Reads the statistics of the database under test once a second during a load, and keeps the latest."""
+"""Reads the statistics of the database under test during a load, usually once a second, and keeps the latest."""
 
 import asyncio
 import logging
@@ -14,7 +14,6 @@ from drumbeat.core.errors import DrumbeatError
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(seconds=1)
 _TIMEOUT = 3.0  #: seconds to wait for an answer
 _RETRY_PAUSE = timedelta(seconds=5)  #: how long to wait after a failed reading
 
@@ -55,7 +54,7 @@ class ServerWatch:
     async def _read_repeatedly(self, target: Target) -> None:
         while True:
             self.latest = await _within(self.ask(target))
-            await self._clock.sleep(EVERY)
+            await self._clock.sleep(target.traits.read_every)
 
     async def ask(self, target: Target) -> ServerProbe:
         """Read the server's statistics once. Totals in the result never decrease, even if the server resets its own."""

@@ -1,6 +1,6 @@
 """Detects passwords in database URLs, and inserts a password into a URL."""
 
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 
 def holds_password(url: str | None) -> bool:
@@ -17,3 +17,12 @@ def with_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}").geturl()
+
+
+def with_warehouse(url: str, name: str | None) -> str:
+    """Return a Snowflake URL with this warehouse instead of its own; any other URL, or one without a name, as it is."""
+    if not name or not url.lower().startswith("snowflake:"):
+        return url
+    parts = urlsplit(url)
+    options = {**dict(parse_qsl(parts.query)), "warehouse": name}
+    return parts._replace(query=urlencode(options)).geturl()

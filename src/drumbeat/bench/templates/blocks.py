@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, Queueing, ScalingMode
+from drumbeat.bench.model.warehouse import MOST_CLUSTERS
 from drumbeat.bench.templates.fields import (
     DAY,
     MOST,
@@ -18,6 +19,7 @@ from drumbeat.bench.templates.fields import (
     Number,
     Percent,
     Seconds,
+    WarehouseSize,
     Whole,
     WorkerLimit,
     one_of,
@@ -42,6 +44,23 @@ class TemplateBlock(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+class WarehouseBlock(TemplateBlock):
+    """The Snowflake warehouse under test. What is not given stays as it is; after the run nothing is changed back."""
+
+    name: str | None = Field(default=None, description="a warehouse instead of the one in the URL")
+    size: WarehouseSize = Field(default=None, description="size it is given when the run starts, such as Medium")
+    min_clusters: Annotated[Count | None, Field(le=MOST_CLUSTERS)] = Field(
+        default=None, description="lowest number of clusters"
+    )
+    max_clusters: Annotated[Count | None, Field(le=MOST_CLUSTERS)] = Field(
+        default=None, description="highest number of clusters"
+    )
+    scaling_policy: Annotated[str | None, Field(pattern="(?i)^(standard|economy)$")] = Field(
+        default=None, description="STANDARD or ECONOMY: how soon a cluster is added"
+    )
+    resume: bool = Field(default=False, description="resume it when the run starts, if it is suspended")
+
+
 class TargetBlock(TemplateBlock):
     """The database under test, and how to connect to it."""
 
@@ -52,9 +71,10 @@ class TargetBlock(TemplateBlock):
     parallel_connects: Annotated[Count, Field(le=MOST_HELD)] = Field(
         default=32, description="how many connections a worker opens in parallel"
     )
-    use_cached_result: bool = Field(
-        default=True, description="whether the server may use its query cache, if it has one (MariaDB)"
+    use_cached_result: bool | None = Field(
+        default=None, description="whether the server may answer from its cache of results; by default yes, on Snowflake no"
     )
+    warehouse: WarehouseBlock | None = Field(default=None, description="Snowflake: the warehouse and how a run changes it")
 
 
 class StatementBlock(TemplateBlock):
@@ -243,6 +263,9 @@ class GuardrailsBlock(TemplateBlock):
     enabled: bool = True
     max_cpu_percent: Percent = 80.0
     max_memory_percent: Percent = 85.0
+    max_queued_percent: Annotated[Percent | None, Field(gt=0)] = Field(
+        default=None, description="share of the connections that may wait in the server, as in a Snowflake warehouse; null: any"
+    )
     mode: Annotated[GuardrailMode | None, BeforeValidator(one_of(GuardrailMode))] = Field(
         default=None, description="soft: reduce load; hard: fail at once; warn: only warn. Default: soft; in FIXED mode: warn"
     )
@@ -271,6 +294,7 @@ class PricesBlock(TemplateBlock):
 
     worker_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
     target_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
+    credit: Annotated[Number | None, Field(ge=0, le=MOST)] = Field(default=None, description="price of one Snowflake credit")
     currency: str = "USD"
 
 

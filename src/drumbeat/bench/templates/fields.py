@@ -5,9 +5,11 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, Strict, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Strict, WithJsonSchema
 
 from drumbeat.bench.model import Queueing
+from drumbeat.bench.model.warehouse import size_named
+from drumbeat.core.errors import InvalidInput
 
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 _WHOLE_TEXT = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|min|m|h|d)\s*)+")
@@ -50,6 +52,14 @@ def one_of(members: type[StrEnum], **aliases: StrEnum) -> Callable[[Any], Any]:
     return found
 
 
+def _size(name: str | None) -> str | None:
+    """Return a warehouse size as Snowflake writes it."""
+    try:
+        return None if name is None else size_named(name)
+    except InvalidInput as exc:
+        raise ValueError(str(exc)) from exc
+
+
 def queueing_of(value: Any) -> Any:
     """Convert a value to a mode of counting waiting sessions; false means OFF, because YAML reads a bare ``off`` as false."""
     return Queueing.OFF if value is False else one_of(Queueing)(value)
@@ -63,6 +73,7 @@ _NULL, _OFF = {"type": "null"}, {"const": _NO_LIMIT}
 _DURATION = {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|min|m|h|d)\s*)+$"}
 
 Whole = Annotated[int, Strict()]
+WarehouseSize = Annotated[str | None, AfterValidator(_size)]
 Count = Annotated[int, Strict(), Field(ge=1, le=MOST)]
 Connections = Annotated[int, Strict(), Field(ge=1, le=MOST_IN_ALL)]
 _Held = Annotated[int, Strict(), Field(ge=1, le=MOST_HELD)]

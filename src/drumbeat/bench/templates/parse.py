@@ -141,6 +141,7 @@ def _schema_at(schema: dict[str, Any], path: Path) -> Mapping[str, Any]:
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that the node's ``$ref`` refers to, or the node itself if it has none."""
-    name = str(node.get("$ref", "")).rpartition("/")[2]
+    """Return the schema that the node's ``$ref`` refers to, also where it may be null; or the node itself if it has none."""
+    referring: Mapping[str, Any] = next((each for each in (node, *node.get("anyOf", ())) if "$ref" in each), {})
+    name = str(referring.get("$ref", "")).rpartition("/")[2]
     return schema["$defs"][name] if name else node

@@ -33,6 +33,9 @@ def _spellings() -> Iterator[tuple[Path, Path]]:
     yield ("target", "table_name"), ("target", "table")
     yield ("target", "connection_id"), ("target", "connection")
     yield ("use_cached_result",), ("target", "use_cached_result")
+    for name in ("name", "size"):
+        yield (f"warehouse_{name}",), ("target", "warehouse", name)
+        yield ("target", f"warehouse_{name}"), ("target", "warehouse", name)
     yield ("scaling", "bounds_patience_intervals"), ("bounds_patience_intervals",)
     yield ("scaling", "allocation"), ("allocation",)
 

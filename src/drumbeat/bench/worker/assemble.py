@@ -75,7 +75,7 @@ async def _build(
         chance=np.random.default_rng([int(config.get("seed", 0)), slot]),
         now_us=lambda: int(clock.now().timestamp() * 1e6),
     )
-    engine = target.engine(load, draw, engine_settings(config))
+    engine = target.engine(load, draw, engine_settings(config, tag=f"{run_id}:{worker_id}"))
     executions = _executions(config, folder / run_id / worker_id, [operation.kind for operation in load.used], clock)
     is_paced = (config.get("plan") or {}).get("load_mode") == LoadMode.QPS
     return LoadRunner(engine, load, clock, executions, is_paced=is_paced), target.classify
@@ -91,12 +91,14 @@ def target_url(config: Mapping[str, Any]) -> str:
     return url
 
 
-def engine_settings(config: Mapping[str, Any]) -> EngineSettings:
+def engine_settings(config: Mapping[str, Any], tag: str = "") -> EngineSettings:
     target = _block(config, "target")
+    cached = target.get("use_cached_result")
     return EngineSettings(
         limit=timedelta(seconds=float(target.get("query_timeout_seconds", 30))),
         parallel_connects=int(target.get("parallel_connects", 32)),
-        cached_results=bool(target.get("use_cached_result", True)),
+        cached_results=None if cached is None else bool(cached),
+        tag=tag,
         most_connections=int(config.get("scaling", {}).get("max_connections") or _MOST_CONNECTIONS),
     )
 

@@ -29,6 +29,7 @@ class SqlDialect:
     """A database's SQL dialect: how names are quoted and arguments are cast."""
 
     quote: str = '"'
+    upper: bool = False  #: whether a plain name is stored in upper case, so that it is quoted in upper case
     casts: Mapping[ValueType, frozenset[str]] | None = None  #: column types that need no cast, by argument type; None: no casts
 
 
@@ -40,7 +41,11 @@ _POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
     ValueType.TIMESTAMP: frozenset({"timestamp", "timestamp without time zone"}),
 }
 
-WORDS: Mapping[str, SqlDialect] = {"postgresql": SqlDialect(casts=_POSTGRESQL), "mysql": SqlDialect(quote="`")}
+WORDS: Mapping[str, SqlDialect] = {
+    "postgresql": SqlDialect(casts=_POSTGRESQL),
+    "mysql": SqlDialect(quote="`"),
+    "snowflake": SqlDialect(upper=True),
+}
 
 
 def dialect_of(target: str) -> SqlDialect:
@@ -51,6 +56,8 @@ def dialect_of(target: str) -> SqlDialect:
 def quoted_name(name: str, words: SqlDialect) -> str:
     """Quote the name of a column or table; a schema and its table are quoted separately."""
     quote = words.quote
+    if words.upper:
+        return ".".join(part if part[:1] == quote else f"{quote}{part.upper()}{quote}" for part in name.split("."))
     return ".".join(quote + part.replace(quote, quote * 2) + quote for part in name.split("."))
 
 

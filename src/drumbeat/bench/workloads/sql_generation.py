@@ -160,6 +160,8 @@ def _time_range(subject: Subject, time: Column) -> Made:
 
 def insert(subject: Subject) -> Made:
     """Generate an insert with a new key and a value for every column; columns of unsupported types stay null."""
+    if subject.table.read_only:
+        return f"{subject.table.name} {subject.table.read_only}"
     values: dict[Column, Value] = {}
     for column in subject.table.columns:
         value = _inserted(subject, column)
@@ -187,6 +189,8 @@ def _inserted(subject: Subject, column: Column) -> Value | str | None:
 def update(subject: Subject) -> Made:
     """Generate an update of one column, never the key; prefers a text column that does not refer to another table."""
     key, value = subject.key, _existing_key(subject)
+    if subject.table.read_only:
+        return f"{subject.table.name} {subject.table.read_only}"
     if key is None or isinstance(value, str):
         return _no_key(subject) if key is None else str(value)
     others = [column for column in subject.table.columns if column is not key and generated(column) is not None]

@@ -1,0 +1,44 @@
+"""The settings of a Snowflake warehouse that a template may name. Pure: sizes and spellings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from drumbeat.core.errors import InvalidInput
+
+SIZES: Mapping[str, float] = {
+    "X-Small": 1,
+    "Small": 2,
+    "Medium": 4,
+    "Large": 8,
+    "X-Large": 16,
+    "2X-Large": 32,
+    "3X-Large": 64,
+    "4X-Large": 128,
+    "5X-Large": 256,
+    "6X-Large": 512,
+}  #: credits that one cluster of a standard warehouse uses in an hour
+MOST_CLUSTERS = 300
+_SPELLINGS = {size.upper().replace("-", ""): size for size in SIZES} | {
+    "XXLARGE": "2X-Large",
+    "XXXLARGE": "3X-Large",
+    **{f"X{number}LARGE": f"{number}X-Large" for number in range(2, 7)},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseSettings:
+    """What a template says about the warehouse under test; what is None is left as it is."""
+
+    size: str | None = None
+    min_clusters: int | None = None
+    max_clusters: int | None = None
+    scaling_policy: str | None = None
+    resume: bool = False
+
+
+def size_named(name: str) -> str:
+    """Return a size as Snowflake shows it: xsmall and X-SMALL are X-Small. Raises InvalidInput."""
+    found = _SPELLINGS.get(name.upper().replace("-", "").replace("_", "").replace(" ", ""))
+    if found is None:
+        raise InvalidInput(f"warehouse size: expected one of {', '.join(SIZES)}, got {name!r}")
+    return found

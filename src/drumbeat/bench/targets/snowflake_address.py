@@ -1,0 +1,207 @@
+"""Reads a snowflake:// URL: account, database, schema, warehouse, role, and how to sign in."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from drumbeat.bench.driver.session import PASSWORD_VARIABLE
+from drumbeat.core.errors import InvalidSettings
+
+EXPECTED = "snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME"
+AUTHENTICATORS = ("password", "key_pair", "oauth", "token")
+TABLE_KINDS = ("standard", "hybrid", "interactive")
+_OPTIONS = (
+    "authenticator",
+    "host",
+    "monitor_warehouse",
+    "port",
+    "private_key_file",
+    "protocol",
+    "role",
+    "tables",
+    "warehouse",
+)
+_CONNECTOR_NAMES = {
+    "password": "SNOWFLAKE",
+    "key_pair": "SNOWFLAKE_JWT",
+    "oauth": "OAUTH",
+    "token": "PROGRAMMATIC_ACCESS_TOKEN",
+}
+_ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_KEY_MARK = "PRIVATE KEY-----"
+_SHOWN_OPTIONS = ("host", "port", "protocol")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnowflakeAddress:
+    """Where a Snowflake database is and how to sign in. ``repr`` never shows the secret."""
+
+    account: str
+    user: str
+    database: str
+    schema: str = "PUBLIC"
+    warehouse: str | None = None
+    monitor_warehouse: str | None = None  #: runs our own statistics queries, so that the warehouse under test does not
+    role: str | None = None
+    authenticator: str = "password"
+    secret: str = field(default="", repr=False)  #: a password, a token, a private key, or the pass phrase of a key file
+    private_key_file: Path | None = None
+    tables: str = "standard"  #: the kind of tables that ``bench prepare`` creates
+    place: Mapping[str, Any] = field(default_factory=dict)  #: host, port and protocol, where the account's own are not used
+
+    @property
+    def location(self) -> str:
+        return f"snowflake://{self.account}/{self.database}/{self.schema}"
+
+    def connect_options(self) -> dict[str, Any]:
+        """Return what ``snowflake.connector.connect`` needs, the secret included. Raises InvalidSettings."""
+        options: dict[str, Any] = {
+            "account": self.account,
+            "user": self.user,
+            "database": quoted_part(self.database),
+            "schema": quoted_part(self.schema),
+            "authenticator": _CONNECTOR_NAMES[self.authenticator],
+            **self.place,
+        }
+        if self.warehouse:
+            options["warehouse"] = self.warehouse
+        if self.role:
+            options["role"] = self.role
+        return {**options, **self._sign_in()}
+
+    def _sign_in(self) -> dict[str, Any]:
+        match self.authenticator:
+            case "key_pair" if self.private_key_file is not None:
+                secret = {"private_key_password": self.secret} if self.secret else {}
+                return {"private_key_file": str(self.private_key_file), **secret}
+            case "key_pair":
+                return {"private_key": private_key(self.secret, self.location)}
+            case "oauth" | "token":
+                return {"token": self.secret}
+            case _:
+                return {"password": self.secret}
+
+
+def address_of(url: str, environment: Mapping[str, str] = os.environ) -> SnowflakeAddress:
+    """Read a snowflake:// URL. What it lacks comes from the environment: SNOWFLAKE_ACCOUNT, SNOWFLAKE_USER and so on.
+
+    Raises InvalidSettings, with a message that never shows a secret.
+    """
+    parts = urlsplit(url, allow_fragments=False)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := set(options) - set(_OPTIONS):
+        raise InvalidSettings(f"the target's URL has an unknown option {min(unknown)!r}; expected one of {', '.join(_OPTIONS)}")
+    folders = [unquote(each) for each in parts.path.strip("/").split("/")]
+    if len(folders) > 2:
+        raise InvalidSettings(f"expected {EXPECTED}, got more than a database and a schema in the target's URL")
+
+    def given(name: str, said: str | None) -> str | None:
+        return said or environment.get(f"SNOWFLAKE_{name}") or None
+
+    key_file = given("PRIVATE_KEY_PATH", options.get("private_key_file"))
+    secret = _secret(parts, environment)
+    authenticator = _authenticator(options.get("authenticator"), key_file, secret)
+    if authenticator in ("key_pair",) and key_file and not parts.password:
+        secret = environment.get("SNOWFLAKE_PRIVATE_KEY_PASSPHRASE", "")
+    return SnowflakeAddress(
+        account=_account(given("ACCOUNT", unquote(parts.netloc.rpartition("@")[2]))),
+        user=_required("USER", given("USER", unquote(parts.username or ""))),
+        database=_required("DATABASE", given("DATABASE", folders[0])),
+        schema=given("SCHEMA", folders[1] if len(folders) > 1 else None) or "PUBLIC",
+        warehouse=given("WAREHOUSE", options.get("warehouse")),
+        monitor_warehouse=options.get("monitor_warehouse") or None,
+        role=given("ROLE", options.get("role")),
+        authenticator=authenticator,
+        secret=secret,
+        private_key_file=Path(key_file).expanduser() if key_file and authenticator == "key_pair" else None,
+        tables=_one_of("tables", options.get("tables", "standard").lower(), TABLE_KINDS),
+        place=_place(options),
+    )
+
+
+def _secret(parts: SplitResult, environment: Mapping[str, str]) -> str:
+    return unquote(parts.password or "") or environment.get(PASSWORD_VARIABLE, "") or environment.get("SNOWFLAKE_PASSWORD", "")
+
+
+def _authenticator(said: str | None, key_file: str | None, secret: str) -> str:
+    """Without a word about it, a private key means key pair, and anything else is a password."""
+    if said:
+        return _one_of("authenticator", said.lower(), AUTHENTICATORS)
+    return "key_pair" if key_file or _KEY_MARK in secret else "password"
+
+
+def _one_of(name: str, value: str, expected: tuple[str, ...]) -> str:
+    if value not in expected:
+        raise InvalidSettings(f"expected the option {name} to be one of {', '.join(expected)}, got {value!r}")
+    return value
+
+
+def _required(name: str, value: str | None) -> str:
+    if not value:
+        raise InvalidSettings(f"expected {EXPECTED}, got no {name} in the target's URL; add it, or set SNOWFLAKE_{name}")
+    return value
+
+
+def _account(value: str | None) -> str:
+    """The account identifier. A wrong one is never shown: it may be part of a password."""
+    account = _required("ACCOUNT", value).removesuffix(".snowflakecomputing.com")
+    if not _ACCOUNT.fullmatch(account):
+        raise InvalidSettings(
+            f"the target's URL has no valid account; expected {EXPECTED}, "
+            "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
+        )
+    return account
+
+
+def _place(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return host, port and protocol. Without encryption only this machine may be reached: a secret is sent."""
+    place: dict[str, Any] = {name: options[name] for name in _SHOWN_OPTIONS if options.get(name)}
+    if port := place.pop("port", None):
+        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+            raise InvalidSettings("expected a port from 1 to 65535 in the target's URL, got another value")
+        place["port"] = int(port)
+    protocol = _one_of("protocol", place.get("protocol", "https"), ("https", "http"))
+    if protocol == "http" and place.get("host") not in _LOOPBACK:
+        raise InvalidSettings("expected protocol=https: without encryption, only a host of this machine may be used")
+    return place
+
+
+def private_key(text: str, location: str) -> bytes:
+    """Return a private key in PEM as the connector takes it (DER). Raises InvalidSettings, which never shows the key."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+    try:
+        key = load_pem_private_key(_in_lines(text).encode(), password=None)
+    except (ValueError, TypeError) as exc:
+        raise InvalidSettings(
+            f"cannot sign in at {location} by key pair: expected an unencrypted private key in PEM as the password, "
+            "or the option private_key_file with the file's pass phrase as the password"
+        ) from exc
+    return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _in_lines(text: str) -> str:
+    """Return a key in PEM with its line breaks again: a prompt takes one line, in which they are spaces or \\n."""
+    found = _PEM.search(text)
+    if found is None:
+        return text
+    body = re.sub(r"\\n|\s", "", found["body"])
+    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+    return "\n".join([f"-----BEGIN {found['kind']}-----", *lines, f"-----END {found['kind']}-----", ""])
+
+
+_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?P<body>.*?)-----END", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+
+
+def quoted_part(name: str) -> str:
+    """Quote one name. Snowflake keeps names that were never quoted in upper case, so a plain name is quoted in upper case."""
+    if len(name) > 1 and name[0] == name[-1] == '"':
+        return name
+    plain = name.upper() if _PLAIN.fullmatch(name) else name
+    return '"' + plain.replace('"', '""') + '"'

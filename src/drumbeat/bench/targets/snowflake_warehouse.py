@@ -1,0 +1,53 @@
+"""A Snowflake warehouse: how busy it is, how many statements queue, what it costs an hour, and how a template changes it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.bench.model import ServerSignals
+from drumbeat.bench.model.warehouse import SIZES, WarehouseSettings, size_named
+from drumbeat.bench.targets.snowflake_address import quoted_part
+
+_QUEUED = "Warehouse:queued"
+
+
+def warehouse_named(name: str, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return a warehouse's row of SHOW WAREHOUSES; a name that was never quoted is stored in upper case."""
+    stored = quoted_part(name)[1:-1].replace('""', '"')
+    return next((row for row in rows if row["name"] == stored), None)
+
+
+def signals_of(row: Mapping[str, Any]) -> ServerSignals:
+    """Return running and queued statements. A statement that queues is active, and waits for the warehouse."""
+    running, queued = int(row.get("running") or 0), int(row.get("queued") or 0)
+    return ServerSignals(
+        at=timedelta(),
+        sessions=None,
+        active=running + queued,
+        waiting=queued,
+        lock_waits=None,
+        wait_events={_QUEUED: queued} if queued else {},
+    )
+
+
+def changes_of(row: Mapping[str, Any], wanted: WarehouseSettings) -> list[str]:
+    """Return the statements that bring a warehouse to what is wanted; none where it is so already."""
+    name, said = quoted_part(str(row["name"])), []
+    if wanted.size is not None and size_named(wanted.size) != row["size"]:
+        said.append(f"WAREHOUSE_SIZE = '{size_named(wanted.size).upper()}'")
+    for setting, value in (("MIN_CLUSTER_COUNT", wanted.min_clusters), ("MAX_CLUSTER_COUNT", wanted.max_clusters)):
+        if value is not None and int(row[setting.lower()]) != value:
+            said.append(f"{setting} = {value}")
+    policy = wanted.scaling_policy.upper() if wanted.scaling_policy else None
+    if policy is not None and policy != row.get("scaling_policy"):
+        said.append(f"SCALING_POLICY = {policy}")
+    statements = [f"ALTER WAREHOUSE {name} SET {' '.join(said)}"] if said else []
+    if wanted.resume and row["state"] == "SUSPENDED":
+        statements.append(f"ALTER WAREHOUSE {name} RESUME IF SUSPENDED")
+    return statements
+
+
+def credits_per_hour(row: Mapping[str, Any]) -> float | None:
+    """Return the credits of one cluster in an hour by the size table; None for a size or kind that the table lacks."""
+    is_standard = str(row.get("type", "STANDARD")).upper() == "STANDARD" and str(row.get("generation") or "1") == "1"
+    return SIZES.get(str(row["size"])) if is_standard else None
