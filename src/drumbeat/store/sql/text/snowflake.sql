@@ -665,8 +665,8 @@ SELECT r.run_id, r.run_id AS test_id, r.template_id, r.name AS test_name, r.conf
        r.completion_reason, r.custom_metrics, @time(r.created_at) AS created_at, @time(r.updated_at) AS updated_at
   FROM runs r JOIN pools p ON p.pool_id = r.run_id
   LEFT JOIN (SELECT o.pool_id, COUNT(o.started_at) AS registered,
-                    SUM(CASE WHEN o.status IN ('active', 'draining') THEN 1 ELSE 0 END) AS active,
-                    SUM(CASE WHEN o.status = 'terminated' THEN 1 ELSE 0 END) AS completed,
+                    COUNT(CASE WHEN o.status IN ('active', 'draining') THEN 1 END) AS active,
+                    COUNT(CASE WHEN o.status = 'terminated' THEN 1 END) AS completed,
                     @json_collect(o.worker_id, @json_object('target', o.target, 'target_connections', o.target, 'seq', o.target_seq)) AS targets
                FROM workers o GROUP BY o.pool_id) w ON w.pool_id = r.run_id;
 
@@ -724,17 +724,15 @@ SELECT p.pool_id, COALESCE(j.queued, 0) AS queued_tasks, COALESCE(j.claimed, 0) 
        COALESCE(w.terminating, 0) AS terminating_workers, COALESCE(w.total, 0) AS total_workers,
        COALESCE(w.stale, 0) AS stale_workers, @time(p.paused_until) AS paused_until, @time(@now) AS timestamp
   FROM pools p
-  LEFT JOIN (SELECT o.pool_id, SUM(CASE WHEN o.status = 'pending' THEN 1 ELSE 0 END) AS queued,
-                    SUM(CASE WHEN o.status = 'claimed' THEN 1 ELSE 0 END) AS claimed FROM jobs o GROUP BY o.pool_id) j
+  LEFT JOIN (SELECT o.pool_id, COUNT(CASE WHEN o.status = 'pending' THEN 1 END) AS queued,
+                    COUNT(CASE WHEN o.status = 'claimed' THEN 1 END) AS claimed FROM jobs o GROUP BY o.pool_id) j
     ON j.pool_id = p.pool_id
   LEFT JOIN (SELECT o.pool_id,
-                    SUM(CASE WHEN o.status IN ('spawning', 'starting') AND o.drain_deadline IS NULL THEN 1 ELSE 0 END) AS spawning,
-                    SUM(CASE WHEN o.status IN ('waiting', 'active') AND o.drain_deadline IS NULL THEN 1 ELSE 0 END) AS active,
-                    SUM(CASE WHEN o.ended_at IS NULL AND (o.status = 'draining' OR o.drain_deadline IS NOT NULL)
-                             THEN 1 ELSE 0 END) AS terminating,
-                    SUM(CASE WHEN o.ended_at IS NULL THEN 1 ELSE 0 END) AS total,
-                    SUM(CASE WHEN o.ended_at IS NULL AND @now - o.heartbeat_at > @json_number(h.thresholds, 'stale_after') * 1000000
-                             THEN 1 ELSE 0 END) AS stale
+                    COUNT(CASE WHEN o.status IN ('spawning', 'starting') AND o.drain_deadline IS NULL THEN 1 END) AS spawning,
+                    COUNT(CASE WHEN o.status IN ('waiting', 'active') AND o.drain_deadline IS NULL THEN 1 END) AS active,
+                    COUNT(CASE WHEN o.ended_at IS NULL AND (o.status = 'draining' OR o.drain_deadline IS NOT NULL) THEN 1 END) AS terminating,
+                    COUNT(CASE WHEN o.ended_at IS NULL THEN 1 END) AS total,
+                    COUNT(CASE WHEN o.ended_at IS NULL AND @now - o.heartbeat_at > @json_number(h.thresholds, 'stale_after') * 1000000 THEN 1 END) AS stale
                FROM workers o JOIN pools h ON h.pool_id = o.pool_id GROUP BY o.pool_id) w ON w.pool_id = p.pool_id;
 
 -- name: view_active_workers_health
