@@ -189,6 +189,8 @@ class TestErrors:
             (390112, "08001", LOST, ErrorClass.CONNECTION),  # the session has expired
             (390111, None, LOST, ErrorClass.CONNECTION),  # the session is gone
             (-1, "08006", LOST, ErrorClass.CONNECTION),
+            (250001, "08001", LOST, ErrorClass.CONNECTION),  # the session could not be renewed
+            (4, None, LOST, ErrorClass.CONNECTION),  # the connector's own: no answer after retries
         ],
     )
     def test_errors_are_told_apart_by_number_and_sqlstate(

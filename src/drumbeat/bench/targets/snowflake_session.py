@@ -217,9 +217,11 @@ def rows_of(cursor: Any) -> int:
 
 
 def failure_of(error: Any, index: int) -> OperationFailure:
-    """Return the error with its number as code, or its SQLSTATE where Snowflake gave no number."""
-    number, sqlstate = error.errno, error.sqlstate or ""
-    lost = number in _GONE or sqlstate.startswith("08") or number is None or number < 0 or 250_000 <= number < 253_000
+    """Return the error with its number as code, or its SQLSTATE where Snowflake gave no number.
+
+    An error without a SQLSTATE is the connector's own: Snowflake did not answer."""
+    number, sqlstate = error.errno or 0, error.sqlstate or ""
+    lost = not sqlstate or sqlstate.startswith("08") or number in _GONE or 250_000 <= number < 253_000
     outcome = TIMED_OUT if number in _TIMED_OUT else LOST if lost else FAILED
     return OperationFailure(outcome, code_of(error), message_of(error), statement=index)
 
