@@ -166,9 +166,10 @@ async def test_the_connectors_absence_names_the_pip_command(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("snowflake://me@account/db/s", "no way to sign in"),
-        ("snowflake://me@account/db/s?authenticator=oauth", "expected the token for authenticator=oauth"),
-        ("snowflake://me@account/db/s?authenticator=snowflake_jwt", "expected private_key_file=FILE"),
+        ("snowflake://me@account/db/s", "expected the password .* in the environment variable DRUMBEAT_STORE_PASSWORD"),
+        ("snowflake://me@account/db/s?authenticator=oauth", "expected the token of the Snowflake store"),
+        ("snowflake://me@account/db/s?authenticator=key_pair", "expected private_key_file=FILE"),
+        ("snowflake://me:pw@account/db/s?authenticator=browser", "one of password, key_pair, oauth, token, got 'browser'"),
         ("snowflake://account/db/s", "expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA"),
         ("snowflake://me:pw@account", "expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA"),
         ("snowflake://me:pw@account/db;drop/s", "expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA"),
