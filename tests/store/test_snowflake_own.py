@@ -175,6 +175,7 @@ async def test_the_connectors_absence_names_the_pip_command(monkeypatch: pytest.
         ("snowflake://me:pw@account/db;drop/s", "expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA"),
         ("snowflake://me:pw@account/db/s?tables=fast", "expected tables to be one of hybrid, standard"),
         ("snowflake://me:pw@account/db/s?token=abc", "unknown option 'token'"),
+        ("snowflake://me:pw@account/db/s?host=example.com&protocol=http", "only with host=127.0.0.1"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused(url: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:

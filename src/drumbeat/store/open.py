@@ -15,6 +15,7 @@ PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
 _LAST_PORT = 65_535
+_Readers = Mapping[str, Callable[[str], object]]  #: how the value of each option of a URL is read
 
 
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
@@ -53,7 +54,7 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     from drumbeat.store.sql.store import SqlStore
 
     _check_hosts(parts, "postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    readers: Mapping[str, Callable[[str], object]] = {
+    readers: _Readers = {
         "schema": str,
         "connections": _count,
         "command_timeout": _seconds,
@@ -89,10 +90,9 @@ def _open_snowflake(parts: SplitResult, create: bool, check_version: bool) -> St
     place = re.fullmatch(r"/([A-Za-z_][\w$]*)(?:/([A-Za-z_][\w$]*))?/?", parts.path)
     if not parts.hostname or not parts.username or place is None:
         raise InvalidSettings("expected snowflake://USER@ACCOUNT/DATABASE/SCHEMA?warehouse=NAME in the store's URL")
-    readers: dict[str, Callable[[str], object]]
     signing = {"warehouse": str, "role": str, "authenticator": str, "private_key_file": str}
-    address = {"host": str, "port": _count, "protocol": str}
-    readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
+    address: _Readers = {"host": str, "port": _count, "protocol": str}
+    readers: _Readers = {"tables": str, "connections": _count, "command_timeout": _seconds, "connect_timeout": _seconds}
     options = _options(parts, {**readers, **signing, **address})
     sign_in = SnowflakeSignIn(
         account=parts.netloc.rpartition("@")[2],

@@ -13,6 +13,7 @@ _CONNECTOR_NAMES = {
     "token": "PROGRAMMATIC_ACCESS_TOKEN",
 }
 _VARIABLE = "DRUMBEAT_STORE_PASSWORD"
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class SnowflakeSignIn:
             raise InvalidSettings(
                 f"the store's URL: expected authenticator to be one of {', '.join(_CONNECTOR_NAMES)}, got {self.way!r}"
             )
+        if self.place.get("protocol") == "http" and self.place.get("host") not in _THIS_MACHINE:
+            raise InvalidSettings("the store's URL: expected protocol=http only with host=127.0.0.1 (it is not encrypted)")
         if self.way == "key_pair":
             if not self.private_key_file:
                 raise InvalidSettings("the store's URL: expected private_key_file=FILE for authenticator=key_pair, got none")
