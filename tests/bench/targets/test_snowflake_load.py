@@ -13,6 +13,7 @@ from drumbeat.bench.model import ErrorClass, KeyValue, Kind, Load, Statement
 from drumbeat.bench.targets.contract import Running, draw, load, operation
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
 from drumbeat.bench.targets.snowflake_session import classify, failure_of
+from drumbeat.bench.targets.snowflake_tables import snowflake_ddl
 from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
 from drumbeat.core.errors import InvalidInput
@@ -159,6 +160,18 @@ class TestTables:
         assert set(records["kind"].tolist()) == {0, 1, 2, 3}
         assert [column.name for column in described.columns][-1] == '"Mixed Case"'
 
+    def test_a_table_without_a_key_stays_a_standard_table(self) -> None:
+        keyed = ["CREATE TABLE t (k INT PRIMARY KEY)", "CREATE INDEX by_k ON t (k)"]
+        keyless = ["create table if not exists h (k INT)", "CREATE INDEX by_h ON h (k)"]
+
+        assert snowflake_ddl([*keyed, *keyless, "DROP TABLE x"], "hybrid") == [
+            "CREATE HYBRID TABLE t (k INT PRIMARY KEY)",
+            keyed[1],
+            keyless[0],
+            "DROP TABLE x",
+        ]
+        assert snowflake_ddl([*keyed, *keyless], "standard") == [keyed[0], keyless[0]]
+
 
 class TestErrors:
     @pytest.mark.parametrize(
@@ -176,6 +189,8 @@ class TestErrors:
             (390112, "08001", LOST, ErrorClass.CONNECTION),  # the session has expired
             (390111, None, LOST, ErrorClass.CONNECTION),  # the session is gone
             (-1, "08006", LOST, ErrorClass.CONNECTION),
+            (250001, "08001", LOST, ErrorClass.CONNECTION),  # the session could not be renewed
+            (4, None, LOST, ErrorClass.CONNECTION),  # the connector's own: no answer after retries
         ],
     )
     def test_errors_are_told_apart_by_number_and_sqlstate(

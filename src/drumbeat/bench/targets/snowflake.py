@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from types import TracebackType
@@ -107,7 +108,9 @@ class SnowflakeTarget:
         except driver().Error as exc:
             failure = failure_of(exc, 0)
             if failure.lost:
-                self._connection = None
+                lost, self._connection = self._connection, None
+                with suppress(driver().Error):
+                    lost.close()
             raise failure from exc
 
     async def _checked(self, what: str, work: Callable[[Any], T]) -> T:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 APPLICATION = "drumbeat"
 _LONGEST_TAG = 2000
+_LOGOUT_SECONDS = 3
 #: Sign-in refused: wrong user, password, key or token; user locked; no such account or role.
 _REFUSED = frozenset({390100, 390101, 390102, 390144, 390189, 390191, 390303, 390318, 390422, 394400, 394304, 250001})
 _TIMED_OUT = frozenset({604, 630})  #: cancelled, or the statement timeout was reached
@@ -63,6 +64,8 @@ def connect(address: SnowflakeAddress, limit: timedelta, parameters: Mapping[str
             session_parameters={"TIMEZONE": "UTC", **parameters},
             client_session_keep_alive=True,
             enable_server_session_keep_alive_auto_detection=False,
+            logout_max_attempts=1,  # a server that is gone must not hold up the end of a run
+            logout_total_timeout_seconds=_LOGOUT_SECONDS,
             log_query_text=False,
             log_query_parameters=False,
         )
@@ -217,9 +220,11 @@ def rows_of(cursor: Any) -> int:
 
 
 def failure_of(error: Any, index: int) -> OperationFailure:
-    """Return the error with its number as code, or its SQLSTATE where Snowflake gave no number."""
-    number, sqlstate = error.errno, error.sqlstate or ""
-    lost = number in _GONE or sqlstate.startswith("08") or number is None or number < 0 or 250_000 <= number < 253_000
+    """Return the error with its number as code, or its SQLSTATE where Snowflake gave no number.
+
+    An error without a SQLSTATE is the connector's own: Snowflake did not answer."""
+    number, sqlstate = error.errno or 0, error.sqlstate or ""
+    lost = not sqlstate or sqlstate.startswith("08") or number in _GONE or 250_000 <= number < 253_000
     outcome = TIMED_OUT if number in _TIMED_OUT else LOST if lost else FAILED
     return OperationFailure(outcome, code_of(error), message_of(error), statement=index)
 

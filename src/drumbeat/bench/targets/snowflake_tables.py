@@ -14,8 +14,9 @@ Row = Mapping[str, Any]  #: a row of SHOW or DESCRIBE, by column name
 _PLAIN_STORED = re.compile(r"[A-Z_][A-Z0-9_$]*")
 _NUMBER = re.compile(r"NUMBER\((\d+),\s*(\d+)\)")
 _INT_DIGITS = 9  #: a NUMBER of so many digits fits into four bytes
-_CREATE_TABLE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
-_CREATE_INDEX = re.compile(r"\s*CREATE\s+(UNIQUE\s+)?INDEX\b", re.IGNORECASE)
+_CREATE_TABLE = re.compile(r"\s*(?P<create>CREATE\s+TABLE)\s+(IF\s+NOT\s+EXISTS\s+)?(?P<name>[^\s(]+)", re.IGNORECASE)
+_CREATE_INDEX = re.compile(r"\s*CREATE\s+(UNIQUE\s+)?INDEX\s.*?\sON\s+(?P<table>[^\s(]+)", re.IGNORECASE | re.DOTALL)
+_KEY = re.compile(r"\bPRIMARY\s+KEY\b", re.IGNORECASE)
 _READ_ONLY = {
     "interactive": "is an interactive table, which can only be read",
     "dynamic": "is a dynamic table, which can only be read",
@@ -81,7 +82,8 @@ def single_key(keys: Sequence[Row]) -> str | None:
 def snowflake_ddl(statements: Sequence[str], kind: str) -> list[str]:
     """Rewrite portable DDL for standard or hybrid tables. Standard tables have no indexes, so those are left out.
 
-    Raises InvalidInput for interactive tables: Snowflake creates them from a query, and they cannot be filled row by row.
+    A table without a primary key stays a standard table, because Snowflake refuses it as a hybrid one. Raises InvalidInput for
+    interactive tables: Snowflake creates them from a query, and they cannot be filled row by row.
     """
     if kind == "interactive":
         raise InvalidInput(
@@ -90,4 +92,17 @@ def snowflake_ddl(statements: Sequence[str], kind: str) -> list[str]:
         )
     if kind == "standard":
         return [each for each in statements if not _CREATE_INDEX.match(each)]
-    return [_CREATE_TABLE.sub("CREATE HYBRID TABLE", each) for each in statements]
+    keyless = {found["name"].lower() for each in statements if (found := _CREATE_TABLE.match(each)) and not _KEY.search(each)}
+    return [_hybrid(each, keyless) for each in statements if _indexed_table(each) not in keyless]
+
+
+def _hybrid(statement: str, keyless: set[str]) -> str:
+    found = _CREATE_TABLE.match(statement)
+    if found is None or found["name"].lower() in keyless:
+        return statement
+    return "CREATE HYBRID TABLE" + statement[found.end("create") :]
+
+
+def _indexed_table(statement: str) -> str | None:
+    found = _CREATE_INDEX.match(statement)
+    return found["table"].lower() if found else None
