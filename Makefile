@@ -34,7 +34,7 @@ test-engines: $(BIN)/.ready ## the spawners on real engines, which it installs a
 	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines
 
 test-snowflake: $(BIN)/.ready ## the Snowflake suites on a real account, DRUMBEAT_TEST_SNOWFLAKE_URL; first says what that costs
-	@$(BIN)/python tests/snowflake_account.py && $(BIN)/python -m pytest -q -m "not slow" tests/bench/targets/test_snowflake.py
+	@$(BIN)/python tests/snowflake_account.py && $(BIN)/python -m pytest -q -m "not slow" tests/bench/targets/test_snowflake.py tests/store/test_snowflake.py
 
 sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its tests, and ten million messages of chance
 	@$(BIN)/python tests/bench/driver/sanitize.py --messages $(MESSAGES)

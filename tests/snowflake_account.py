@@ -17,7 +17,7 @@ from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.targets.snowflake_address import address_of
 
 URL_VARIABLE = "DRUMBEAT_TEST_SNOWFLAKE_URL"
-_MINUTES = 25  #: how long the suites keep a warehouse busy, at 100 ms for a statement
+_MINUTES = 60  #: how long the suites keep a warehouse busy, at 100 ms for a statement
 
 
 @contextmanager

@@ -1,45 +1,51 @@
-"""Snowflake keeps the store's promises, through the real connector and an emulator of the account."""
+"""Snowflake keeps the store's promises, through the real connector: on an emulator, or on a real account."""
 
-import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from drumbeat.store import Store, open_store
+import snowflake_account
+from drumbeat.store import open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
-from servers.snowflake import SnowflakeServer
+from drumbeat.store.open import PASSWORD_VARIABLE
+from drumbeat.store.sql.snowflake import SnowflakeDatabase
+from drumbeat.store.sql.store import SqlStore
 from store.timeshift import shift_statements
 
 
 @pytest.fixture(scope="module")
-def snowflake(_shared_snowflake: SnowflakeServer) -> SnowflakeServer:
-    """The shared emulator, for as long as the store of this module is open."""
-    return _shared_snowflake
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a store for all tests of this module."""
+    account = os.environ.get(snowflake_account.URL_VARIABLE)
+    if account is None:
+        yield request.getfixturevalue("_shared_snowflake").new_database()
+        return
+    with snowflake_account.new_schema(account) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PASSWORD_VARIABLE, os.environ.get("DRUMBEAT_TARGET_PASSWORD", ""))
+        yield url
 
 
 @pytest.fixture(scope="module")
-def database(snowflake: SnowflakeServer) -> str:
-    return snowflake.new_database()
-
-
-@pytest.fixture(scope="module")
-async def store(database: str) -> AsyncIterator[Store]:
+async def store(database: str) -> AsyncIterator[SqlStore]:
     async with open_store(database, create=True) as store:
+        assert isinstance(store, SqlStore)
         yield store
 
 
 @pytest.fixture
-def elapse(snowflake: SnowflakeServer, database: str) -> Elapse:
-    name = database.partition("/TEST_")[2].partition("/")[0]
-
-    def shift(passed: timedelta) -> None:
-        with snowflake.connect(f"TEST_{name}") as connection:
-            for statement in shift_statements(passed):
-                connection.cursor().execute(statement.replace(" at = at ", ' "AT" = "AT" '))
+def elapse(store: SqlStore) -> Elapse:
+    opened = store.database
+    assert isinstance(opened, SnowflakeDatabase)
 
     async def pass_time(passed: timedelta) -> None:
-        await asyncio.to_thread(shift, passed)
+        def shift(session: Any) -> None:
+            for statement in shift_statements(passed):
+                session.cursor().execute(statement.replace(" at = at ", ' "AT" = "AT" '))
+
+        await opened.sessions.run(shift)
 
     return pass_time
 

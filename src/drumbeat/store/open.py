@@ -15,7 +15,7 @@ PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
 _LAST_PORT = 65_535
-_Readers = dict[str, Callable[[str], object]]  #: options of a URL, and how their values are read
+_Readers = Mapping[str, Callable[[str], object]]  #: how the value of each option of a URL is read
 
 
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
@@ -54,7 +54,7 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     from drumbeat.store.sql.store import SqlStore
 
     _check_hosts(parts, "postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    readers: Mapping[str, Callable[[str], object]] = {
+    readers: _Readers = {
         "schema": str,
         "connections": _count,
         "command_timeout": _seconds,

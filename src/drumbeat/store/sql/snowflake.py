@@ -60,7 +60,7 @@ class SnowflakeDatabase:
         self._open: Callable[[], SnowflakeSessions] = lambda: SnowflakeSessions(
             sign_in, connections, command_timeout, connect_timeout
         )
-        self._sessions = self._open()
+        self.sessions = self._open()
         self.notifier = ProcessNotify()
         self.traits = StoreTraits(
             name="snowflake",
@@ -72,41 +72,41 @@ class SnowflakeDatabase:
 
     @property
     def location(self) -> str:
-        return self._sessions.location
+        return self.sessions.location
 
     async def open(self) -> None:
-        await self._sessions.run(lambda session: None)
+        await self.sessions.run(lambda session: None)
 
     async def close(self) -> None:
-        await self._sessions.close()
-        self._sessions = self._open()
+        await self.sessions.close()
+        self.sessions = self._open()
 
     def queue(self) -> SnowflakeQueue:
         return SnowflakeQueue(self, self.notifier)
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
         found = self._queries[query]
-        return await self._sessions.run(lambda session: run_query(session.cursor(), found, values or {}))
+        return await self.sessions.run(lambda session: run_query(session.cursor(), found, values or {}))
 
     async def write(self, query: str, values: Values) -> Rows:
-        return await self._sessions.run(
+        return await self.sessions.run(
             lambda session: self._transact(session, _only(query, values), locking=query not in _WITHOUT_LOCK)
         )
 
     async def transact(self, script: Script[T]) -> T:
-        return await self._sessions.run(lambda session: self._transact(session, script, locking=True))
+        return await self.sessions.run(lambda session: self._transact(session, script, locking=True))
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["_SnowflakeReads"]:
         """Snowflake's transactions see what others commit meanwhile: each query by itself sees one moment."""
-        yield _SnowflakeReads(self._sessions, self._queries)
+        yield _SnowflakeReads(self.sessions, self._queries)
 
     def add_table_queries(self, tables: Iterable[SqlTable]) -> None:
         for table in tables:
             self._queries = {**self._queries, **load_table_queries(self._dialect, table)}
 
     async def describe(self) -> str:
-        rows = await self._sessions.run(lambda session: session.cursor().execute("SELECT CURRENT_VERSION()").fetchall())
+        rows = await self.sessions.run(lambda session: session.cursor().execute("SELECT CURRENT_VERSION()").fetchall())
         return f"Snowflake {rows[0][0]}"
 
     async def examine(self) -> Sequence[str]:

@@ -6,8 +6,14 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
 
-_KEY_PAIR, _OAUTH, _PASSWORD = "SNOWFLAKE_JWT", "OAUTH", "SNOWFLAKE"
-_TOKENS = (_OAUTH, "PROGRAMMATIC_ACCESS_TOKEN")
+_CONNECTOR_NAMES = {
+    "password": "SNOWFLAKE",
+    "key_pair": "SNOWFLAKE_JWT",
+    "oauth": "OAUTH",
+    "token": "PROGRAMMATIC_ACCESS_TOKEN",
+}
+_VARIABLE = "DRUMBEAT_STORE_PASSWORD"
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,22 +35,26 @@ class SnowflakeSignIn:
 
     @property
     def way(self) -> str:
-        """The authenticator: key pair if there is a file of a private key, otherwise password, unless another one is given."""
-        return (self.authenticator or (_KEY_PAIR if self.private_key_file else _PASSWORD)).upper()
+        """The authenticator: ``key_pair`` if there is a file of a private key, otherwise ``password``, unless one is given."""
+        return (self.authenticator or ("key_pair" if self.private_key_file else "password")).lower()
 
     def check(self) -> None:
         """Raise InvalidSettings if something is missing. The error does not show the secret."""
-        if self.way == _KEY_PAIR and not self.private_key_file:
-            raise InvalidSettings("the store's URL: expected private_key_file=FILE for a sign-in with a key pair, got none")
-        if self.way == _PASSWORD and not self.secret:
+        if self.way not in _CONNECTOR_NAMES:
             raise InvalidSettings(
-                "the store's URL has no way to sign in to Snowflake; add private_key_file=FILE, or authenticator=oauth, or set "
-                "the environment variable DRUMBEAT_STORE_PASSWORD"
+                f"the store's URL: expected authenticator to be one of {', '.join(_CONNECTOR_NAMES)}, got {self.way!r}"
             )
-        if self.way in _TOKENS and not self.secret:
+        if self.place.get("protocol") == "http" and self.place.get("host") not in _THIS_MACHINE:
+            raise InvalidSettings("the store's URL: expected protocol=http only with host=127.0.0.1 (it is not encrypted)")
+        if self.way == "key_pair":
+            if not self.private_key_file:
+                raise InvalidSettings("the store's URL: expected private_key_file=FILE for authenticator=key_pair, got none")
+        elif not self.secret:
+            secret, others = (
+                ("password", "; or add private_key_file=FILE to its URL") if self.way == "password" else ("token", "")
+            )
             raise InvalidSettings(
-                f"expected the token for authenticator={self.way.lower()} in the environment variable DRUMBEAT_STORE_PASSWORD, "
-                "got none"
+                f"expected the {secret} of the Snowflake store in the environment variable {_VARIABLE}, got none{others}"
             )
 
     def parameters(self) -> dict[str, Any]:
@@ -56,14 +66,17 @@ class SnowflakeSignIn:
             "schema": self.schema,
             "warehouse": self.warehouse,
             "role": self.role,
+            "authenticator": _CONNECTOR_NAMES[self.way],
             **self.place,
+            **self._credentials(),
         }
-        return {name: value for name, value in given.items() if value is not None} | self._credentials()
+        return {name: value for name, value in given.items() if value is not None}
 
-    def _credentials(self) -> dict[str, Any]:
-        if self.way == _KEY_PAIR:
-            passphrase = {"private_key_password": self.secret} if self.secret else {}
-            return {"authenticator": _KEY_PAIR, "private_key_file": self.private_key_file, **passphrase}
-        if self.way in _TOKENS:
-            return {"authenticator": self.way, "token": self.secret}
-        return {"password": self.secret} | ({} if self.way == _PASSWORD else {"authenticator": self.way})
+    def _credentials(self) -> dict[str, str | None]:
+        match self.way:
+            case "key_pair":
+                return {"private_key_file": self.private_key_file, "private_key_password": self.secret}
+            case "password":
+                return {"password": self.secret}
+            case _:
+                return {"token": self.secret}
