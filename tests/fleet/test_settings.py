@@ -126,7 +126,7 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"max_workers": 1.5}, "expected numbers"),
         ({"policy": "magic"}, "expected policy to be one of fixed, queue_ratio, queue_cover, lag_aware; got 'magic'"),
         ({"policy": ["fixed"]}, "got policy"),
-        ({"provider": "gcp,"}, "expected the name of an engine, or several with commas"),
+        ({"provider": "gcp,"}, "expected the name of an engine, or several separated by commas"),
         ({"engine": "a,b,a"}, "expected each engine once, got 'a,b,a'"),
         ({"needs_gpu": "maybe"}, "needs_gpu to be true or false"),
         ({"needs_gpu": 2}, "needs_gpu to be true or false"),

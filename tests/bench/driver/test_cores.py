@@ -127,7 +127,7 @@ def test_a_third_block_is_refused_and_the_two_that_wait_are_kept(hungry: Pair) -
     for number in (0, 1):
         hungry.core.feed(numbered(number))
 
-    with pytest.raises(ValueError, match="fewer than two blocks"):
+    with pytest.raises(ValueError, match="at most one queued block"):
         hungry.core.feed(numbered(2))
 
     assert hungry.core.blocks() == 2

@@ -119,8 +119,8 @@ class TestDesk:
             ("a", "postgresql://[/d", None, "^url: holds a password"),
             ("a", "postgresql://u@h/ü", None, "^url: expected printable ASCII"),
             ("a", f"sqlite:///{'x' * LONGEST_URL}", None, "^url: expected at most"),
-            ("a", "sqlite:///x.db", "secret", "^password: expected none"),
-            ("a", "postgresql://h/d", "secret", "^password: expected none"),
+            ("a", "sqlite:///x.db", "secret", "^password: expected no password"),
+            ("a", "postgresql://h/d", "secret", "^password: expected no password"),
             ("a", URL, "s" * (LONGEST_PASSWORD + 1), "^password: expected at most"),
         ],
     )
