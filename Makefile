@@ -33,8 +33,12 @@ soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in ran
 test-engines: $(BIN)/.ready ## the spawners on real engines, which it installs and starts itself: OpenSSH, Docker, Slurm, Ray
 	@DRUMBEAT_TEST_ENGINES=1 $(BIN)/python -m pytest -q tests/spawn/ssh tests/engines
 
-test-snowflake: $(BIN)/.ready ## the Snowflake suites on a real account, DRUMBEAT_TEST_SNOWFLAKE_URL; first says what that costs
-	@$(BIN)/python tests/snowflake_account.py && $(BIN)/python -m pytest -q -m "not slow" tests/bench/targets/test_snowflake.py tests/store/test_snowflake.py
+SNOWFLAKE := tests/bench/targets/test_snowflake.py tests/store/test_snowflake.py
+SNOWFLAKE_EMULATED := tests/store/test_snowflake_own.py tests/e2e/test_bench_snowflake.py tests/e2e/test_bench_snowflake_store.py
+
+test-snowflake: $(BIN)/.ready ## the Snowflake suites, on the account in DRUMBEAT_TEST_SNOWFLAKE_URL or on an emulator; says what an account costs
+	@$(BIN)/python tests/snowflake_account.py
+	@DRUMBEAT_TEST_SNOWFLAKE=1 $(BIN)/python -m pytest -q $(SNOWFLAKE) $(if $(DRUMBEAT_TEST_SNOWFLAKE_URL),,$(SNOWFLAKE_EMULATED))
 
 sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its tests, and ten million messages of chance
 	@$(BIN)/python tests/bench/driver/sanitize.py --messages $(MESSAGES)

@@ -37,6 +37,16 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job hears no interrupt, nor would what tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+collect_ignore = (
+    []
+    if os.environ.get("DRUMBEAT_TEST_SNOWFLAKE")
+    else [  # `make test-snowflake` runs these: the emulator takes 10 ms and more for a statement
+        "store/test_snowflake.py",
+        "store/test_snowflake_own.py",
+        "e2e/test_bench_snowflake.py",
+        "e2e/test_bench_snowflake_store.py",
+    ]
+)
 _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
 
 

@@ -40,16 +40,19 @@ async def _run(url: str, sql: str) -> None:
 def main() -> int:
     url = os.environ.get(URL_VARIABLE)
     hours = _MINUTES / 60
-    print(f"The suites keep one warehouse busy for about {_MINUTES} minutes; their tables have a few thousand rows.")
+    print(
+        f"On an account the suites keep one warehouse busy for about {_MINUTES} minutes; their tables have a few thousand rows."
+    )
     print(
         "Estimated credits by warehouse size: "
         + ", ".join(f"{size} {rate * hours:.1f}" for size, rate in list(SIZES.items())[:4])
     )
     if not url:
         print(
-            f"Nothing is run: set {URL_VARIABLE}=snowflake://USER@ACCOUNT/DATABASE?warehouse=NAME and DRUMBEAT_TARGET_PASSWORD."
+            f"No account is named, so an emulator is used. To run on an account, set {URL_VARIABLE}="
+            "snowflake://USER@ACCOUNT/DATABASE?warehouse=NAME and DRUMBEAT_TARGET_PASSWORD."
         )
-        return 1
+        return 0
     print(f"Running on {address_of(url).location}.")
     return 0
 

@@ -137,7 +137,8 @@ def test_a_store_of_a_kind_nobody_knows(tmp_path: Path, command: str) -> None:
 
     line = complaint(tried(*arguments, cwd=tmp_path, DRUMBEAT_STORE=url), 1)
 
-    assert line == "the store's URL: expected sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST, got 'mysql:'"
+    kinds = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, redis://HOST or snowflake://USER@ACCOUNT/DATABASE/SCHEMA"
+    assert line == f"the store's URL: expected {kinds}, got 'mysql:'"
 
 
 @pytest.mark.parametrize("command", ["pools list", "store check", "store init", "store migrate", "store prune", "demo", WORKER])

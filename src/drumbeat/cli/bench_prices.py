@@ -1,4 +1,4 @@
-"""drumbeat bench prices: default hourly prices for cost estimates."""
+"""drumbeat bench prices: default prices for cost estimates."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -22,13 +22,16 @@ def prices(
         float | None,
         typer.Option("--target-hour", callback=refuse_nan, min=0, help="Price of the database under test per hour."),
     ] = None,
+    credit: Annotated[
+        float | None, typer.Option("--credit", callback=refuse_nan, min=0, help="Price of one Snowflake credit.")
+    ] = None,
     currency: Annotated[str | None, typer.Option("--currency", help="Currency of the prices. Default: USD")] = None,
     forget: Annotated[bool, typer.Option("--forget", help="Reset the prices before setting new ones.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show or set the default prices, for templates without prices. A run keeps the prices it was created with."""
-    given = {"worker_hour": worker_hour, "target_hour": target_hour, "currency": currency}
+    given = {"worker_hour": worker_hour, "target_hour": target_hour, "credit": credit, "currency": currency}
     changes = {name: value for name, value in given.items() if value is not None}
 
     async def work(plane: ControlPlane) -> Prices:
@@ -40,7 +43,9 @@ def prices(
     if as_json:
         show_json(found)
     else:
-        say(f"worker: {_hourly(found.worker_hour, found.currency)}; database: {_hourly(found.target_hour, found.currency)}")
+        per_credit = "" if found.credit is None else f"; Snowflake: {found.credit:g} {found.currency} per credit"
+        worker, database = _hourly(found.worker_hour, found.currency), _hourly(found.target_hour, found.currency)
+        say(f"worker: {worker}; database: {database}{per_credit}")
 
 
 def _hourly(price: float | None, currency: str) -> str:

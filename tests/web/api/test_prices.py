@@ -8,7 +8,7 @@ import pytest
 from web.given import Web, document
 
 PRICES = "/api/v1/prices"
-NONE = {"worker_hour": None, "target_hour": None, "currency": "USD"}
+NONE = {"worker_hour": None, "target_hour": None, "credit": None, "currency": "USD"}
 
 
 async def made_with(api: httpx.AsyncClient, web: Web, **more: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ async def made_with(api: httpx.AsyncClient, web: Web, **more: Any) -> dict[str, 
 
 
 async def test_a_run_keeps_the_prices_of_its_day(api: httpx.AsyncClient, furnished: Web) -> None:
-    first = {"worker_hour": 0.5, "target_hour": 2.0, "currency": "EUR"}
+    first = {"worker_hour": 0.5, "target_hour": 2.0, "credit": 3.0, "currency": "EUR"}
     assert (await api.get(PRICES)).json() == NONE
     assert (await api.put(PRICES, json=first)).json() == first
     made = await api.post("/api/v1/runs", json={"template": "kept"})
@@ -33,7 +33,7 @@ async def test_a_run_keeps_the_prices_of_its_day(api: httpx.AsyncClient, furnish
     assert config["plan"]["prices"] == first
     planned = await api.post("/api/v1/templates/plan", json={"template": "kept"})
     assert (planned.status_code, planned.json()["estimated_cost"] is None) == (200, False), planned.text
-    assert await made_with(api, furnished) == {"worker_hour": 9.0, "target_hour": None, "currency": "USD"}
+    assert await made_with(api, furnished) == {**NONE, "worker_hour": 9.0}
     assert await made_with(api, furnished, prices={"target_hour": 1}) == {**NONE, "target_hour": 1.0}
     assert (await api.put(PRICES, json={})).json() == (await api.get(PRICES)).json() == NONE
 

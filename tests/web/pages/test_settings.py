@@ -75,6 +75,7 @@ async def test_usual_prices_are_set_and_what_is_none_is_named_at_its_field(page:
     await page.get_by_role("button", name="Set default prices").click()
     form = page.get_by_role("dialog", name="Default prices")
     await form.get_by_label("Worker price per hour").fill("0.25")
+    await form.get_by_label("Price of a Snowflake credit").fill("3")
     await form.get_by_label("Currency").fill("two words")
     await form.get_by_role("button", name="Save", exact=True).click()
     await expect(form.locator(".q-field--error")).to_contain_text("expected 1 to 10 characters")
@@ -82,12 +83,12 @@ async def test_usual_prices_are_set_and_what_is_none_is_named_at_its_field(page:
     await form.get_by_label("Currency").fill("EUR")
     await form.get_by_role("button", name="Save", exact=True).click()
 
-    await expect(usual).to_contain_text("worker: 0.25 EUR per hour")
+    await expect(usual).to_contain_text("worker: 0.25 EUR per hour; Snowflake: 3 EUR per credit")
     async with open_store(served.store) as store:
         kept = await store.notes.find("prices")
         await store.notes.delete("prices")
     assert kept is not None
-    assert kept.value == {"worker_hour": 0.25, "target_hour": None, "currency": "EUR"}
+    assert kept.value == {"worker_hour": 0.25, "target_hour": None, "credit": 3.0, "currency": "EUR"}
 
 
 async def test_prices_are_listed_with_where_they_are_set(page: Page) -> None:

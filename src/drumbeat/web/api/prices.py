@@ -1,4 +1,4 @@
-"""API for the default prices per hour, which apply to templates without prices."""
+"""API for the default prices, which apply to templates without prices."""
 
 from typing import Annotated
 
@@ -13,22 +13,24 @@ from drumbeat.web.api.shapes import RequestBody, Shape
 router = checked("prices")
 
 PRICES = f"{PREFIX}/prices"
-Hour = Annotated[float, Field(ge=0, le=1e9, strict=True)]
+Price = Annotated[float, Field(ge=0, le=1e9, strict=True)]
 
 
 class NewPrices(RequestBody):
     """All default prices to set. A price that is missing or null is removed."""
 
-    worker_hour: Hour | None = None
-    target_hour: Hour | None = None
+    worker_hour: Price | None = None
+    target_hour: Price | None = None
+    credit: Price | None = Field(default=None, description="Price of one Snowflake credit.")
     currency: Annotated[str, Field(pattern=r"^[!-~]{1,10}$")] = "USD"
 
 
 class PricesShape(Shape):
-    """Prices per hour of a worker and of the database under test."""
+    """Prices per hour of a worker and of the database under test, and of one Snowflake credit."""
 
     worker_hour: float | None
     target_hour: float | None
+    credit: float | None
     currency: str
 
 

@@ -120,6 +120,8 @@ async def _show_default_prices(app: AppState, label: ui.label) -> None:
     found = await app.plane.bench().prices()
     hourly = {"worker": found.worker_hour, "database under test": found.target_hour}
     prices = [f"{of}: {as_text(price)} {found.currency} per hour" for of, price in hourly.items() if price is not None]
+    if found.credit is not None:
+        prices.append(f"Snowflake: {as_text(found.credit)} {found.currency} per credit")
     label.text = "Default for templates without prices: " + ("; ".join(prices) or "not set")
 
 
@@ -132,11 +134,12 @@ async def _default_prices_form(app: AppState) -> Prices | None:
         target = form.field(
             "target_hour", ui.number("Database price per hour", value=old.target_hour, min=0).props("clearable")
         )
+        credit = form.field("credit", ui.number("Price of a Snowflake credit", value=old.credit, min=0).props("clearable"))
         currency = form.field("currency", ui.input("Currency", value=old.currency))
 
     async def save() -> Prices:
-        prices = Prices(worker_hour=price_of(worker), target_hour=price_of(target), currency=text_of(currency))
-        return await app.plane.bench().set_prices(prices)
+        hourly = {"worker_hour": price_of(worker), "target_hour": price_of(target)}
+        return await app.plane.bench().set_prices(Prices(**hourly, credit=price_of(credit), currency=text_of(currency)))
 
     return await form.ask(save)
 

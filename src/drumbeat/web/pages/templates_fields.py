@@ -226,6 +226,7 @@ MORE = (
     ),
     TemplateField(path="prices.worker_hour", label="Worker price per hour"),
     TemplateField(path="prices.target_hour", label="Database price per hour"),
+    TemplateField(path="prices.credit", label="Price of a Snowflake credit"),
     TemplateField(path="target.query_timeout_seconds", label="Query timeout (s)", hint="30"),
     TemplateField(path="target.use_cached_result", label="Query cache", kind=FieldKind.SWITCH, hint="on; Snowflake: off"),
     TemplateField(path="seed", label="Random seed", kind=FieldKind.WHOLE, hint="random"),
