@@ -143,8 +143,8 @@ class SnowflakeServer(Server):
 
     def queue(self, match: str, *, overload_ms: int = 0, provisioning_ms: int = 0, times: int = -1) -> None:
         """Put queue times into the history of statements that match."""
-        told = {"queued_overload_ms": overload_ms, "queued_provisioning_ms": provisioning_ms}
-        self.command("fault", action="queue", match=match, times=times, **told)
+        given = {"queued_overload_ms": overload_ms, "queued_provisioning_ms": provisioning_ms}
+        self.command("fault", action="queue", match=match, times=times, **given)
 
     def limit_warehouse(self, name: str = WAREHOUSE, *, slots: int, service_seconds: float) -> None:
         """Let a warehouse run so many statements at once and cluster, each for so long; others queue."""
@@ -161,10 +161,10 @@ class SnowflakeServer(Server):
         """Forget statements, history, users and faults; tables and warehouses stay."""
         self.command("forget")
 
-    def command(self, do: str, **told: Any) -> None:
+    def command(self, do: str, **given: Any) -> None:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/emulator/command",
-            data=json.dumps({"do": do, **told}).encode(),
+            data=json.dumps({"do": do, **given}).encode(),
             headers={"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=30) as answer:

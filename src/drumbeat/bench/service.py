@@ -43,6 +43,7 @@ from drumbeat.bench.run_state import whole_row
 from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.interface import HasWarehouse
 from drumbeat.bench.targets.server_watch import watch_statistics
+from drumbeat.bench.targets.urls import keeps_history
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import TemplateDocument, parse, with_settings
 from drumbeat.bench.templates.revisions import as_document, revision, row_of, save_if
@@ -200,7 +201,7 @@ class BenchService:
                 prompt = PromptSpawner(spawner, hurry, self._clock)
                 conducting = self._orchestrator(prompt).conduct(run_id, leave, on_beat)
                 status = await race(self._leave_silent(prompt, hurry, leave), conducting)
-        if status in RUN_ENDED:
+        if status in RUN_ENDED and keeps_history(_target(run).get("url")):
             await self._read_history(run_id, hurry or leave)
         run = await self._store.runs.get(run_id)
         if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
@@ -306,7 +307,7 @@ class BenchService:
             async with self._spawner_of(run) as opened:
                 spawner = opened if engine_of(run) == DEFAULT_ENGINE else PromptSpawner(opened, leave, self._clock)
                 status = await self._orchestrator(spawner).conduct(run.run_id, leave)
-            if status in RUN_ENDED:
+            if status in RUN_ENDED and keeps_history(_target(run).get("url")):
                 await self._read_history(run.run_id, leave)
         except DrumbeatError as exc:
             log.warning("stopped leading run %s: %s; any orchestrator may take it over", run.run_id, exc)

@@ -17,6 +17,7 @@ from drumbeat.core.run import Result, Run, RunId, RunStatus
 from drumbeat.store.memory import MemoryStore
 
 RUN = RunId("run-1")
+URL = "snowflake://ANNA@acme/SALES"
 LOOKUP = {"kind": "POINT_LOOKUP", "weight": 50, "sql": "SELECT 1"}
 BOTH = {"kind": "BOTH", "weight": 50, "statements": [{"sql": "SELECT 1"}, {"sql": "SELECT 2"}]}
 
@@ -48,7 +49,11 @@ class RecordingTarget:
 @pytest.fixture
 async def ended(store: MemoryStore, clock: ManualClock) -> MemoryStore:
     """A run that ended: 10 lookups and 5 operations of two statements, which a transaction makes four."""
-    config: dict[str, Any] = {"workload": {"operations": [LOOKUP, BOTH]}, "plan": {"prices": {"credit": 2.0}}}
+    config: dict[str, Any] = {
+        "workload": {"operations": [LOOKUP, BOTH]},
+        "plan": {"prices": {"credit": 2.0}},
+        "target": {"url": URL},
+    }
     await store.runs.create(Run(run_id=RUN, name="r", config=config), pool(RUN, PoolKind.BENCH))
     now = await store.now()
     whole = Result(run_id=RUN, status=RunStatus.COMPLETED, operations=15, started_at=now, ended_at=now + timedelta(minutes=1))

@@ -11,8 +11,9 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
 from drumbeat.bench.model import ErrorClass, KeyValue, Kind, Load, Statement
 from drumbeat.bench.targets.contract import Running, draw, load, operation
+from drumbeat.bench.targets.placeholders import scripts
 from drumbeat.bench.targets.snowflake import SnowflakeTarget
-from drumbeat.bench.targets.snowflake_session import classify, failure_of
+from drumbeat.bench.targets.snowflake_session import IfRunning, TaggedSession, classify, failure_of
 from drumbeat.bench.targets.snowflake_tables import snowflake_ddl
 from drumbeat.bench.workloads.columns import dialect_of
 from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
@@ -108,6 +109,42 @@ class TestSessions:
 
         bad = running.records[running.records["outcome"] != OK]
         assert set(bad["outcome"].tolist()) <= {LOST, TIMED_OUT}
+
+    def test_a_late_cancellation_does_not_hit_the_next_operation(self) -> None:
+        asked: list[IfRunning] = []
+        sent: list[str] = []
+        made = scripts(load(operation("ONE", 100, Statement(sql="SELECT 1"))))
+        session = TaggedSession(_Idle(), made, "r:w", lambda session_id, if_running: asked.append(if_running))
+
+        session.execute(0, [()])
+        session.interrupt()
+        asked[0](lambda: sent.append("in time"))
+        session.interrupt()
+        session.execute(0, [()])
+        asked[1](lambda: sent.append("too late"))
+
+        assert sent == ["in time"]
+
+
+class _Idle:
+    """A connection whose statements do nothing."""
+
+    session_id = 7
+    description = ()
+    rowcount = 0
+
+    def cursor(self) -> "_Idle":
+        return self
+
+    def execute(self, *arguments: object, **options: object) -> None: ...
+
+    def fetchall(self) -> list[object]:
+        return []
+
+    def __enter__(self) -> "_Idle":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
 
 
 class TestTables:

@@ -257,28 +257,28 @@ class Emulator:
 
     async def command(self, request: Request) -> Response:
         """One command of a test: {"do": NAME, …}."""
-        told = await _body(request)
-        account, do = self.account, told.pop("do")
+        given = await _body(request)
+        account, do = self.account, given.pop("do")
         match do:
             case "fault":
-                account.faults.add(told)
+                account.faults.add(given)
             case "user":
-                account.users.add(told)
+                account.users.add(given)
             case "warehouse":
-                name = told.pop("name").upper()
+                name = given.pop("name").upper()
                 warehouse = account.warehouses.by_name.setdefault(name, Warehouse(name=name, state="STARTED"))
-                for key, value in told.items():
+                for key, value in given.items():
                     setattr(warehouse, key, value)
             case "history":
-                for key, value in told.items():
+                for key, value in given.items():
                     setattr(account.history, key, value)
             case "release_history":
                 account.history.release()
             case "metering":
-                times: dict[str, Any] = {key: datetime.fromisoformat(told.pop(key)) for key in ("start_time", "end_time")}
-                account.history.metering.append(MeteringRow(**times, **told))
+                times: dict[str, Any] = {key: datetime.fromisoformat(given.pop(key)) for key in ("start_time", "end_time")}
+                account.history.metering.append(MeteringRow(**times, **given))
             case "account":
-                for key, value in told.items():
+                for key, value in given.items():
                     setattr(account, key, value)
             case "forget":
                 account.sent.clear()

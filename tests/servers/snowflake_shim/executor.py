@@ -98,7 +98,7 @@ class Executor:
             if fault.action == "fail":
                 raise Refusal(fault.number, fault.sqlstate, fault.message)
             if fault.action == "lie":
-                return await threaded(lambda: session.told(fault.columns, fault.rows))
+                return await threaded(lambda: session.answer_with(fault.columns, fault.rows))
         if found and found[0].upper in (*_READS, *_DML):
             return await self._on_warehouse(session, sql, params, running, row, found)
         return await self.run(session, sql, params, running, found)
@@ -155,7 +155,7 @@ class Executor:
         if first in _DML:
             return await self._change(session, sql, params, found)
         if (own := self._answered_here(session, sql, found, first, second)) is not None:
-            return await threaded(lambda: session.told(*own))
+            return await threaded(lambda: session.answer_with(*own))
         if first in _DDL:
             return await self._define(session, sql, found, second)
         return await self._read(session, sql, params, found, running)
@@ -248,7 +248,7 @@ class Executor:
                 session.transaction = Transaction(time.monotonic_ns())
         else:
             await self.end_transaction(session, commit=first == "COMMIT")
-        return await threaded(lambda: session.told(["status"], [["Statement executed successfully."]]))
+        return await threaded(lambda: session.answer_with(["status"], [["Statement executed successfully."]]))
 
     async def end_transaction(self, session: Session, *, commit: bool) -> None:
         transaction, session.transaction = session.transaction, None
@@ -342,11 +342,11 @@ class Executor:
         upper = {token.upper for token in found}
         if cancel := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$CANCEL_ALL_QUERIES"), None):
             count = self.account.cancel_all(int(found[cancel + 2].text.strip("'")))
-            return await threaded(lambda: session.told(["SYSTEM$CANCEL_ALL_QUERIES"], [[f"{count} queries cancelled."]]))
+            return await threaded(lambda: session.answer_with(["SYSTEM$CANCEL_ALL_QUERIES"], [[f"{count} queries cancelled."]]))
         if wait := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$WAIT"), None):
             seconds = float(found[wait + 2].text)
             await pause(running, seconds)
-            return await threaded(lambda: session.told(["SYSTEM$WAIT"], [[f"waited {seconds:g} seconds"]]))
+            return await threaded(lambda: session.answer_with(["SYSTEM$WAIT"], [[f"waited {seconds:g} seconds"]]))
         if upper & {"QUERY_HISTORY", "WAREHOUSE_METERING_HISTORY", "QUERY_HISTORY_BY_SESSION", "QUERY_HISTORY_BY_WAREHOUSE"}:
             await threaded(self.account.history.write)
             sql = rewrite.history_functions(sql)

@@ -32,9 +32,9 @@ class Faults:
     def __init__(self) -> None:
         self.waiting: list[Fault] = []
 
-    def add(self, told: dict[str, Any]) -> None:
-        columns, rows = tuple(told.pop("columns", ())), tuple(told.pop("rows", ()))
-        self.waiting.append(Fault(**told, columns=columns, rows=rows))
+    def add(self, given: dict[str, Any]) -> None:
+        columns, rows = tuple(given.pop("columns", ())), tuple(given.pop("rows", ()))
+        self.waiting.append(Fault(**given, columns=columns, rows=rows))
 
     def take(self, sql: str, tag: str) -> Fault | None:
         """The first fault that matches; each is used up after its number of times (below 0: never)."""

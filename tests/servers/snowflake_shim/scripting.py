@@ -275,7 +275,7 @@ class _Interpreter:
     async def _return(self, code: _Cursor) -> None:
         code.take("RETURN")
         if code.word == ";":
-            raise _Returned(self.session.told(["anonymous block"], [[None]]))
+            raise _Returned(self.session.answer_with(["anonymous block"], [[None]]))
         if code.word == "TABLE":
             code.take()
             text = _inner(code.parenthesised())
@@ -284,7 +284,7 @@ class _Interpreter:
         text = code.until(";")
         if (name := text.strip().upper()) in self.sets:
             raise _Returned(self.sets[name])
-        raise _Returned(self.session.told(["anonymous block"], [[await self.value(text)]]))
+        raise _Returned(self.session.answer_with(["anonymous block"], [[await self.value(text)]]))
 
     def _raise(self, code: _Cursor) -> None:
         code.take("RAISE")
@@ -383,4 +383,4 @@ async def run_script(executor: Executor, session: Session, sql: str, running: Ru
         await interpreter.block(_Cursor(sql, tokens(sql)))
     except _Returned as returned:
         return returned.answer
-    return session.told(["anonymous block"], [[None]])
+    return session.answer_with(["anonymous block"], [[None]])

@@ -157,7 +157,7 @@ class Session:
             plain = plain.transform(transforms.upper_case_unquoted_identifiers)
             self.connection._duck_conn.execute(f"EXPLAIN {plain.sql(dialect='duckdb')}")
 
-    def told(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Answer:
+    def answer_with(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Answer:
         """An answer of our own, kept like any other, so that RESULT_SCAN finds it."""
         named = ['"' + name.replace('"', '""') + '"' for name in columns]
         kinds = [next((_kind(row[n]) for row in rows if row[n] is not None), "VARCHAR") for n in range(len(columns))]

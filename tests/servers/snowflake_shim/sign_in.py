@@ -30,8 +30,8 @@ class Users:
         self.by_name: dict[str, User] = {}
         self.sign_ins: list[dict[str, str]] = []  #: who came, and by which authenticator
 
-    def add(self, told: dict[str, Any]) -> None:
-        user = User(**told)
+    def add(self, given: dict[str, Any]) -> None:
+        user = User(**given)
         user.name = user.name.upper()
         self.by_name[user.name] = user
 

@@ -30,10 +30,10 @@ async def test_a_run_keeps_the_prices_of_its_day(api: httpx.AsyncClient, furnish
 
     config = (await api.get(made.headers["Location"])).json()["config"]
 
-    assert config["plan"]["prices"] == first
+    assert config["plan"]["prices"] == {**first, "credit": None}
     planned = await api.post("/api/v1/templates/plan", json={"template": "kept"})
     assert (planned.status_code, planned.json()["estimated_cost"] is None) == (200, False), planned.text
-    assert await made_with(api, furnished) == {"worker_hour": 9.0, "target_hour": None, "currency": "USD"}
+    assert await made_with(api, furnished) == {"worker_hour": 9.0, "target_hour": None, "credit": None, "currency": "USD"}
     assert await made_with(api, furnished, prices={"target_hour": 1}) == {**NONE, "target_hour": 1.0}
     assert (await api.put(PRICES, json={})).json() == (await api.get(PRICES)).json() == NONE
 

@@ -11,6 +11,7 @@ from drumbeat.bench.results.cost import with_credits
 from drumbeat.bench.run_state import plan_or_default, stored_state, whole_row
 from drumbeat.bench.targets.interface import KeepsHistory, RecordedStatements
 from drumbeat.bench.targets.server_watch import Open
+from drumbeat.bench.targets.urls import keeps_history
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, NotFound
@@ -35,7 +36,7 @@ async def enrich(store: Store, run_id: RunId, open_target: Open, clock: Clock, l
     if whole is None:
         raise NotFound(f"run {run_id} has no result to enrich: its status is {run.status}; try again when it has ended")
     state = stored_state(run)
-    if not state.snapshots:
+    if not state.snapshots and keeps_history((run.config.get("target") or {}).get("url")):
         found = await _from_history(run, whole, rows, open_target, clock, limit)
         if found is not None:
             await store.results.save([found])

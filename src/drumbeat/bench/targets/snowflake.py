@@ -18,7 +18,7 @@ from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.model.warehouse import WarehouseSettings
 from drumbeat.bench.targets.interface import NO_STATEMENTS, RecordedStatements, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.placeholders import positional, scripts
-from drumbeat.bench.targets.snowflake_address import address_of
+from drumbeat.bench.targets.snowflake_address import address_of, stored_name
 from drumbeat.bench.targets.snowflake_history import read_credits, read_totals
 from drumbeat.bench.targets.snowflake_session import (
     Canceller,
@@ -31,8 +31,16 @@ from drumbeat.bench.targets.snowflake_session import (
     session_parameters,
     tag_of,
 )
-from drumbeat.bench.targets.snowflake_tables import Row, description_of, quoted, single_key, snowflake_ddl, value_type
-from drumbeat.bench.targets.snowflake_warehouse import changes_of, signals_of, warehouse_named
+from drumbeat.bench.targets.snowflake_tables import (
+    Row,
+    description_of,
+    like_pattern,
+    quoted,
+    single_key,
+    snowflake_ddl,
+    value_type,
+)
+from drumbeat.bench.targets.snowflake_warehouse import changes_of, signals_of
 from drumbeat.bench.targets.terms import no_table, timestamp
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -144,9 +152,8 @@ class SnowflakeTarget:
         """Return the table's row of SHOW TABLES: its kind, and about how many rows it has."""
         *place, name = [part.strip('"') if part.startswith('"') else part.upper() for part in table.split(".")]
         where = f" IN SCHEMA {'.'.join(quoted(part) for part in table.split('.')[:-1])}" if place else ""
-        pattern = name.replace("\\", "\\\\").replace("_", "\\\\_").replace("%", "\\\\%").replace("'", "''")
         rows = await self._checked(
-            f"SHOW TABLES for {table!r}", lambda connection: _rows(connection, f"SHOW TABLES LIKE '{pattern}'{where}")
+            f"SHOW TABLES for {table!r}", lambda connection: _rows(connection, f"SHOW TABLES LIKE {like_pattern(name)}{where}")
         )
         return next((row for row in rows if row["name"] == name), None)
 
@@ -190,12 +197,12 @@ class SnowflakeTarget:
         name = self._address.warehouse
         if name is None:
             return None
-        return warehouse_named(name, await self._run(lambda connection: _rows(connection, "SHOW WAREHOUSES")))
+        return await self._run(lambda connection: _shown_warehouse(connection, name))
 
     async def set_warehouse(self, wanted: WarehouseSettings) -> Sequence[str]:
         """Change the warehouse as a template says, and nothing else. Returns the statements that ran. Raises InvalidInput."""
         name = self._address.warehouse
-        row = await self._checked("SHOW WAREHOUSES", lambda c: warehouse_named(name or "", _rows(c, "SHOW WAREHOUSES")))
+        row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name or ""))
         if row is None:
             raise InvalidInput(
                 f"{self.location} has no warehouse {name!r} that this role may see; create it, or grant USAGE on it"
@@ -218,7 +225,7 @@ class SnowflakeTarget:
     async def credits_used(self, since: datetime, until: datetime) -> Mapping[str, float]:
         """Return the credits of the warehouse in this time: estimated by its size, and metered if that is known already."""
         name = self._address.warehouse or ""
-        row = await self._checked("SHOW WAREHOUSES", lambda c: warehouse_named(name, _rows(c, "SHOW WAREHOUSES")))
+        row = await self._checked("to show its warehouse", lambda connection: _shown_warehouse(connection, name))
         if row is None:
             return {}
         return await self._checked("to show its metering", lambda c: read_credits(c, row, since, until))
@@ -271,6 +278,13 @@ def _rows(connection: Any, sql: str) -> list[Row]:
         cursor.execute(sql)
         names = [str(column[0]) for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _shown_warehouse(connection: Any, name: str) -> Row | None:
+    """Return a warehouse's row of SHOW WAREHOUSES, which needs no warehouse to run; None if the role may not see it."""
+    stored = stored_name(name)
+    rows = _rows(connection, f"SHOW WAREHOUSES LIKE {like_pattern(stored)}")
+    return next((row for row in rows if row["name"] == stored), None)
 
 
 def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int:

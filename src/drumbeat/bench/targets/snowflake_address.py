@@ -205,3 +205,8 @@ def quoted_part(name: str) -> str:
         return name
     plain = name.upper() if _PLAIN.fullmatch(name) else name
     return '"' + plain.replace('"', '""') + '"'
+
+
+def stored_name(name: str) -> str:
+    """Return a name as Snowflake stores it: in upper case, unless it was quoted or needs quotes."""
+    return quoted_part(name)[1:-1].replace('""', '"')

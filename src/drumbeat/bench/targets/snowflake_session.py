@@ -84,25 +84,40 @@ def is_unreachable(error: Any) -> bool:
     return not any(code in said for code in ("3901", "3902", "3903", "3904", "3943", "3944")) and error.errno == 250001
 
 
+IfRunning = Callable[[Callable[[], None]], None]
+Cancel = Callable[[int, IfRunning], None]
+
+
 class TaggedSession:
     """One Snowflake session that runs a load's operations, each with the query tag of its kind."""
 
-    def __init__(self, connection: Any, scripts: Sequence[OperationScript], tag: str, cancel: Callable[[int], None]) -> None:
+    def __init__(self, connection: Any, scripts: Sequence[OperationScript], tag: str, cancel: Cancel) -> None:
         self._connection = connection
         self._scripts = scripts
         self._tags = [{"QUERY_TAG": tag_of(tag, script.kind)} for script in scripts]
         self._cancel = cancel
         self._id = int(connection.session_id)
+        self._turn = 0  #: counts operations
+        self._between = threading.Lock()  #: held while an operation begins, and while one is being cancelled
         self._error = driver().Error
 
     def execute(self, operation: int, values: Values) -> int:
+        with self._between:
+            self._turn += 1
         script, tag = self._scripts[operation], self._tags[operation]
         if script.is_transaction:
             return self._transact(script, tag, values)
         return self._run(script.steps[0], tag, values)
 
     def interrupt(self) -> None:
-        self._cancel(self._id)
+        turn = self._turn
+        self._cancel(self._id, lambda send: self._if_running(turn, send))
+
+    def _if_running(self, turn: int, send: Callable[[], None]) -> None:
+        """Call ``send`` unless another operation has begun since; none begins meanwhile. A late cancellation hits nobody."""
+        with self._between:
+            if self._turn == turn:
+                send()
 
     def close(self) -> None:
         self._connection.close()
@@ -149,12 +164,12 @@ class Canceller:
         self._connection: Any = None
         self._lock = threading.Lock()
 
-    def cancel(self, session_id: int) -> None:
-        """Ask for the cancellation and return at once."""
+    def cancel(self, session_id: int, if_running: IfRunning) -> None:
+        """Ask for the cancellation and return at once. ``if_running`` calls what it is given while the statement still runs."""
         with self._lock:
             if self._lane is None:
                 self._lane = CallThread("drumbeat-snowflake-cancel")
-            self._lane.post(lambda: self._cancel(session_id))
+            self._lane.post(lambda: if_running(lambda: self._cancel(session_id)))
 
     def close(self) -> None:
         with self._lock:

@@ -28,6 +28,12 @@ def quoted(name: str) -> str:
     return ".".join(quoted_part(part) for part in name.split("."))
 
 
+def like_pattern(stored: str) -> str:
+    """Return a stored name as the pattern of SHOW … LIKE, as a literal: its own % and _ stand for themselves."""
+    plain = stored.replace("\\", "\\\\").replace("'", "''")
+    return "'" + plain.replace("_", "\\\\_").replace("%", "\\\\%") + "'"
+
+
 def shown_name(stored: str) -> str:
     """Return a stored name as people write it: in lower case if it needs no quotes, else in quotes."""
     return stored.lower() if _PLAIN_STORED.fullmatch(stored) else f'"{stored}"'

@@ -1,6 +1,6 @@
 """A Snowflake warehouse: how busy it is, how many statements queue, what it costs an hour, and how a template changes it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -9,12 +9,6 @@ from drumbeat.bench.model.warehouse import SIZES, WarehouseSettings, size_named
 from drumbeat.bench.targets.snowflake_address import quoted_part
 
 _QUEUED = "Warehouse:queued"
-
-
-def warehouse_named(name: str, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return a warehouse's row of SHOW WAREHOUSES; a name that was never quoted is stored in upper case."""
-    stored = quoted_part(name)[1:-1].replace('""', '"')
-    return next((row for row in rows if row["name"] == stored), None)
 
 
 def signals_of(row: Mapping[str, Any]) -> ServerSignals:

@@ -26,3 +26,8 @@ def with_warehouse(url: str, name: str | None) -> str:
     parts = urlsplit(url)
     options = {**dict(parse_qsl(parts.query)), "warehouse": name}
     return parts._replace(query=urlencode(options)).geturl()
+
+
+def keeps_history(url: str | None) -> bool:
+    """Whether the database at a URL records every statement, so that a run's statements can be read afterwards."""
+    return (url or "").lower().startswith("snowflake:")
