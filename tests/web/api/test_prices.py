@@ -30,7 +30,7 @@ async def test_a_run_keeps_the_prices_of_its_day(api: httpx.AsyncClient, furnish
 
     config = (await api.get(made.headers["Location"])).json()["config"]
 
-    assert config["plan"]["prices"] == {**first, "credit": None}
+    assert config["plan"]["prices"] == first
     planned = await api.post("/api/v1/templates/plan", json={"template": "kept"})
     assert (planned.status_code, planned.json()["estimated_cost"] is None) == (200, False), planned.text
     assert await made_with(api, furnished) == {**NONE, "worker_hour": 9.0}
