@@ -87,7 +87,7 @@ async def test_usual_prices_are_set_and_what_is_none_is_named_at_its_field(page:
         kept = await store.notes.find("prices")
         await store.notes.delete("prices")
     assert kept is not None
-    assert kept.value == {"worker_hour": 0.25, "target_hour": None, "currency": "EUR"}
+    assert kept.value == {"worker_hour": 0.25, "target_hour": None, "credit": None, "currency": "EUR"}
 
 
 async def test_prices_are_listed_with_where_they_are_set(page: Page) -> None:
