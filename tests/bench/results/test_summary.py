@@ -125,6 +125,12 @@ LIMITS: Mapping[str, tuple[RunRecord, LimitKind, str, str]] = {
         "1,200 of 60,000 statements queued in the database, the longest for 3,210 ms.",
         "use a larger warehouse or more clusters, or fewer connections",
     ),
+    "a queue that ended the run": (
+        short(completion_reason="SERVER_QUEUE"),
+        LimitKind.SERVER_QUEUE,
+        "Too many statements queued in the database, so the run was ended.",
+        "use a larger warehouse or more clusters, or fewer connections",
+    ),
     "bounds": (
         short(
             plan=QPS, completion_reason="BOUNDS_LIMIT_REACHED", metrics={"bounds": {"max_workers": 2, "max_connections": 20}}

@@ -118,6 +118,8 @@ def _server_queue(record: RunRecord) -> Iterator[RunLimit]:
     statements, queued = found.get("statements", 0), found.get("queued", 0)
     if statements and queued >= _QUEUED_SHARE * statements:
         yield RunLimit(kind=LimitKind.SERVER_QUEUE, figures=found)
+    elif record.run.completion_reason == "SERVER_QUEUE":
+        yield RunLimit(kind=LimitKind.SERVER_QUEUE)
 
 
 def _errors(record: RunRecord) -> Iterator[RunLimit]:

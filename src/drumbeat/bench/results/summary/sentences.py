@@ -144,6 +144,8 @@ def _limit(limit: RunLimit) -> str:
             return "The clients, not the database, were the limit in more than a tenth of the measured seconds."
         case LimitKind.OUTAGE:
             return f"In {found['seconds_without_service']:g} of {found['seconds']:g} s no operation succeeded."
+        case LimitKind.SERVER_QUEUE if not found:
+            return "Too many statements queued in the database, so the run was ended."
         case LimitKind.SERVER_QUEUE:
             longest = f", the longest for {ms(found['longest_queue_time'])}" if "longest_queue_time" in found else ""
             return f"{found['queued']:,.0f} of {found['statements']:,.0f} statements queued in the database{longest}."
