@@ -50,7 +50,7 @@ class Replay:
     differences: tuple[ReplayDifference, ...] = ()
 
     def __add__(self, later: "Replay") -> "Replay":
-        """Add the result of later beats, so that a long record can be replayed page by page."""
+        """Return the sums of both replays. A long history is replayed in parts, whose results are added."""
         return Replay(
             beats=self.beats + later.beats,
             same=self.same + later.same,

@@ -50,7 +50,7 @@ class Verdicts:
         return found
 
     async def summary_of(self, run: Run) -> tuple[str, ...]:
-        """Return a run in a few sentences, read anew; none until it has ended, or if the bench extra is not installed."""
+        """Return the summary of an ended run, as sentences. Empty while it is active, or without the bench extra."""
         try:
             return await self._plane.bench().summary(run)
         except MissingExtra:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 
 from servers.snowflake_shim.failures import Refusal
 
@@ -13,7 +12,6 @@ class WriteLock:
     def __init__(self) -> None:
         self.holder: object | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self.on_wait: Callable[[object], None] = lambda holder: None  #: told of the holder each time somebody has to wait
 
     @property
     def waiting(self) -> int:
@@ -30,7 +28,6 @@ class WriteLock:
             raise _not_released()
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        self.on_wait(self.holder)
         try:
             async with asyncio.timeout(seconds):
                 await turn

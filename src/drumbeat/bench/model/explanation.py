@@ -9,7 +9,7 @@ from drumbeat.core.plain import printable
 from drumbeat.core.run import Run
 
 STORED_UNDER = "explanation"  #: the key of the explanation in the custom metrics of a run's row
-_LONGEST = 20_000  #: characters of a stored text that are shown, whoever wrote it into the store
+_LONGEST = 20_000  #: the most characters of a stored text that are shown
 _MOST_NUMBERS = 100
 
 

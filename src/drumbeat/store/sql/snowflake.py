@@ -30,7 +30,7 @@ _LIMITS = (
     "A waiting worker learns of a job that another process pushed within 5 s: Snowflake notifies nobody.",
     "A copy of a store in use is not of one moment: each table is read as it is when its turn comes.",
     "Tables are created outside any transaction; an interrupted migration is completed by running it again.",
-    "A process killed within a transaction holds the writer's lock until Snowflake ends its session; until then writes fail.",
+    "If a process is killed within a transaction, others cannot write until Snowflake aborts it, after 5 minutes.",
     "Every open store keeps its warehouse awake, which costs credits as long as a worker or controller runs.",
 )
 _STANDARD_LIMITS = (

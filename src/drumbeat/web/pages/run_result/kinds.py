@@ -56,7 +56,7 @@ _COLUMNS: list[TableColumn] = [
 
 
 def histogram_options(latency: Histogram) -> dict[str, Any]:
-    """Return a bar chart of latencies, with bars of equal width on a logarithmic scale."""
+    """Return the options of a latency histogram, drawn as bars on a logarithmic scale."""
     drawn = options((), unit="operations", across="milliseconds (logarithmic)")
     bars = histogram_bars(latency)
     drawn["xAxis"] = {"type": "category", "data": tuple(f"{low:.3g}" for low, _ in bars), "axisLabel": {"color": INK}}
