@@ -13,6 +13,7 @@ from drumbeat.store.contract.given_jobs import claiming
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer
 from store.timeshift import elapse_through
+from thorough import THOROUGH
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,10 @@ def elapse(database: str) -> Elapse:
     return elapse_through(database)
 
 
-class TestPostgresStoreBehindPgBouncer(StoreContract):
-    """Every promise, with a pooler in between."""
+if THOROUGH:
+
+    class TestPostgresStoreBehindPgBouncer(StoreContract):
+        """Every promise, with a pooler in between. Only `make soak` runs it; `make test` runs those about jobs."""
 
 
 class TestPostgresPoolBehindPgBouncer(PoolContract):

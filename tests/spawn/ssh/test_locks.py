@@ -1,6 +1,8 @@
 """The agent leaves no lock behind for workers that are gone, and a deleted lock is never held by two."""
 
+import fcntl
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,41 @@ def test_a_worker_that_found_no_room_leaves_no_lock(tmp_path: Path) -> None:
     assert locks(tmp_path) == []
 
 
-def test_whoever_waits_for_a_lock_that_is_deleted_gets_a_new_one_alone(tmp_path: Path) -> None:
+def test_a_lock_that_is_deleted_and_made_again_while_it_is_taken_has_one_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock = tmp_path / "lock", fcntl.flock
+    other = Lock(str(path), 0)
+
+    def deleted_meanwhile(fd: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        other.__enter__()
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", deleted_meanwhile)
+    with pytest.raises(Trouble, match="another process holds the lock"), Lock(str(path), 0.1):
+        pass
+
+    other.__exit__()
+    with Lock(str(path), 0):
+        assert Lock.is_held(str(path))
+
+
+def test_a_lock_that_is_deleted_while_it_is_taken_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, flock = tmp_path / "lock", fcntl.flock
+
+    def deleted_meanwhile(fd: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", deleted_meanwhile)
+    with Lock(str(path), 1):
+        assert Lock.is_held(str(path))
+
+
+def test_many_who_delete_the_lock_they_hold_are_inside_one_at_a_time(tmp_path: Path) -> None:
     path, inside, most = tmp_path / "lock", 0, 0
     guard = threading.Lock()
 
@@ -61,9 +97,10 @@ def test_whoever_waits_for_a_lock_that_is_deleted_gets_a_new_one_alone(tmp_path:
                 with guard:
                     inside += 1
                     most = max(most, inside)
-                path.unlink()
+                time.sleep(0.001)
                 with guard:
                     inside -= 1
+                path.unlink()  # the last act: from here on another may hold a lock of this name
 
     threads = [threading.Thread(target=enter) for _ in range(4)]
     for thread in threads:
