@@ -76,7 +76,7 @@ def test_a_worker_outside_its_group(tmp_path: Path, empty: str, group: str) -> N
 
     line = complaint(tried(*arguments, cwd=tmp_path, DRUMBEAT_STORE=empty), 1)
 
-    assert line == f"expected --worker-group-id from 0 to below --worker-group-count (3), got {group}"
+    assert line == f"expected --worker-group-id to be at least 0 and less than --worker-group-count (3), got {group}"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class SnowflakeServer(Server):
         """A connection of the real connector, to a database that is made if there is none."""
         import snowflake.connector
 
-        return snowflake.connector.connect(**self.parameters(database), **options)
+        return snowflake.connector.connect(**{**self.parameters(database), **options})
 
     def url(self, database: str, *, password: str | None = PASSWORD, warehouse: str = WAREHOUSE) -> str:
         """The URL of a store or target: snowflake://USER:PASSWORD@ACCOUNT/DATABASE/SCHEMA with this server's address."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from drumbeat.bench.control.create import capacity
@@ -67,6 +68,22 @@ async def test_one_that_looks_once_waits_for_an_orchestrator_that_died_just_now(
 
     assert (run.status, run.completion_reason) == (RunStatus.COMPLETED, "DURATION")
     assert world.spawner.asked("spawn") == spawned
+
+
+async def test_one_that_looks_once_waits_longer_on_a_store_where_beats_are_rare() -> None:
+    """A lease lasts six beats there, so it is a while until the run is nobody's."""
+    async with simulated() as world:
+        world.store.traits = replace(world.store.traits, shortest_beat=5 * SECOND)
+        await world.begin(PLAN)
+        world.crash()  # the next one knows the store as it is now
+        await world.until(lambda run: run.phase == Phase.MEASUREMENT)
+        async with orchestrating(world, once=True) as task:
+            await pass_time(world, 120)
+
+            assert task.done()
+        run = await world.run()
+
+    assert (run.status, run.completion_reason) == (RunStatus.COMPLETED, "DURATION")
 
 
 async def test_one_that_looks_once_leaves_a_run_to_the_orchestrator_it_has() -> None:

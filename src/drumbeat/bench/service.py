@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench.control.create import PreparedRun, prepare_run, preview_operations, preview_run
-from drumbeat.bench.control.orchestrator import LEASE, UNDER_WAY, Orchestrator
+from drumbeat.bench.control.orchestrator import UNDER_WAY, Orchestrator
 from drumbeat.bench.control.preflight import Preflight
 from drumbeat.bench.control.prices import read_default_prices, set_default_prices
 from drumbeat.bench.explain.explaining import LanguageModel, explain_run
@@ -315,7 +315,7 @@ class BenchService:
         ``once``: return when no such run is left, but wait until the lease of an orchestrator that just died has expired.
         """
         mine: set[RunId] = set()
-        began = self._clock.elapsed()
+        latest = self._clock.elapsed() + self._orchestrator().lease + _ORPHANS_POLLED_EVERY
         async with asyncio.TaskGroup() as group:
             while not leave.is_set():
                 found, under_way = await self._find_orphans()
@@ -325,7 +325,7 @@ class BenchService:
                     mine.add(run.run_id)
                     (on_run or (lambda run: None))(run)
                     group.create_task(self._orchestrate_one(run, leave, mine))
-                if once and not mine and (not under_way or self._clock.elapsed() - began > LEASE + _ORPHANS_POLLED_EVERY):
+                if once and not mine and (not under_way or self._clock.elapsed() > latest):
                     return
                 await pause(self._clock, _ORPHANS_POLLED_EVERY, leave)
 

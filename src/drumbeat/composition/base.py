@@ -38,7 +38,7 @@ class WorkerArguments:
     def __post_init__(self) -> None:
         if not 0 <= self.worker_group_id < self.worker_group_count:
             raise InvalidInput(
-                f"expected --worker-group-id from 0 to below --worker-group-count ({self.worker_group_count}), "
+                f"expected --worker-group-id to be at least 0 and less than --worker-group-count ({self.worker_group_count}), "
                 f"got {self.worker_group_id}"
             )
 

@@ -93,7 +93,8 @@ def simulate_jobs(
     beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
     if beats > most_beats:
         raise InvalidInput(
-            f"jobs: expected at most {most_beats} beats for one worker to do all, got {beats:.0f}; use fewer or shorter jobs"
+            f"jobs: expected one worker to need at most {most_beats} beats for all jobs, got {beats:.0f}; "
+            "use fewer or shorter jobs"
         )
     workers = max([chosen.workers, chosen.max_workers, *(each.max_workers or 0 for each in chosen.schedules)])
     if workers > most_workers:

@@ -182,7 +182,9 @@ def _intervals(last: Beat | None) -> tuple[timedelta, ...]:
     try:
         return msgspec.convert((last.view or {}).get("intervals", ()) if last else (), tuple[timedelta, ...])
     except msgspec.ValidationError as exc:
-        log.warning("pool %s: failed to read its last beat intervals: %s; using the configured one", last and last.pool_id, exc)
+        log.warning(
+            "pool %s: failed to read its last beat intervals: %s; using the configured interval", last and last.pool_id, exc
+        )
         return ()
 
 

@@ -212,7 +212,7 @@ def _value(variable: Variable, text: str) -> Any:
 
 
 def _schedule(given: Any) -> dict[str, Any]:
-    """Convert a schedule written as ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
+    """Convert a schedule to a policy's form from ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: …, …}``."""
     if not isinstance(given, dict) or not {"from", "to"} <= given.keys() <= _SCHEDULE:
         raise InvalidSettings(
             f"expected a schedule with from and to, and only the fields {sorted(_SCHEDULE)}; got {short_repr(given)}"

@@ -135,7 +135,7 @@ class SilentPlace:
         """Whether an instance of this worker might still run here, so that the worker must not count as ended.
 
         False for a worker that left by itself or whose start was refused. Also False for a lost worker (one without
-        heartbeats) whose machine does not answer either, so that another worker can take its place.
+        heartbeats) if this place is its machine: then the machine is presumed dead, and another worker can take its place.
         """
         if row.reaped_at is not None or row.meta.get(SPAWN_FAILED) or row.meta.get(REFUSED) or not self.may_hold(row):
             return False

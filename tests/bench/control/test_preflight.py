@@ -123,7 +123,7 @@ async def test_it_says_what_that_costs(template: dict[str, Any], cost: float | N
             "duckdb can be used by one process at a time, but the run can have 2 workers",
         ),
         ({"slo": {"INSRT": {"p95_ms": 5}}}, "slo.INSRT: the workload has no such operation; expected overall, "),
-        ({"sharding": {"enabled": True}}, "sharding.total_partitions: expected how many partitions"),
+        ({"sharding": {"enabled": True}}, "sharding.total_partitions: expected the number of partitions"),
         (
             {"sharding": {"enabled": True, "total_partitions": 4, "key_column": "nobody"}},
             "expected an operation with a 'key' value in a statement that names nobody, got none",

@@ -66,7 +66,7 @@ def test_nothing_is_sharded_unless_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("given", "block", "said"),
     [
-        (load(), {"enabled": True}, "sharding.total_partitions: expected how many partitions"),
+        (load(), {"enabled": True}, "sharding.total_partitions: expected the number of partitions"),
         (load(), {**SEED, "key_range": [1, 99]}, "expected at least one key for each of 100 total_partitions, got 1 to 99"),
         (load(), {**SEED, "key_range": [9, 1]}, "sharding.key_range: "),
         (load(), {**SEED, "key_column": "NOBODY"}, "a 'key' value in a statement that names NOBODY, got none"),

@@ -10,7 +10,7 @@ from fakesnow.instance import FakeSnow
 from servers.snowflake_shim.failures import Refusal
 from servers.snowflake_shim.faults import Faults
 from servers.snowflake_shim.history import History
-from servers.snowflake_shim.session import RecentResults, Session
+from servers.snowflake_shim.session import RecentResults, Session, Transaction
 from servers.snowflake_shim.sign_in import Users
 from servers.snowflake_shim.warehouses import Warehouse, Warehouses
 from servers.snowflake_shim.write_lock import WriteLock
@@ -59,6 +59,7 @@ class Account:
         self.sent: list[Sent] = []
         self.requests: dict[str, Running] = {}
         self.results: dict[str, Any] = RecentResults()  #: answers by query id, for clients that come back for them
+        self.transactions: dict[str, Transaction] = {}  #: by id, also those that ended
         self.lock = WriteLock()
         self.abandoned_after = 300.0  #: seconds that an idle transaction may keep others waiting
         self.hybrid_tables = True  #: whether this account may have them
@@ -85,6 +86,19 @@ class Account:
         for each in found:
             each.cancelled.set()
         return len(found)
+
+    def show_transactions(self, user: str) -> tuple[list[str], list[list[object]]]:
+        """A user's open transactions, as SHOW TRANSACTIONS lists them."""
+        found = [each for each in self.transactions.values() if each.user == user and each.ended_on is None]
+        rows = [[each.id, each.user, each.session, each.name, each.started_on, each.state, 0] for each in found]
+        return ["id", "user", "session", "name", "started_on", "state", "scope"], rows
+
+    def describe_transaction(self, transaction_id: str) -> tuple[list[str], list[list[object]]]:
+        found = self.transactions.get(transaction_id)
+        if found is None:
+            raise Refusal(2003, "02000", f"Transaction '{transaction_id}' does not exist or not authorized.")
+        row = [found.id, found.user, found.session, found.name, found.started_on, found.state, found.ended_on]
+        return ["id", "user", "session", "name", "started_on", "state", "ended_on"], [row]
 
     def kind_of(self, session: Session, name: list[str]) -> str | None:
         return self.table_kinds.get(self.full_name(session, name))

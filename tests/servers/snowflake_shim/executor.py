@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -15,7 +14,7 @@ from servers.snowflake_shim import rewrite
 from servers.snowflake_shim.account import Account, Running
 from servers.snowflake_shim.catalogue import show_keys, show_tables
 from servers.snowflake_shim.failures import Refusal, refusal_of, syntax_error
-from servers.snowflake_shim.history import QueryRow
+from servers.snowflake_shim.history import QueryRow, utc_now
 from servers.snowflake_shim.scripting import run_script
 from servers.snowflake_shim.session import Answer, Session, Transaction
 from servers.snowflake_shim.sql_text import Token, split, text_of, tokens
@@ -151,7 +150,7 @@ class Executor:
         if len(split(sql)) > 1:
             return await self._several(session, split(sql), running)
         if first in ("BEGIN", "START", "COMMIT", "ROLLBACK"):
-            return await self._transaction_statement(session, first)
+            return await self._transaction_statement(session, first, found)
         if first in _DML:
             return await self._change(session, sql, params, found)
         if (own := self._answered_here(session, sql, found, first, second)) is not None:
@@ -183,6 +182,10 @@ class Executor:
                 return show_tables(self.account, session, found)
             case "SHOW", "PRIMARY":
                 return show_keys(self.account, session, found)
+            case "SHOW", "TRANSACTIONS":
+                return self.account.show_transactions(session.user)
+            case "DESCRIBE" | "DESC", "TRANSACTION":
+                return self.account.describe_transaction(found[2].text)
             case "ALTER", "WAREHOUSE":
                 status = warehouses.alter(sql)
             case "DROP", "WAREHOUSE":
@@ -242,17 +245,34 @@ class Executor:
 
     # Transactions
 
-    async def _transaction_statement(self, session: Session, first: str) -> Answer:
+    async def _transaction_statement(self, session: Session, first: str, found: list[Token]) -> Answer:
         if first in ("BEGIN", "START"):
             if session.transaction is None:
-                session.transaction = Transaction(time.monotonic_ns())
+                self._begin(session, found[-1].name if "NAME" in (each.upper for each in found[:-1]) else None)
         else:
             await self.end_transaction(session, commit=first == "COMMIT")
         return await threaded(lambda: session.answer_with(["status"], [["Statement executed successfully."]]))
 
+    def _begin(self, session: Session, name: str | None = None) -> None:
+        session.transaction = Transaction(session.user, session.id, name or str(uuid.uuid4()))
+        self.account.transactions[str(session.transaction.id)] = session.transaction
+
+    async def abort(self, session: Session, transaction_id: str) -> str:
+        """Roll back another session's transaction. What that session sends next is not part of it. Raises Refusal."""
+        for other in self.account.sessions.values():
+            if other.transaction is not None and str(other.transaction.id) == transaction_id:
+                if other.user != session.user:
+                    raise Refusal(3001, "42501", "Insufficient privileges to operate on transaction.")
+                await self.end_transaction(other, commit=False)
+        return f"Transaction {transaction_id} aborted."
+
     async def end_transaction(self, session: Session, *, commit: bool) -> None:
         transaction, session.transaction = session.transaction, None
-        if transaction is None or not transaction.writing:
+        if transaction is None:
+            return
+        session.last_transaction = transaction.id
+        transaction.state, transaction.ended_on = "committed" if commit else "rolled back", utc_now()
+        if not transaction.writing:
             return
         try:
             await threaded(session.commit if commit else session.rollback)
@@ -264,7 +284,7 @@ class Executor:
     async def _start_writing(self, session: Session, seconds: float | None = None) -> Transaction | None:
         """Take the write lock, and begin DuckDB's transaction where Snowflake's has its first change."""
         if session.transaction is None and not session.autocommit:
-            session.transaction = Transaction(time.monotonic_ns())
+            self._begin(session)
         limit = float(session.parameters.get("LOCK_TIMEOUT", _DEFAULT_LOCK_SECONDS)) if seconds is None else seconds
         await self.account.lock.acquire(session, limit)
         transaction = session.transaction
@@ -343,6 +363,9 @@ class Executor:
         if cancel := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$CANCEL_ALL_QUERIES"), None):
             count = self.account.cancel_all(int(found[cancel + 2].text.strip("'")))
             return await threaded(lambda: session.answer_with(["SYSTEM$CANCEL_ALL_QUERIES"], [[f"{count} queries cancelled."]]))
+        if abort := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$ABORT_TRANSACTION"), None):
+            status = await self.abort(session, found[abort + 2].text.strip("'"))
+            return await threaded(lambda: session.answer_with(["SYSTEM$ABORT_TRANSACTION"], [[status]]))
         if wait := next((n for n, token in enumerate(found) if token.upper == "SYSTEM$WAIT"), None):
             seconds = float(found[wait + 2].text)
             await pause(running, seconds)
@@ -369,6 +392,7 @@ class Executor:
             "CURRENT_DATABASE": database,
             "CURRENT_SCHEMA": schema,
             "CURRENT_TRANSACTION": str(transaction.id) if transaction else None,
+            "LAST_TRANSACTION": str(session.last_transaction) if session.last_transaction else None,
             "LAST_QUERY_ID": session.last_query,
         }
 

@@ -7,6 +7,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import fakesnow.info_schema
@@ -18,6 +19,7 @@ from fakesnow.rowtype import describe_as_rowtype
 from sqlglot.dialects.duckdb import DuckDB
 
 from servers.snowflake_shim.failures import refusal_of
+from servers.snowflake_shim.history import utc_now
 from servers.snowflake_shim.sql_text import literal
 
 DuckDB.Generator.RESERVED_KEYWORDS = {
@@ -80,9 +82,15 @@ class Answer:
 
 @dataclass(slots=True)
 class Transaction:
-    """An open transaction. Nothing is held until its first change."""
+    """A transaction. Nothing is held until its first change."""
 
-    id: int
+    user: str
+    session: int
+    name: str
+    id: int = field(default_factory=time.monotonic_ns)
+    started_on: datetime = field(default_factory=utc_now)
+    ended_on: datetime | None = None
+    state: str = "running"
     changes: list[tuple[str, Any]] = field(default_factory=list)
     writing: bool = False
 
@@ -101,6 +109,7 @@ class Session:
     autocommit: bool = True
     id: int = field(default_factory=lambda: next(_NUMBERS))
     transaction: Transaction | None = None
+    last_transaction: int | None = None
     last_query: str | None = None
     used_at: float = field(default_factory=time.monotonic)
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -193,4 +202,4 @@ def _plain(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    return {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}.get(type(value), "VARCHAR")
+    return {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime: "TIMESTAMPTZ"}.get(type(value), "VARCHAR")

@@ -55,7 +55,7 @@ def condition(expression: str, variables: Mapping[str, Any]) -> Any:
     try:
         return _ENVIRONMENT.compile_expression(expression)(**variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError) as exc:
-        raise InvalidInput(f"expected the expression {expression!r} to be computable, got an error: {exc}") from exc
+        raise InvalidInput(f"failed to evaluate the expression {expression!r}: {exc}") from exc
 
 
 def needs_jinja(expression: str) -> bool:
@@ -73,4 +73,4 @@ def _text(template: str, variables: Mapping[str, Any]) -> str:
     try:
         return _ENVIRONMENT.from_string(template).render(**variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError) as exc:
-        raise InvalidInput(f"expected the template {template!r} to be computable, got an error: {exc}") from exc
+        raise InvalidInput(f"failed to evaluate the template {template!r}: {exc}") from exc

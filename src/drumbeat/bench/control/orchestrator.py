@@ -62,6 +62,7 @@ class Orchestrator:
         self._owner = owner
         self._watch = watch
         self._slowest = store.traits.shortest_beat  #: beats come no more often than the store can bear
+        self.lease = max(LEASE, self._slowest * _LEASED_BEATS)  #: how long a run's lease lasts after the last beat
 
     async def create_run(
         self, template_id: str | None, config: Mapping[str, Any], *, name: str = "", thresholds: Thresholds | None = None
@@ -123,7 +124,7 @@ class Orchestrator:
         return ControlLoop(
             store=self._store,
             pool_id=PoolId(run_id),
-            leadership=Leadership(self._store, run_id, self._owner, max(LEASE, self._slowest * _LEASED_BEATS), self._clock),
+            leadership=Leadership(self._store, run_id, self._owner, self.lease, self._clock),
             clock=self._clock,
             every=max(EVERY, self._slowest),
             observe=Observer(self._store, spawner, run_id, probe).observe,

@@ -14,7 +14,7 @@ _BLOCK_LASTS = 0.5  #: seconds that a block should last
 
 
 class Feeder:
-    """Encodes blocks of messages to the database in one thread; another thread gives them to the core, which sends them."""
+    """One thread encodes messages for the database; another gives them in blocks to the driver's core, which sends them."""
 
     def __init__(self, maker: BlockMaker, stop: Event, completed: Callable[[], int]) -> None:
         self._maker = maker

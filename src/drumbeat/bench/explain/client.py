@@ -21,7 +21,7 @@ _LARGEST_REFUSAL = 4096  #: bytes of a refusal that are read for its reason
 
 
 class LanguageModelClient:
-    """Asks a language model once, without retries: each request may cost money. Raises LanguageModelFailed in one line."""
+    """Asks a language model once, without retries: each request may cost money. Raises LanguageModelFailed, with one line."""
 
     def __init__(self, settings: LanguageModelSettings, key: str | None) -> None:
         self._settings, self._key = settings, key

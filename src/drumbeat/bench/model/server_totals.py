@@ -47,7 +47,7 @@ def _increase(name: str, before: Totals, after: Totals) -> float:
 
 
 def is_mark(name: str) -> bool:
-    """Whether ``name`` names a time at which totals were reset, ``GROUP.since``, and not a total."""
+    """Whether ``name`` has the form ``GROUP.since``: the time when the totals of a group were last reset, not a total."""
     return name.rpartition(".")[2] == SINCE
 
 

@@ -167,7 +167,9 @@ def _place(options: Mapping[str, str]) -> dict[str, Any]:
         place["port"] = int(port)
     protocol = _one_of("protocol", place.get("protocol", "https"), ("https", "http"))
     if protocol == "http" and place.get("host") not in _LOOPBACK:
-        raise InvalidSettings("expected protocol=https: without encryption, only a host of this machine may be used")
+        raise InvalidSettings(
+            "expected protocol=https; connections without encryption are allowed only to this machine (127.0.0.1)"
+        )
     return place
 
 

@@ -204,7 +204,7 @@ def connect(path: Path, synchronous: str, lock_timeout: timedelta) -> sqlite3.Co
 
 
 def _confine(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
-    """SQLite's authorizer callback: refuse SQL that reaches beyond this database. SQLite reports VACUUM INTO as ATTACH."""
+    """SQLite's authorizer callback: refuse SQL that reaches beyond this database. Refusing ATTACH also refuses VACUUM INTO."""
     match action:
         case sqlite3.SQLITE_ATTACH:
             is_refused = first != _TEMPORARY

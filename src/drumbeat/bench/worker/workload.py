@@ -114,7 +114,7 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
-        """Set the operations per second. None: full speed; but in load mode QPS, None keeps the current rate (at first 0)."""
+        """Set the operations per second. None means full speed; in load mode QPS it keeps the rate, which is 0 at first."""
         if qps is None and self._running.is_paced:
             qps = self._qps or 0.0
         self._qps = qps

@@ -29,7 +29,9 @@ def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
     if not block or not block.get("enabled"):
         return None
     if block.get("total_partitions") is None:
-        raise InvalidInput("sharding.total_partitions: expected how many partitions to divide the keys into, got no value")
+        raise InvalidInput(
+            "sharding.total_partitions: expected the number of partitions that the keys are divided into, got no value"
+        )
     low, high = block.get("key_range") or (None, None)
     if low is not None and high is not None and high - low + 1 < block["total_partitions"]:
         raise InvalidInput(
@@ -106,7 +108,10 @@ def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue
 
 
 def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
-    """Return the first and last key of a worker's partition of the range in ``sharding``, or else of ``low`` to ``high``."""
+    """Return the first and last key of the partition of the worker in ``slot``.
+
+    The range that is divided is the one in ``sharding``; if it has none, ``low`` to ``high``.
+    """
     first = low if sharding.low is None else sharding.low
     count = (high if sharding.high is None else sharding.high) - first + 1
     index = slot % sharding.partitions

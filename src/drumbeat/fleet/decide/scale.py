@@ -17,7 +17,7 @@ DEFAULTS = FleetPolicy()
 
 
 def respawn(view: FleetView, classified: Classified, bounded: BoundedDecision) -> list[Spawn]:
-    """Start instances for workers' rows that have none: a controller died before starting it, or the provider did not answer.
+    """Start an instance for each worker's row without one: a controller died before the start, or the provider did not answer.
 
     An instance that was started once is not started again, even if the provider does not list it: if it does not join in
     time, another worker replaces it."""

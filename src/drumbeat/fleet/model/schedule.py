@@ -37,7 +37,7 @@ class Schedule:
 
 
 def read_schedule(given: Mapping[str, Any]) -> Schedule:
-    """Read a schedule from JSON. Raises InvalidSettings, and KeyError, TypeError or ValueError for malformed JSON."""
+    """Read a schedule from its JSON form. Raises InvalidSettings; KeyError, TypeError or ValueError for wrong fields."""
     return Schedule(
         begin=number("begin", given["begin"], integer=True),
         end=number("end", given["end"], integer=True),

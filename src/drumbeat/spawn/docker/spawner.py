@@ -238,7 +238,7 @@ class DockerSpawner:
         self._found_programs.add(program)
 
     async def _has_program(self, client: DockerClient, identifier: str, program: str) -> bool:
-        """Whether a container has a program, by its path or in its PATH. True for a relative path or a removed container."""
+        """Whether a program exists in a container. True if that cannot be known: for a relative path or a removed container."""
         told = await client.inspect(identifier)
         if told is None or (not program.startswith("/") and "/" in program):
             return True

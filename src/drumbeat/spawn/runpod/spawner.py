@@ -102,7 +102,10 @@ class RunPodSpawner:
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
 
     async def pools(self) -> Set[PoolId]:
-        """Return the pools of all live pods whose names begin with the settings' prefix, which several stores can share."""
+        """Return the pools of all live pods whose names begin with the settings' prefix.
+
+        Several stores can use the same prefix, so some of these pools can belong to another store.
+        """
         self._check_open()
         found = await self._watch.find_pods(lambda name: True)
         return {name[0] for name, pods in found.items() if pods.current is not None or pods.surplus}

@@ -65,7 +65,7 @@ class ServiceLookup:
         try:
             rows = await self._read("SHOW SERVICE CONTAINERS", self._statements.containers(service.service))
         except SpawnError as exc:
-            log.warning("could not read the container of worker %s of %s: %s", *reversed(service.name), exc)
+            log.warning("could not read the container's state of worker %s of pool %s: %s", *reversed(service.name), exc)
             return known
         seen = read_container(rows)
         self._containers[service.ref] = service.status, now, seen
@@ -83,7 +83,8 @@ class ServiceLookup:
         rows = await self._read("SHOW JOB SERVICES", self._statements.show(prefix))
         if len(rows) >= _MOST_ROWS:
             raise Unanswered(
-                f"expected fewer than {_MOST_ROWS} services, got a list that may not be whole; drop ended services"
+                f"the list of services has reached its limit of {_MOST_ROWS} rows and may be incomplete; "
+                "drop services that have ended"
             )
         return _there(read_service(row, name) for row in rows if str(row.get("name", "")).startswith(prefix))
 

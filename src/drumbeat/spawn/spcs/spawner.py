@@ -100,7 +100,9 @@ class SpcsSpawner:
                 if await self._create(made, text):
                     return self._adopted(made)
                 found = await self._looked_up(name)
-        raise SpawnAmbiguous(f"{_subject(name)}: its service ends as often as it is started; list the workers first")
+        raise SpawnAmbiguous(
+            f"{_subject(name)}: its service ended each time it was started; list the workers before you start it again"
+        )
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
         lookup = self._opened().lookup
@@ -202,7 +204,7 @@ class SpcsSpawner:
         return True
 
     def _adopted(self, service: SpcsService) -> Instance:
-        """Return the instance of a service that runs, or was started."""
+        """Return the instance of a service that runs already or was just created."""
         self._left.pop(service.name, None)
         if service.name not in self._seen:
             self._count += 1

@@ -65,8 +65,7 @@ class PipelinedConnection(asyncio.Protocol):
         if self._deadlines and self._loop.time() < self._deadlines[0]:
             self._set_timer(self._deadlines[0])
         elif self._deadlines:
-            if not self._replies[0].done():
-                self._replies[0].set_exception(TimeoutError())
+            _fail(self._replies[0], TimeoutError())
             self.close()
 
     def data_received(self, data: bytes) -> None:
@@ -84,21 +83,24 @@ class PipelinedConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         while self._replies:
-            reply = self._replies.popleft()
-            if not reply.done():
-                reply.set_exception(ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
+            _fail(self._replies.popleft(), ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
 
     def _answer(self, value: Any) -> None:
         if not self._replies:
             return
         self._deadlines.popleft()
         reply = self._replies.popleft()
-        if reply.done():
-            return
         if isinstance(value, RedisReplyError):
-            reply.set_exception(value)
-        else:
+            _fail(reply, value)
+        elif not reply.done():
             reply.set_result(value)
+
+
+def _fail(reply: "asyncio.Future[Any]", error: Exception) -> None:
+    """Let a future fail. If its task was cancelled at the same moment nobody reads the error, and asyncio must not log it."""
+    if not reply.done():
+        reply.set_exception(error)
+        reply.exception()
 
 
 def _packed(words: Sequence[Word]) -> bytes:

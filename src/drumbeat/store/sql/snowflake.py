@@ -1,9 +1,11 @@
 """Snowflake through its connector: a small pool of blocking sessions in threads, one transaction for each script.
 
 A writing transaction first changes one row, the writer's row of the table ``locks``. This locks the row until the transaction
-ends, so writers come one after the other, on hybrid tables (which lock rows) and on standard tables (which lock tables).
+ends, so writers come one after the other, on hybrid tables (which lock rows) and on standard tables (which lock tables). A
+transaction whose process was killed is aborted by the next session that waits for its lock; see ``snowflake_transaction``.
 """
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -15,9 +17,10 @@ from drumbeat.store.sql.database import Bulk, MayConflict, Rows, Script, Values
 from drumbeat.store.sql.queries import Query, SqlTable, load_queries, load_table_queries
 from drumbeat.store.sql.snowflake_dialect import dialect
 from drumbeat.store.sql.snowflake_queue import ProcessNotify, SnowflakeQueue
-from drumbeat.store.sql.snowflake_sessions import MISSING, SnowflakeSessions, driver
+from drumbeat.store.sql.snowflake_sessions import LOCKED, MISSING, SnowflakeSessions, driver, roll_back
 from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
 from drumbeat.store.sql.snowflake_statements import plain, run_query
+from drumbeat.store.sql.snowflake_transaction import SnowflakeTransaction, abort_abandoned, transaction_name
 
 T = TypeVar("T")
 
@@ -30,7 +33,8 @@ _LIMITS = (
     "A waiting worker learns of a job that another process pushed within 5 s: Snowflake notifies nobody.",
     "A copy of a store in use is not of one moment: each table is read as it is when its turn comes.",
     "Tables are created outside any transaction; an interrupted migration is completed by running it again.",
-    "If a process is killed within a transaction, others cannot write until Snowflake aborts it, after 5 minutes.",
+    "If a process is killed within a transaction, others cannot write for up to 40 s; then another process of the same user "
+    "aborts it. Processes of other users wait until Snowflake aborts it, after 5 minutes.",
     "Every open store keeps its warehouse awake, which costs credits as long as a worker or controller runs.",
 )
 _STANDARD_LIMITS = (
@@ -53,7 +57,7 @@ class SnowflakeDatabase:
         connect_timeout: timedelta = timedelta(seconds=60),
     ) -> None:
         if tables not in _TABLES:
-            raise InvalidSettings(f"expected tables to be one of {', '.join(_TABLES)} in the store's URL, got {tables!r}")
+            raise InvalidSettings(f"the store's URL: expected tables={' or tables='.join(_TABLES)}, got tables={tables}")
         sign_in.check()
         driver()
         self._dialect = dialect(hybrid=tables == "hybrid")
@@ -62,6 +66,8 @@ class SnowflakeDatabase:
             sign_in, connections, command_timeout, connect_timeout
         )
         self.sessions = self._open()
+        self._patience = command_timeout
+        self._transaction_name = transaction_name(self.sessions.location)
         self.notifier = ProcessNotify()
         self.traits = StoreTraits(
             name="snowflake",
@@ -90,12 +96,12 @@ class SnowflakeDatabase:
         return await self.sessions.run(lambda session: run_query(session.cursor(), found, values or {}))
 
     async def write(self, query: str, values: Values) -> Rows:
-        return await self.sessions.run(
-            lambda session: self._transact(session, _only(query, values), locking=query not in _WITHOUT_LOCK)
-        )
+        if query in _WITHOUT_LOCK:
+            return await self.sessions.run(lambda session: self._write_without_lock(session, query, values), writing=True)
+        return await self.transact(_only(query, values))
 
     async def transact(self, script: Script[T]) -> T:
-        return await self.sessions.run(lambda session: self._transact(session, script, locking=True))
+        return await self.sessions.run(lambda session: self._transact(session, script), writing=True)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["_SnowflakeReads"]:
@@ -113,15 +119,46 @@ class SnowflakeDatabase:
     async def examine(self) -> Sequence[str]:
         return []
 
-    def _transact(self, session: Any, script: Script[T], *, locking: bool) -> T:
+    def _transact(self, session: Any, script: Script[T]) -> T:
         """Run a script in one transaction, in this thread. It is rolled back when the session is given back after an error."""
-        cursor = session.cursor()
-        cursor.execute("BEGIN")
-        if locking:
-            self._lock(cursor)
-        result = self._drive(cursor, script)
-        cursor.execute("COMMIT")
+        transaction = self._until_unlocked(session, self._lock)
+        try:
+            result = self._drive(transaction, script)
+        except driver().Error as exc:
+            if exc.errno in LOCKED:
+                self._abort_abandoned(session)
+            raise
+        transaction.commit()
         return result
+
+    def _write_without_lock(self, session: Any, query: str, values: Values) -> Rows:
+        rows: Rows = ()
+
+        def run(transaction: SnowflakeTransaction) -> None:
+            nonlocal rows
+            rows = run_query(transaction, self._queries[query], values)
+
+        self._until_unlocked(session, run).commit()
+        return rows
+
+    def _until_unlocked(self, session: Any, first: Callable[[SnowflakeTransaction], None]) -> SnowflakeTransaction:
+        """Begin a transaction and run its first statements. Tries again while another transaction holds a lock they need."""
+        deadline = time.monotonic() + self._patience.total_seconds()
+        while True:
+            transaction = SnowflakeTransaction(session, self._transaction_name)
+            transaction.begin()
+            try:
+                first(transaction)
+                return transaction
+            except driver().Error as exc:
+                if exc.errno not in LOCKED or time.monotonic() > deadline:
+                    raise
+            self._abort_abandoned(session)
+
+    def _abort_abandoned(self, session: Any) -> None:
+        roll_back(session)
+        abort_abandoned(session, self._transaction_name)
+        roll_back(session)  # the queries have begun a transaction
 
     def _lock(self, cursor: Any) -> None:
         """Lock the writer's row until the transaction ends. Before the tables are created there is nothing to lock."""

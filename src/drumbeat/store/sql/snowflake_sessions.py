@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
 from drumbeat.store.sql.snowflake_sign_in import SnowflakeSignIn
+from drumbeat.store.sql.snowflake_transaction import LOCK_WAIT
 
 T = TypeVar("T")
 
 MISSING = 2003  #: error number: there is no such table
-_LOCKED = frozenset({625})
+LOCKED = frozenset({625})  #: error numbers: another transaction did not release a lock in time
 _EXPIRED = frozenset(range(390110, 390116))  #: the session is too old; the next call opens another one
 _REFUSED_SIGN_INS = frozenset({*range(390100, 390500), 394400}) - _EXPIRED
 _NO_PRIVILEGE = frozenset({3001, 3540, 90105})
@@ -31,7 +32,7 @@ class SnowflakeSessions:
     def __init__(self, sign_in: SnowflakeSignIn, most: int, command_timeout: timedelta, connect_timeout: timedelta) -> None:
         self._sign_in = sign_in
         self._timeouts = (command_timeout, connect_timeout)
-        self._idle: queue.LifoQueue[Any] = queue.LifoQueue()
+        self._idle: dict[bool, queue.LifoQueue[Any]] = {writing: queue.LifoQueue() for writing in (False, True)}
         self._threads = ThreadPoolExecutor(max_workers=most, thread_name_prefix="snowflake")
         self._closing = threading.Event()
 
@@ -40,11 +41,14 @@ class SnowflakeSessions:
         """The address of the schema, without user and secrets."""
         return f"snowflake://{self._sign_in.account}/{self._sign_in.database}/{self._sign_in.schema}"
 
-    async def run(self, work: Callable[[Any], T]) -> T:
-        """Run blocking work with a session, in a thread. Errors of the connector are translated to Drumbeat's errors."""
+    async def run(self, work: Callable[[Any], T], *, writing: bool = False) -> T:
+        """Run blocking work with a session, in a thread. Errors of the connector are translated to Drumbeat's errors.
+
+        A session for ``writing`` commits nothing by itself; the others commit after each statement.
+        """
         if self._closing.is_set():
             raise StoreUnavailable("this store is closed; open it before use")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work, writing)
 
     async def close(self) -> None:
         """Wait for the work in progress, and close all sessions."""
@@ -70,7 +74,7 @@ class SnowflakeSessions:
             )
         if number in _BAD_VALUES:
             return InvalidInput(f"Snowflake cannot store this value: {message}")
-        if number in _LOCKED:
+        if number in LOCKED:
             return StoreUnavailable(
                 f"Snowflake at {self.location}: waited too long for another transaction ({number}); try again"
             )
@@ -79,44 +83,44 @@ class SnowflakeSessions:
     def _without_secrets(self, text: str) -> str:
         return text.replace(self._sign_in.secret, "***") if self._sign_in.secret else text
 
-    def _work(self, work: Callable[[Any], T]) -> T:
+    def _work(self, work: Callable[[Any], T], writing: bool) -> T:
         try:
-            session = self._take()
+            session = self._take(writing)
             try:
                 result = work(session)
             except BaseException:
-                self._give_back(session, usable=_is_usable(session))
+                self._give_back(session, writing, usable=_is_usable(session))
                 raise
-            self._give_back(session, usable=True)
+            self._give_back(session, writing, usable=True)
         except driver().Error as exc:
             raise self.translated(exc) from exc
         return result
 
-    def _take(self) -> Any:
+    def _take(self, writing: bool) -> Any:
         try:
-            return self._idle.get_nowait()
+            return self._idle[writing].get_nowait()
         except queue.Empty:
-            return self._connect()
+            return self._connect(writing)
 
-    def _give_back(self, session: Any, *, usable: bool) -> None:
+    def _give_back(self, session: Any, writing: bool, *, usable: bool) -> None:
         if usable:
-            self._idle.put(session)
+            self._idle[writing].put(session)
         else:
             with suppress(Exception):
                 session.close()
 
-    def _connect(self) -> Any:
+    def _connect(self, writing: bool) -> Any:
         command, connect = (round(timeout.total_seconds()) for timeout in self._timeouts)
         return driver().connect(
             **self._sign_in.parameters(),
             paramstyle="qmark",
-            autocommit=True,
+            autocommit=not writing,
             login_timeout=connect,
             application="drumbeat",
             enable_server_session_keep_alive_auto_detection=False,
             session_parameters={
-                "LOCK_TIMEOUT": command,
-                "HYBRID_TABLE_LOCK_TIMEOUT": command,
+                "LOCK_TIMEOUT": LOCK_WAIT,
+                "HYBRID_TABLE_LOCK_TIMEOUT": LOCK_WAIT,
                 "STATEMENT_TIMEOUT_IN_SECONDS": 10 * command,
                 "READ_LATEST_WRITES": True,
                 "QUERY_TAG": "drumbeat-store",
@@ -126,11 +130,12 @@ class SnowflakeSessions:
 
     def _close(self) -> None:
         self._threads.shutdown(wait=True)
-        with suppress(queue.Empty):
-            while True:
-                session = self._idle.get_nowait()
-                with suppress(Exception):
-                    session.close()
+        for idle in self._idle.values():
+            with suppress(queue.Empty):
+                while True:
+                    session = idle.get_nowait()
+                    with suppress(Exception):
+                        session.close()
 
 
 def roll_back(session: Any) -> None:

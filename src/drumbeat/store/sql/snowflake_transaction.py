@@ -1,0 +1,84 @@
+"""Transactions of a store in Snowflake, which are ended even if their process is killed.
+
+A process that is killed leaves its transaction open, with its locks. Snowflake itself aborts such a transaction only when it
+has blocked others for 5 minutes. So each of the store's transactions has the store's name, and a session that has waited too
+long for a lock aborts the transactions of this name that are older than ``ABANDONED``.
+
+A process that was only slow or paused must not commit a part of its work after that. So its sessions do not commit by
+themselves: what it sends after the abort is a new transaction, and a transaction that took longer than ``GIVE_UP`` is not
+committed. If the answer to a COMMIT came late, Snowflake is asked what became of the transaction.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from drumbeat.core.errors import StoreUnavailable
+
+LOCK_WAIT = 10  #: seconds that a statement waits for a lock
+GIVE_UP = 20  #: seconds after which a transaction is no longer committed
+ABANDONED = 30  #: seconds after which others may abort a transaction
+
+_DEFINES = ("CREATE", "DROP", "ALTER")
+
+
+class SnowflakeTransaction:
+    """A transaction of one session, used like a cursor."""
+
+    def __init__(self, session: Any, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cursor = session.cursor()
+        self._name = name
+        self._clock = clock
+        self._began = clock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def begin(self) -> None:
+        self._began = self._clock()
+        self._cursor.execute(f"BEGIN NAME {self._name}")
+
+    def execute(self, sql: str, values: Any = None) -> Any:
+        """Run a statement. A statement that creates or drops a table ends the transaction, and the next one begins another."""
+        result = self._cursor.execute(sql, values)
+        if sql.lstrip().upper().startswith(_DEFINES):
+            self._began = self._clock()
+        return result
+
+    def commit(self) -> None:
+        """Commit. Raises StoreUnavailable if the transaction took too long, or if it was aborted before it was committed."""
+        if (seconds := self._seconds()) > GIVE_UP:
+            raise StoreUnavailable(f"a transaction in Snowflake took {seconds:.0f} s and was rolled back; try again")
+        self._cursor.execute("COMMIT")
+        if self._seconds() > ABANDONED and not self._was_committed():
+            raise StoreUnavailable("a transaction in Snowflake was aborted before it could be committed; try again")
+
+    def _seconds(self) -> float:
+        return self._clock() - self._began
+
+    def _was_committed(self) -> bool:
+        [(last,)] = self._cursor.execute("SELECT LAST_TRANSACTION()").fetchall()
+        [row] = _rows(self._cursor.execute(f"DESCRIBE TRANSACTION {int(last)}"))
+        return str(row["state"]).lower() == "committed"
+
+
+def transaction_name(location: str) -> str:
+    """Return the name of all transactions of the store at this address."""
+    return f"drumbeat_{hashlib.sha256(location.encode()).hexdigest()[:16]}"
+
+
+def abort_abandoned(session: Any, name: str) -> int:
+    """Abort this user's transactions of this name that are older than ``ABANDONED`` by Snowflake's clock. Returns how many."""
+    cursor = session.cursor()
+    [(now,)] = cursor.execute("SELECT CURRENT_TIMESTAMP()").fetchall()
+    found = [row for row in _rows(cursor.execute("SHOW TRANSACTIONS")) if str(row["name"]).lower() == name]
+    old = [row for row in found if (now - row["started_on"]).total_seconds() > ABANDONED]
+    for row in old:
+        cursor.execute(f"SELECT SYSTEM$ABORT_TRANSACTION({int(row['id'])})")
+    return len(old)
+
+
+def _rows(cursor: Any) -> list[dict[str, Any]]:
+    names = [str(column[0]).lower() for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
