@@ -1,14 +1,14 @@
-"""Runs on Snowflake by ordinary commands: real processes, the real connector, an emulated account, a store beside it."""
+"""Runs on Snowflake by ordinary commands: real processes, the real connector, an emulated account, a store in PostgreSQL."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drumbeat.core.run import RunStatus
-from e2e.bench import INSERT, LOOKUP, Bench, bench, document, output
+from e2e.bench import INSERT, LOOKUP, Bench, bench, document, output, sql
 from servers.snowflake import PASSWORD, SnowflakeServer
 
 pytestmark = pytest.mark.slow
@@ -37,14 +37,17 @@ async def conducted(made: Bench, template: Mapping[str, Any], *options: str) -> 
     return code, out + err
 
 
-async def test_a_run_is_measured_tagged_enriched_and_priced(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+async def test_a_run_is_measured_tagged_enriched_and_priced(
+    snowflake: SnowflakeServer, new_database: Callable[[], str], tmp_path: Path
+) -> None:
     url = fill(snowflake)
     snowflake.command("warehouse", name="COMPUTE_WH", size="X-Small", changes=[])
     snowflake.queue("SELECT v FROM t", overload_ms=30)
-    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path, _SECRET) as made:
+    async with bench(new_database(), tmp_path, _SECRET) as made:
         template = given(url, prices={"credit": 3.0}, target={"url": url, "warehouse": {"size": "Small"}})
         code, said = await conducted(made, template)
         run, (whole, *_) = await made.the_run(), await made.results()
+        stored = await everything_in(made.url)
 
     assert (code, run.status) == (0, RunStatus.COMPLETED), said
     assert whole.operations > 0
@@ -60,13 +63,19 @@ async def test_a_run_is_measured_tagged_enriched_and_priced(snowflake: Snowflake
     assert snowflake.state()["warehouses"]["COMPUTE_WH"]["changes"] == [
         "ALTER WAREHOUSE \"COMPUTE_WH\" SET WAREHOUSE_SIZE = 'SMALL'"
     ]
-    everything = json.dumps([each.sql + each.tag + str(each.error) for each in snowflake.statements()])
-    assert PASSWORD not in everything + (tmp_path / "drumbeat.db").read_bytes().decode(errors="replace")
+    assert run.run_id in stored
+    assert PASSWORD not in stored + json.dumps([each.sql + each.tag + str(each.error) for each in snowflake.statements()])
 
 
-async def test_a_rate_is_held(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+async def everything_in(url: str) -> str:
+    """All rows of all tables of a store in PostgreSQL, as text."""
+    names = await sql(url, "SELECT array_agg(table_name::text) FROM information_schema.tables WHERE table_schema = 'drumbeat'")
+    return "".join([str(await sql(url, f"SELECT string_agg(t::text, ' ') FROM drumbeat.{name} t")) for name in names])
+
+
+async def test_a_rate_is_held(snowflake: SnowflakeServer, new_database: Callable[[], str], tmp_path: Path) -> None:
     template = given(fill(snowflake), load_mode="QPS", target_qps=10, scaling={"mode": "BOUNDED", "max_workers": 1})
-    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path, _SECRET) as made:
+    async with bench(new_database(), tmp_path, _SECRET) as made:
         _, said = await conducted(made, template)
         run, (whole, *_) = await made.the_run(), await made.results()
 
@@ -74,7 +83,9 @@ async def test_a_rate_is_held(snowflake: SnowflakeServer, tmp_path: Path) -> Non
     assert whole.operations > 0
 
 
-async def test_a_search_ends_where_the_warehouse_queues(snowflake: SnowflakeServer, tmp_path: Path) -> None:
+async def test_a_search_ends_where_the_warehouse_queues(
+    snowflake: SnowflakeServer, new_database: Callable[[], str], tmp_path: Path
+) -> None:
     url = fill(snowflake).replace("COMPUTE_WH", "SEARCH_WH")
     snowflake.command("warehouse", name="SEARCH_WH", slots=2, service_seconds=0.3)
     template = given(
@@ -90,7 +101,7 @@ async def test_a_search_ends_where_the_warehouse_queues(snowflake: SnowflakeServ
         },
         scaling={"mode": "BOUNDED", "max_workers": 1, "max_connections": 10},
     )
-    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path, _SECRET) as made:
+    async with bench(new_database(), tmp_path, _SECRET) as made:
         _, said = await conducted(made, template)
         run, (whole, *_) = await made.the_run(), await made.results()
         steps = await made.store.steps.list(run.run_id)
@@ -100,8 +111,10 @@ async def test_a_search_ends_where_the_warehouse_queues(snowflake: SnowflakeServ
     assert 2 <= (whole.find_max_result or {})["best_connections"] < 10
 
 
-async def test_another_orchestrator_ends_a_run_whose_first_was_killed(snowflake: SnowflakeServer, tmp_path: Path) -> None:
-    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path, _SECRET) as made:
+async def test_another_orchestrator_ends_a_run_whose_first_was_killed(
+    snowflake: SnowflakeServer, new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    async with bench(new_database(), tmp_path, _SECRET) as made:
         first = made.run(given(fill(snowflake), timing={"warmup_seconds": 1, "duration_seconds": 15}))
         await made.reaches("MEASUREMENT")
         first.kill()
